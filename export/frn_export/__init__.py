@@ -1,0 +1,1 @@
+"""ONNX export of extractors, the closed-form head and whole classifiers."""

@@ -1,0 +1,33 @@
+"""Feature extractors. A new backbone is a file here, a line in `BACKBONES`, and a test.
+
+The contract: `forward(images (b, 3, H, W)) -> maps (b, d, h, w)`, and the attributes `d` (channels), `map_scale`
+(what reconstruction heads divide maps by), `stride` (pixels per location) and `last_pool`.
+"""
+
+from typing import Protocol
+
+from torch import nn
+
+from frn.backbones.conv4 import Conv4
+from frn.backbones.resnet12 import ResNet12
+from frn.errors import FrnError
+
+
+class BackboneFactory(Protocol):
+    """Builds a backbone, with or without its last pooling."""
+
+    def __call__(self, *, last_pool: bool = True) -> nn.Module: ...
+
+
+BACKBONES: dict[str, BackboneFactory] = {"conv4": Conv4, "resnet12": ResNet12}
+
+
+def build_backbone(name: str, *, last_pool: bool = True) -> nn.Module:
+    """Return a new backbone with random weights.
+
+    Raises:
+        FrnError: if there is no backbone of that name.
+    """
+    if name not in BACKBONES:
+        raise FrnError(f"unknown backbone {name!r}; choose one of: {', '.join(BACKBONES)}")
+    return BACKBONES[name](last_pool=last_pool)

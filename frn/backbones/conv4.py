@@ -1,0 +1,53 @@
+"""Conv-4: four 3 x 3 convolutions of 64 channels (SM, Network Backbones)."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class ConvBlock(nn.Module):
+    """Convolution, BatchNorm, 2 x 2 max-pooling, ReLU.
+
+    ReLU and max-pooling commute; pooling first leaves the ReLU a quarter of the work.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(channels_in, channels_out, kernel_size=3, padding=1)
+        self.norm = nn.BatchNorm2d(channels_out)
+        self.pool = pool
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (b, channels_in, h, w) to (b, channels_out, h // 2, w // 2), or keep h and w without pooling."""
+        x = self.norm(self.conv(x))
+        if self.pool:
+            x = F.max_pool2d(x, 2)
+        return F.relu(x, inplace=True)
+
+
+class Conv4(nn.Module):
+    """Four blocks of 64 channels: 84 x 84 images become 5 x 5 maps, 32 x 32 become 2 x 2.
+
+    Without the last pooling a 32 x 32 image keeps a 4 x 4 map (r = 16) at no cost.
+    """
+
+    d = 64
+    map_scale = 1.0
+    """What reconstruction heads divide maps by: nothing (the authors scale ResNet-12 only)."""
+
+    def __init__(self, *, last_pool: bool = True) -> None:
+        super().__init__()
+        self.last_pool = last_pool
+        pools = (True, True, True, last_pool)
+        self.blocks = nn.Sequential(
+            *(ConvBlock(3 if i == 0 else self.d, self.d, pool=pool) for i, pool in enumerate(pools))
+        )
+
+    @property
+    def stride(self) -> int:
+        """Pixels of the image per location of the map."""
+        return 16 if self.last_pool else 8
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map normalised images (b, 3, H, W) to feature maps (b, 64, H // stride, W // stride)."""
+        maps: Tensor = self.blocks(images)
+        return maps

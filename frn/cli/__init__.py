@@ -1,0 +1,1 @@
+"""The `frn` command: one file per command. Importing this imports no torch."""

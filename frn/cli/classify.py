@@ -1,0 +1,119 @@
+"""`frn classify`: label photos by a folder of class folders."""
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.console import note, print_json, printable, report_broken, stdout, user_errors
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from frn.evaluation.classifier import Prediction
+
+DEFAULT_MODEL = "conv4"
+BAR = 24
+"""Width of a full bar, in characters."""
+
+
+def classify(
+    classes: Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class.")],
+    images: Annotated[list[str], typer.Argument(help="Photos, folders of photos, or globs.")],
+    model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
+    top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help="Call a photo unknown below this probability.")
+    ] = 0.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per photo on stdout.")] = False,
+) -> None:
+    """Label photos by the class whose examples rebuild them best.
+
+    Broken photos are reported and stop nothing; the exit status is then 1.
+    """
+    with user_errors():
+        from frn.data.folders import scan
+
+        folders = scan(classes)  # before torch: a wrong path is told at once
+        paths = _image_paths(images)
+
+        from frn.evaluation.classifier import Classifier
+        from frn.model import load_model
+
+        classifier = Classifier(load_model(model))
+        members = {
+            name: [classes / name / file for file in files]
+            for name, files in zip(folders.names, folders.files, strict=True)
+        }
+        report_broken(tuple(classifier.enroll(members)))
+        if len(members) == 1:
+            note(f"warning: {classes} has one class, so every photo will be called {folders.names[0]!r}")
+        failed = 0
+        for path, outcome in classifier.classify(paths):
+            if isinstance(outcome, FrnError):
+                failed += 1
+                _show_failure(path, outcome, as_json)
+            elif as_json:
+                print_json(_as_line(path, outcome, threshold))
+            else:
+                _show(path, outcome, top, threshold)
+        if failed:
+            raise FrnError(f"{failed} of {len(paths)} images could not be read")
+
+
+def _image_paths(words: Sequence[str]) -> list[Path]:
+    """Files named by words: an existing file stands for itself, a folder for its images, the rest is a glob."""
+    from frn.data.folders import image_files
+
+    paths: list[Path] = []
+    for word in words:
+        path = Path(word)
+        if path.is_dir():
+            found = [path / name for name in image_files(path)]
+            if not found:
+                raise FrnError(f"{path}: has no images in it")
+            paths += found
+        elif path.exists() or not glob.has_magic(word):
+            paths.append(path)  # a missing file is reported in its turn
+        else:
+            found = [Path(match) for match in sorted(glob.glob(word, recursive=True)) if Path(match).is_file()]
+            if not found:
+                raise FrnError(f"{word}: no file has a name like that")
+            paths += found
+    return paths
+
+
+def _as_line(path: Path, prediction: "Prediction", threshold: float) -> dict[str, object]:
+    probability = prediction.probabilities[prediction.label]
+    return {
+        "image": str(path),
+        "label": prediction.label,
+        "probability": round(probability, 6),
+        "probabilities": {name: round(value, 6) for name, value in prediction.probabilities.items()},
+        "errors": {name: round(value, 6) for name, value in prediction.errors.items()},
+        "unknown": probability < threshold,
+    }
+
+
+def _show(path: Path, prediction: "Prediction", top: int, threshold: float) -> None:
+    from rich.markup import escape
+
+    console = stdout()
+    probability = prediction.probabilities[prediction.label]
+    label = "unknown" if probability < threshold else prediction.label
+    console.print(f"{escape(printable(str(path)))}: [bold]{escape(printable(label))}[/bold]")
+    ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top]
+    width = max(len(name) for name in ranked)
+    for name in ranked:
+        share = prediction.probabilities[name]
+        bar = ("█" * round(share * BAR)).ljust(BAR)
+        error = prediction.errors[name]
+        console.print(f"  {escape(printable(name)).ljust(width)}  [green]{bar}[/green] {share:6.1%}  error {error:.4f}")
+
+
+def _show_failure(path: Path, error: FrnError, as_json: bool) -> None:
+    if as_json:
+        print_json({"image": str(path), "error": str(error)})
+    else:
+        note(f"error: {error}")

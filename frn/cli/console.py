@@ -1,0 +1,90 @@
+"""What every command shares: errors as one line, results on stdout, progress on stderr."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from frn.data.cache import Broken, Progress
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+WIDE = 1000
+"""Width of results in a pipe, where nothing needs wrapping."""
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Show an `FrnError` as one line and exit with status 1; a bug keeps its traceback."""
+    try:
+        yield
+    except FrnError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        note("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone (`frn ... | head`): nobody is left to tell
+        raise typer.Exit(1) from None
+
+
+def fail(message: str) -> None:
+    """Print one `error: ...` line on stderr and exit with status 1."""
+    note(f"error: {message}")
+    raise typer.Exit(1)
+
+
+def note(message: str) -> None:
+    """Print one line on stderr."""
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """The text with everything that could steer a terminal escaped; file names can hold anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value as one line on stdout."""
+    print(json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")), flush=True)
+
+
+def stdout() -> "Console":
+    """A console for results."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator["Progress"]:
+    """A progress callback that draws a bar with ETA on a terminal and nothing in a pipe."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+def report_broken(broken: "tuple[Broken, ...]", *, most: int = 5) -> None:
+    """Say which files are no readable images."""
+    for entry in broken[:most]:
+        note(f"warning: left out: {entry.reason}")
+    if len(broken) > most:
+        note(f"warning: ... and {len(broken) - most} more; `frn data check` lists them all")

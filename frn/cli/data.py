@@ -1,0 +1,74 @@
+"""`frn data`: make data sets and look them over."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frn.cli.console import note, print_json, printable, progress_bar, stdout, user_errors
+from frn.errors import FrnError
+
+app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them.")
+
+
+@app.command()
+def prepare(
+    name: Annotated[str, typer.Argument(help="cifar-fs, omniglot, or folder (anything of yours).")],
+    source: Annotated[
+        list[Path], typer.Option(help="Official archive, zip of class folders, or a folder of these. Repeatable.")
+    ],
+    out: Annotated[Path, typer.Option(help="Where train/, val/ and test/ go.")],
+    val: Annotated[float, typer.Option(min=0, max=0.9, help="folder: share of classes for validation.")] = 0.2,
+    test: Annotated[float, typer.Option(min=0, max=0.9, help="folder: share of classes for test.")] = 0.2,
+    seed: Annotated[int, typer.Option(min=0, help="folder: which classes go where.")] = 0,
+) -> None:
+    """Make a data set: train/, val/ and test/ with one folder per class.
+
+    Nothing is downloaded and nothing of the source is changed. A call that was interrupted goes on where it was.
+    """
+    with user_errors():
+        from frn.data.prepare import prepare as prepare_data
+
+        with progress_bar(f"preparing {name}") as progress:
+            counts = prepare_data(name, source, out, val=val, test=test, seed=seed, progress=progress)
+        for split, (classes, images) in counts.items():
+            stdout().print(f"{split:5}  {classes:4} classes  {images:6} images  {out / split}")
+
+
+@app.command()
+def check(
+    data: Annotated[Path, typer.Argument(help="Data set with train/, val/, test/; or one folder of class folders.")],
+    shot: Annotated[int, typer.Option(min=1, help="Support images an episode takes per class.")] = 5,
+    queries: Annotated[int, typer.Option(min=1, help="Query images an episode takes per class.")] = 15,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Decode every image and say what is there: classes, counts, sizes, broken files, classes too small.
+
+    The exit status is 1 if anything is broken or too small.
+    """
+    with user_errors():
+        from frn.data.check import check_split
+        from frn.data.folders import SPLITS
+
+        if not data.is_dir():
+            raise FrnError(f"{data}: there is no such folder")
+        splits = [data / split for split in SPLITS if (data / split).is_dir()] or [data]
+        reports = []
+        for folder in splits:
+            with progress_bar(f"checking {folder.name}") as progress:
+                reports.append(check_split(folder, shot + queries, progress))
+        if as_json:
+            print_json([report.as_json() for report in reports])
+        for report in reports:
+            if not as_json:
+                stdout().print(f"{printable(str(report.folder))}: {report}", markup=False)
+            for broken in report.broken:
+                note(f"broken: {broken.reason}")
+            for name, size in report.too_small.items():
+                note(
+                    f"too small: {report.folder / name} has {size} images, a {shot}-shot episode with {queries} queries "
+                    f"needs {shot + queries}"
+                )
+        problems = sum(len(report.broken) + len(report.too_small) for report in reports)
+        if problems:
+            raise FrnError(f"{problems} problems in {data}. Mend or remove these files and folders.")

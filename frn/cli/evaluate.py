@@ -1,0 +1,67 @@
+"""`frn eval`: accuracy over random episodes."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frn.cli.choices import Device, PrecisionChoice
+from frn.cli.console import print_json, progress_bar, report_broken, stdout, user_errors
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Model file, run folder or shipped name.")],
+    data: Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")],
+    split: Annotated[str, typer.Option(help="Which split.")] = "test",
+    way: Annotated[int, typer.Option(min=2, help="Classes per episode.")] = 5,
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Repeat for several.", show_default="1 and 5")] = None,
+    queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 16,
+    episodes: Annotated[int, typer.Option(min=1, help="Random episodes per shot.")] = 10_000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same episodes.")] = 0,
+    precision: Annotated[PrecisionChoice, typer.Option(help="Of the backbone.")] = "fp32",
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Measure accuracy over random episodes, with its 95% confidence interval.
+
+    Features are computed once per image, so ten thousand episodes take seconds.
+    """
+    with user_errors():
+        from frn.data.cache import load_images
+        from frn.data.folders import scan, split_folder
+        from frn.episodes import EpisodeShape
+        from frn.evaluation.report import evaluate_images
+        from frn.model import load_model
+        from frn.precision import choose_device, choose_precision, set_threads
+
+        folders = scan(split_folder(data, split))
+        shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]
+        set_threads(threads)
+        where = choose_device(device)
+        loaded = load_model(model).to(where)
+        with progress_bar(f"decoding {split}") as decoding:
+            images = load_images(folders, loaded.config.transform, progress=decoding)
+        report_broken(images.broken)
+        with progress_bar("features") as extracting, progress_bar("episodes") as scoring:
+            results = evaluate_images(
+                loaded,
+                images,
+                shapes,
+                episodes=episodes,
+                seed=seed,
+                precision=choose_precision(precision, where),
+                device=where,
+                where=str(folders.root),
+                extracting=extracting,
+                scoring=scoring,
+            )
+    if as_json:
+        print_json({"model": model, "data": str(data), "split": split, "seed": seed, "results": results})
+        return
+    console = stdout()
+    for result in results:
+        console.print(
+            "{way}-way {shot}-shot  [bold]{accuracy:.2f} ± {ci95:.2f} %[/bold]  "
+            "({episodes} episodes, {queries} queries, {seconds:.1f} s)".format(**result)
+        )

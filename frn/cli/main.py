@@ -1,0 +1,53 @@
+"""`frn`: the commands, in the order in which one meets them."""
+
+from typing import Annotated
+
+import typer
+
+from frn import __version__
+from frn.cli.classify import classify
+from frn.cli.data import app as data_app
+from frn.cli.evaluate import evaluate
+from frn.cli.models import models
+from frn.cli.presets import presets
+from frn.cli.train import train
+
+app = typer.Typer(
+    name="frn",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Few-shot image classification by [bold]feature map reconstruction[/bold].\n\n"
+    "A photo belongs to the class whose few example photos can best rebuild its feature map.",
+    epilog="Start with:  [bold]frn classify[/bold] FOLDER PHOTO   ·   [bold]frn train demo[/bold]",
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"frn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options that go before the command."""
+
+
+app.command(rich_help_panel="Use a model")(classify)
+app.command(rich_help_panel="Use a model")(models)
+app.command(rich_help_panel="Train and measure")(train)
+app.command("eval", rich_help_panel="Train and measure")(evaluate)
+app.command(rich_help_panel="Train and measure")(presets)
+app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
+
+
+def run() -> None:
+    """Run the command line (the console script)."""
+    app()

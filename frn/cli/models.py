@@ -1,0 +1,39 @@
+"""`frn models`: the models that ship with the program."""
+
+from typing import Annotated
+
+import typer
+
+from frn.cli.console import print_json, stdout, user_errors
+
+
+def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
+    """List the shipped models: their names stand for their files in every command."""
+    from rich.table import Table
+
+    from frn.assets import shipped_models
+    from frn.model_file import read_header
+
+    with user_errors():
+        found = {name: (path, *read_header(path)) for name, path in shipped_models().items()}
+    if as_json:
+        print_json(
+            {
+                name: {"path": str(path), "backbone": c.backbone, "method": c.method, "size": c.transform.size, **record}
+                for name, (path, c, record) in found.items()
+            }
+        )
+        return
+    table = Table("model", "method", "backbone", "image", "size", "trained on", "validation", box=None, pad_edge=False)
+    for name, (path, config, record) in found.items():
+        validation = record.get("validation") or {}
+        table.add_row(
+            f"[bold]{name}[/bold]",
+            config.method,
+            config.backbone,
+            f"{config.transform.size} px",
+            f"{path.stat().st_size / 1e6:.2f} MB",
+            str(record.get("data", "")),
+            f"{validation['accuracy']:.2f} ± {validation['ci95']:.2f} % ({validation['shape']})" if validation else "",
+        )
+    stdout().print(table)

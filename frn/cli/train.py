@@ -1,0 +1,192 @@
+"""`frn train`: episodic training by a preset."""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.choices import Device, Method, PrecisionChoice
+from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_broken, stdout, user_errors
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from frn.data.cache import StoredImages
+    from frn.training.presets import Preset
+
+DEMO_CLASSES = {"train": 60, "val": 15, "test": 20}
+DEMO_IMAGES = 24
+
+
+def train(
+    preset: Annotated[str, typer.Argument(help="What to train; `frn presets` lists them. `demo` needs no data.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Data set: train/ and val/ with one folder per class.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")
+    ] = None,
+    method: Annotated[Method | None, typer.Option(help="Another head than the preset's.", show_default=False)] = None,
+    backbone: Annotated[str | None, typer.Option(help="conv4 or resnet12.", show_default=False)] = None,
+    way: Annotated[int | None, typer.Option(help="Classes per episode.", show_default=False)] = None,
+    shot: Annotated[int | None, typer.Option(help="Support images per class.", show_default=False)] = None,
+    queries: Annotated[int | None, typer.Option(help="Query images per class.", show_default=False)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
+    precision: Annotated[PrecisionChoice, typer.Option(help="auto: bf16 where the processor has it.")] = "auto",
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")] = False,
+    init: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")] = False,
+) -> None:
+    """Train a model on episodes, validate it, keep the best.
+
+    Ctrl-C saves and stops; `--resume` goes on as if nothing had happened, after a kill too.
+    """
+    with user_errors():
+        from frn.training.presets import find_preset
+
+        chosen = _override(find_preset(preset), method, backbone, way, shot, queries, epochs)
+        if chosen.prepare is not None and data is None:
+            raise FrnError(
+                f"preset {preset!r} needs --data DIR with train/ and val/ "
+                f"(`frn data prepare {chosen.prepare} --help` makes one). `frn train demo` needs none."
+            )
+        folder = out or Path("runs") / preset
+        _train(chosen, preset, data, folder, seed, precision, device, threads, resume, init, as_json)
+
+
+def _override(
+    preset: "Preset",
+    method: str | None,
+    backbone: str | None,
+    way: int | None,
+    shot: int | None,
+    queries: int | None,
+    epochs: int | None,
+) -> "Preset":
+    from frn.episodes import EpisodeShape
+
+    given = preset.episode
+    return replace(
+        preset,
+        method=method or preset.method,
+        backbone=backbone or preset.backbone,
+        episode=EpisodeShape(way=way or given.way, shot=shot or given.shot, queries=queries or given.queries),
+        schedule=preset.schedule.scaled_to(epochs) if epochs else preset.schedule,
+    )
+
+
+def _train(
+    preset: "Preset",
+    name: str,
+    data: Path | None,
+    out: Path,
+    seed: int,
+    precision: str,
+    device: str,
+    threads: int | None,
+    resume: bool,
+    init: str | None,
+    as_json: bool,
+) -> None:
+    from frn.cli.training_display import TrainingDisplay, interruptible
+    from frn.model import load_model
+    from frn.precision import choose_device, choose_precision, set_threads
+    from frn.training.loop import Settings, train as run
+
+    set_threads(threads)
+    where = choose_device(device)
+    settings = Settings(
+        seed=seed, precision=choose_precision(precision, where), device=where, command=shlex.join(["frn", *sys.argv[1:]])
+    )
+    images, val_images = _splits(preset, data, seed)
+    report_broken(images.broken + val_images.broken)
+    note(
+        f"{name}: {preset.method} on {preset.backbone}, {preset.episode} with {preset.episode.queries} queries, "
+        f"{len(images)} images of {len(images.names)} classes, {settings.precision} on {where.type}, "
+        f"{os.cpu_count() if threads is None else threads} threads"
+    )
+    with TrainingDisplay(preset, out) as display, interruptible() as stopped:
+        trained = run(
+            preset,
+            images,
+            val_images,
+            out,
+            settings,
+            resume=resume,
+            init=None if init is None else load_model(init),
+            facts={"preset": name, "data": data.resolve().name if data else "drawn moths", "split": "train"},
+            report=display,
+            stop=stopped,
+        )
+    if not trained.finished:
+        words = [word for word in sys.argv[1:] if word != "--resume"]
+        note(f"saved after {trained.place.total_steps} episodes. Go on with: {shlex.join(['frn', *words, '--resume'])}")
+        raise typer.Exit(INTERRUPTED)
+    result: dict[str, object] = {
+        "model": str(out / "best.safetensors"),
+        "validation": trained.place.best or None,
+        "seconds": round(trained.place.seconds, 1),
+    }
+    if preset.prepare is None:
+        result["test"] = _test_demo(out, seed, settings.precision)
+    if as_json:
+        print_json(result)
+        return
+    console = stdout()
+    console.print(f"trained in {trained.place.seconds / 60:.1f} minutes: [bold]{out / 'best.safetensors'}[/bold]")
+    console.print(f"validation: {trained.place.best:.2f} % ({_shot_words(preset)})")
+    for test in result.get("test") or []:  # type: ignore[attr-defined]
+        console.print(
+            f"test on classes never seen: {test['way']}-way {test['shot']}-shot "
+            f"[bold]{test['accuracy']:.2f} ± {test['ci95']:.2f} %[/bold] over {test['episodes']} episodes"
+        )
+    if data is not None and (data / "test").is_dir():
+        console.print(f"next: frn eval {out / 'best.safetensors'} --data {shlex.quote(str(data))}")
+
+
+def _shot_words(preset: "Preset") -> str:
+    return f"5-way {preset.episode.shot}-shot, {preset.val_episodes} episodes"
+
+
+def _splits(preset: "Preset", data: Path | None, seed: int) -> "tuple[StoredImages, StoredImages]":
+    if preset.prepare is None:
+        return _demo_images("train", seed), _demo_images("val", seed)
+    from frn.data.cache import load_images
+    from frn.data.folders import scan, split_folder
+
+    assert data is not None
+    train_folders, val_folders = scan(split_folder(data, "train")), scan(split_folder(data, "val"))
+    with progress_bar("decoding train") as progress:
+        images = load_images(train_folders, preset.store_side, progress=progress)
+    with progress_bar("decoding val") as progress:
+        return images, load_images(val_folders, preset.transform, progress=progress)
+
+
+def _demo_images(split: str, seed: int) -> "StoredImages":
+    from frn.data.moths import draw_classes
+
+    offset = 3 * seed + list(DEMO_CLASSES).index(split)  # every split and seed has species of its own
+    return draw_classes(DEMO_CLASSES[split], DEMO_IMAGES, size=32, seed=offset)
+
+
+def _test_demo(out: Path, seed: int, precision: str) -> list[dict[str, object]]:
+    from frn.episodes import EpisodeShape
+    from frn.evaluation.report import evaluate_images
+    from frn.model import load_model
+
+    shapes = [EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)]
+    model = load_model(out / "best.safetensors")
+    return evaluate_images(model, _demo_images("test", seed), shapes, episodes=2000, seed=0, precision=precision)

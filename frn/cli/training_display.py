@@ -1,0 +1,121 @@
+"""What one sees of a training run: a progress bar, a line per validation, TensorBoard events."""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from frn.training.loop import Step, Validation
+from frn.training.presets import Preset
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+SMOOTHING = 0.98
+"""Of the loss and accuracy shown; the metrics file has the raw ones."""
+
+
+class TrainingDisplay:
+    """A report callback for `frn.training.loop.train`."""
+
+    def __init__(self, preset: Preset, out: Path) -> None:
+        self.preset = preset
+        self.console = Console(stderr=True, highlight=False)
+        self.writer = _summary_writer(out / "tensorboard")
+        self.loss: float | None = None
+        self.accuracy = 0.0
+        self.bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}/{task.fields[epochs]}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("loss {task.fields[loss]:.3f}  accuracy {task.fields[accuracy]:.1f} %"),
+            TextColumn("{task.fields[rate]:.1f} episodes/s"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self.task = self.bar.add_task(
+            "train", total=None, epoch=1, epochs=preset.schedule.epochs, loss=0.0, accuracy=0.0, rate=0.0
+        )
+        self.shown_from: int | None = None
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+        if self.writer is not None:
+            self.writer.close()
+
+    def __call__(self, event: Step | Validation) -> None:
+        """Show an episode or a validation."""
+        if isinstance(event, Validation):
+            self._show_validation(event)
+        else:
+            self._show_step(event)
+
+    def _show_step(self, event: Step) -> None:
+        if self.loss is None:
+            self.loss, self.accuracy = event.loss, event.accuracy
+        self.loss = SMOOTHING * self.loss + (1 - SMOOTHING) * event.loss
+        self.accuracy = SMOOTHING * self.accuracy + (1 - SMOOTHING) * event.accuracy
+        done = (event.epoch - 1) * event.steps_in_epoch + event.step
+        if self.shown_from is None:  # a resumed run starts in the middle; its rate counts from there
+            self.shown_from = done - 1
+            self.bar.reset(self.task, completed=self.shown_from)
+        elapsed = self.bar.tasks[0].elapsed or 0.0
+        self.bar.update(
+            self.task,
+            total=self.preset.schedule.epochs * event.steps_in_epoch,
+            completed=done,
+            epoch=event.epoch,
+            loss=self.loss,
+            accuracy=self.accuracy,
+            rate=(done - self.shown_from) / elapsed if elapsed else 0.0,
+        )
+        if self.writer is not None:
+            self.writer.add_scalar("train/loss", event.loss, done)
+            self.writer.add_scalar("train/accuracy", event.accuracy, done)
+
+    def _show_validation(self, event: Validation) -> None:
+        mark = "  [bold]best so far[/bold]" if event.is_best else ""
+        if self.console.is_terminal:
+            self.console.print(f"epoch {event.epoch}: validation {event.accuracy}{mark}")
+        if self.writer is not None:
+            self.writer.add_scalar("val/accuracy", event.accuracy.mean, event.epoch)
+
+
+def _summary_writer(folder: Path) -> "SummaryWriter | None":
+    """A TensorBoard writer, where the extra `tensorboard` is installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C (or a polite kill) into a request to stop; the second one ends at once."""
+    asked = False
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,224 @@
+"""Decode once: the pixels of a split in one memory-mapped file.
+
+A cache is a folder named by what it was made from (each file's path, size and times of change, the transform, the
+format version): a changed data set is another cache. It is written beside, synced and renamed, and carries lengths
+and checksums: a stale or torn one is never opened, but built again.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.data.folders import ClassFolders
+from frn.errors import FrnError
+from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
+
+VERSION = 1
+Progress = Callable[[int, int], None]
+"""Called with images done and images in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A file that is no readable image, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImages:
+    """The decoded images of a split, class by class, as one flat memory map."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    """Readable images of each class."""
+    heights: NDArray[np.int64]
+    widths: NDArray[np.int64]
+    pixels: Pixels
+    """All images one after the other, each (h, w, 3)."""
+    broken: tuple[Broken, ...]
+    """Files left out of `sizes`."""
+
+    def __len__(self) -> int:
+        return len(self.heights)
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all images have the same size."""
+        return len(set(self.heights.tolist())) == 1 and len(set(self.widths.tolist())) == 1
+
+    def images(self) -> Pixels:
+        """All images as one array (n, h, w, 3). They must be uniform."""
+        assert self.is_uniform
+        return self.pixels.reshape(len(self), int(self.heights[0]), int(self.widths[0]), 3)
+
+    def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:
+        """Copy images into one canvas (n, H, W, 3), each at its top left, with their (height, width) in (n, 2)."""
+        chosen = np.asarray(indices)
+        extents = np.stack([self.heights[chosen], self.widths[chosen]], axis=1)
+        if self.is_uniform:
+            return self.images()[chosen], extents
+        lengths = self.heights * self.widths * 3
+        ends = np.cumsum(lengths)
+        canvas = np.zeros((len(chosen), *extents.max(axis=0), 3), dtype=np.uint8)
+        for row, image in enumerate(chosen):
+            h, w = extents[row]
+            flat = self.pixels[ends[image] - lengths[image] : ends[image]]
+            canvas[row, :h, :w] = flat.reshape(h, w, 3)
+        return canvas, extents
+
+
+def cache_folder() -> Path:
+    """Where caches live: $FRN_CACHE, or the user's cache folder."""
+    if override := os.environ.get("FRN_CACHE"):
+        return Path(override)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("frn", appauthor=False)
+
+
+def load_images(
+    folders: ClassFolders,
+    transform: EvaluationTransform | int,
+    *,
+    progress: Progress | None = None,
+    cache: Path | None = None,
+) -> StoredImages:
+    """Return the pixels of a split from the cache, decoding it first where there is none.
+
+    Args:
+        folders: the split.
+        transform: the evaluation transform to apply, or the length that shorter sides are scaled down to (training
+            augments from larger images).
+        progress: called while images are decoded.
+        cache: where caches live; `cache_folder()` by default.
+
+    Raises:
+        FrnError: if the cache cannot be written (disk full, no permission), or a class has no readable image.
+    """
+    paths = folders.paths
+    home = (cache or cache_folder()) / "images" / _key(folders, paths, transform)
+    stored = _open(home)
+    if stored is None:
+        try:
+            _build(home, folders, paths, transform, progress or (lambda done, total: None))
+        except OSError as error:
+            raise FrnError(
+                f"{home.parent}: the decoded images cannot be stored there ({error.strerror}). Free some space, or "
+                "set FRN_CACHE to another folder."
+            ) from error
+        stored = _open(home)
+    if stored is None:
+        raise FrnError(f"{home}: the cache cannot be read back. Set FRN_CACHE to a folder on another disk.")
+    for name, size in zip(stored.names, stored.sizes, strict=True):
+        if size == 0:
+            raise FrnError(f"{folders.root / name}: none of its images can be read, the first: {stored.broken[0].reason}")
+    return stored
+
+
+def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
+    what = transform if isinstance(transform, int) else asdict(transform)
+    digest = hashlib.sha256(json.dumps([VERSION, what, str(folders.root.resolve())]).encode())
+    for path in paths:
+        status = path.stat()
+        # The change time cannot be set back by a program, so a file rewritten under its old date is seen.
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode(errors="replace"))
+    return digest.hexdigest()[:24]
+
+
+def _build(
+    home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int, progress: Progress
+) -> None:
+    def decode(path: Path) -> Pixels | Broken:
+        try:
+            image = open_image(path)
+        except FrnError as error:
+            return Broken(str(path.relative_to(folders.root)), str(error))
+        return limit_shorter_side(image, transform) if isinstance(transform, int) else transform(image)
+
+    labels = [label for label, files in enumerate(folders.files) for _ in files]
+    sizes = [0] * len(folders.names)
+    shapes: list[tuple[int, int]] = []
+    broken: list[Broken] = []
+    checksum = 0
+    home.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=".building-", dir=home.parent))
+    try:
+        with ThreadPoolExecutor(os.cpu_count()) as pool, open(work / "pixels", "wb") as file:
+            for start in range(0, len(paths), 1024):  # in pieces, so that memory stays bounded
+                piece = paths[start : start + 1024]
+                for offset, result in enumerate(pool.map(decode, piece)):
+                    if isinstance(result, Broken):
+                        broken.append(result)
+                        continue
+                    sizes[labels[start + offset]] += 1
+                    shapes.append(result.shape[:2])
+                    data = np.ascontiguousarray(result).tobytes()
+                    checksum = zlib.crc32(data, checksum)
+                    file.write(data)
+                progress(start + len(piece), len(paths))
+            file.flush()
+            os.fsync(file.fileno())
+        body = json.dumps(
+            {"names": folders.names, "sizes": sizes, "shapes": shapes, "broken": [asdict(b) for b in broken]}
+        )
+        index = {"version": VERSION, "pixels_crc32": checksum, "body_crc32": zlib.crc32(body.encode()), "body": body}
+        with open(work / "index.json", "w", encoding="utf-8") as text:
+            json.dump(index, text)
+            text.flush()
+            os.fsync(text.fileno())
+        shutil.rmtree(home, ignore_errors=True)  # a torn one
+        try:
+            work.rename(home)
+        except OSError:
+            if not home.is_dir():  # else another process was faster, with the same content
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _open(home: Path) -> StoredImages | None:
+    """Return the cache, or None where there is none or it is not whole."""
+    try:
+        index: dict[str, Any] = json.loads((home / "index.json").read_text(encoding="utf-8"))
+        if index["version"] != VERSION or zlib.crc32(index["body"].encode()) != index["body_crc32"]:
+            return None
+        body = json.loads(index["body"])
+        shapes = np.asarray(body["shapes"], dtype=np.int64).reshape(-1, 2)
+        length = int(shapes.prod(axis=1).sum()) * 3
+        if (home / "pixels").stat().st_size != length:
+            return None
+        pixels: Pixels = (
+            np.memmap(home / "pixels", dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
+        )
+        if _crc32(pixels) != index["pixels_crc32"]:
+            return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return StoredImages(
+        names=tuple(body["names"]),
+        sizes=tuple(body["sizes"]),
+        heights=shapes[:, 0],
+        widths=shapes[:, 1],
+        pixels=pixels,
+        broken=tuple(Broken(**entry) for entry in body["broken"]),
+    )
+
+
+def _crc32(pixels: Pixels) -> int:
+    checksum = 0
+    for start in range(0, len(pixels), 1 << 24):
+        checksum = zlib.crc32(pixels[start : start + (1 << 24)], checksum)
+    return checksum

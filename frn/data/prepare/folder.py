@@ -1,0 +1,51 @@
+"""Anything of yours: class folders, loose or zipped, already split or not."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from frn.data.prepare.sources import Found, Item, find_images
+from frn.errors import FrnError
+
+SPLIT_WORD = re.compile(r"(?:^|[^a-z])(train|val|test)(?:idation|ing)?(?:$|[^a-z])")
+
+
+def items(sources: Sequence[Path], *, val: float = 0.2, test: float = 0.2, seed: int = 0) -> list[Item]:
+    """Assign images to splits by the names above their class folder, else draw classes at random.
+
+    Raises:
+        FrnError: if an image is in no class folder, or only some images have a split.
+    """
+    found = find_images(sources)
+    bare = [image for image in found if len(image.parts) < 3]
+    if bare:
+        raise FrnError(f"{'/'.join(bare[0].parts)}: is in no class folder ({len(bare)} such images)")
+    by_name = {image.parts[:-2]: _split_of(image) for image in found}
+    named = set(by_name.values()) - {None}
+    if named and None in by_name.values():
+        without = next("/".join(parts) for parts, split in by_name.items() if split is None)
+        raise FrnError(f"{without}: belongs to no split, but other folders do ({', '.join(sorted(map(str, named)))})")
+    drawn = {} if named else _draw({image.parts[-2] for image in found}, val, test, seed)
+    return [
+        Item(by_name[image.parts[:-2]] or drawn[image.parts[-2]], image.parts[-2], image.parts[-1], image.size, image.read)
+        for image in found
+    ]
+
+
+def _split_of(image: Found) -> str | None:
+    for part in reversed(image.parts[:-2]):
+        if match := SPLIT_WORD.search(part.lower()):
+            return match.group(1)
+    return None
+
+
+def _draw(labels: set[str], val: float, test: float, seed: int) -> dict[str, str]:
+    if val + test >= 1:
+        raise FrnError(f"--val {val:g} and --test {test:g} leave no class to train on")
+    order = np.random.default_rng(seed).permutation(len(labels))
+    names = [sorted(labels)[i] for i in order]
+    n_val, n_test = round(val * len(names)), round(test * len(names))
+    splits = ["val"] * n_val + ["test"] * n_test + ["train"] * (len(names) - n_val - n_test)
+    return dict(zip(names, splits, strict=True))

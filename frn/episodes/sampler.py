@@ -1,0 +1,104 @@
+"""Which images an episode is made of. Plain numpy; the same seed gives the same episodes on every machine.
+
+Nothing here keeps a state: an epoch is a function of (seed, epoch), an evaluation episode of (seed, shape, index).
+A killed run finds its place again, and ranks or workers share a stream without talking.
+
+An episode is an integer array (way, shot + queries) of image indices: the supports of each class, then its queries.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.episodes.shape import EpisodeShape
+from frn.errors import FrnError
+
+Episode = NDArray[np.int64]
+
+
+def check_classes(
+    names: Sequence[str], sizes: Sequence[int], shape: EpisodeShape, *, where: str, every_class: bool
+) -> None:
+    """Refuse a data set that cannot serve `shape`.
+
+    Args:
+        names: class names.
+        sizes: images of each class.
+        shape: the episodes to draw.
+        where: what to call the data in the message.
+        every_class: evaluation draws from all classes, so each must be large enough; training leaves small ones out
+            as long as `way` others can serve.
+
+    Raises:
+        FrnError: naming the smallest class, its count and what is needed.
+    """
+    small = [i for i, size in enumerate(sizes) if size < shape.per_class]
+    enough = len(sizes) - len(small) >= shape.way
+    if enough and not (every_class and small):
+        return
+    if len(sizes) < shape.way:
+        raise FrnError(f"{where} has {len(sizes)} classes, but {shape} episodes need {shape.way}. Lower --way.")
+    worst = min(small, key=lambda i: sizes[i])
+    others = f" (and {len(small) - 1} more classes are too small)" if len(small) > 1 else ""
+    raise FrnError(
+        f"{where}: class {names[worst]!r} has {sizes[worst]} images, but a {shape.shot}-shot episode with "
+        f"{shape.queries} queries needs {shape.per_class}{others}. Lower --shot or --queries, or remove the class."
+    )
+
+
+def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoch: int) -> list[Episode]:
+    """One epoch of the authors' sampler: images without replacement, classes by what they have left.
+
+    Classes are drawn with probability proportional to their remaining images; one that can no longer serve leaves,
+    and the epoch ends when fewer than `way` are left. The remainder is discarded until the next epoch.
+
+    Args:
+        sizes: images of each class; image indices count through the classes in order.
+        shape: the episodes to draw.
+        seed: of the run.
+        epoch: from 0.
+
+    Raises:
+        FrnError: if fewer than `way` classes have enough images for a single episode.
+    """
+    generator = np.random.default_rng([seed, epoch])
+    starts = np.cumsum([0, *sizes[:-1]])
+    shuffled = [start + generator.permutation(size) for start, size in zip(starts, sizes, strict=True)]
+    left = np.asarray(sizes, dtype=np.int64).copy()
+    left[left < shape.per_class] = 0
+    if np.count_nonzero(left) < shape.way:
+        raise FrnError(
+            f"only {np.count_nonzero(left)} classes have the {shape.per_class} images that a {shape} episode with "
+            f"{shape.queries} queries takes, but it needs {shape.way}. Lower --way, --shot or --queries."
+        )
+    episodes = []
+    while np.count_nonzero(left) >= shape.way:
+        drawn = generator.choice(len(left), size=shape.way, replace=False, p=left / left.sum())
+        episode = np.empty((shape.way, shape.per_class), dtype=np.int64)
+        for row, label in enumerate(drawn):
+            taken = sizes[label] - left[label]
+            episode[row] = shuffled[label][taken : taken + shape.per_class]
+            left[label] -= shape.per_class
+            if left[label] < shape.per_class:
+                left[label] = 0
+        episodes.append(episode)
+    return episodes
+
+
+def evaluation_episode(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, index: int) -> Episode:
+    """Episode number `index` of an evaluation: classes and images drawn uniformly, without replacement.
+
+    Each episode has a generator of its own, so any part of an evaluation can be drawn anywhere.
+
+    Args:
+        sizes: images of each class, each at least shot + queries; indices count through the classes in order.
+        shape: the episode to draw.
+        seed: of the evaluation.
+        index: from 0.
+    """
+    generator = np.random.default_rng([seed, shape.way, shape.shot, shape.queries, index])
+    starts = np.cumsum([0, *sizes[:-1]])
+    drawn = generator.permutation(len(sizes))[: shape.way]
+    rows = [starts[c] + generator.choice(sizes[c], size=shape.per_class, replace=False) for c in drawn]
+    return np.stack(rows).astype(np.int64)

@@ -1,0 +1,1 @@
+"""Accuracy over random episodes."""

@@ -1,0 +1,98 @@
+"""Thousands of episodes from feature maps that were computed once.
+
+Shape letters: e episodes of a chunk, way, r, d; q = way * queries query images of an episode.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from frn.data.cache import Progress
+from frn.episodes import Episode, EpisodeShape, evaluation_episode
+from frn.evaluation.accuracy import Accuracy, summarise
+from frn.heads.frn import FRNHead
+from frn.heads.reconstruction import residual_from_gram, second_moment
+
+Scorer = Callable[[Tensor], Tensor]
+"""Logits (e, q, way) of a chunk of episodes, given as image indices (e, way, shot + queries)."""
+
+CHUNK = 8
+"""Episodes scored at once: few enough that their temporaries stay in the processor's cache."""
+MOMENT_CHANNELS = 128
+"""Up to this many channels, second moments (d x d per image) are cached and no query map is touched again."""
+
+
+@torch.inference_mode()
+def evaluate_episodes(
+    head: nn.Module,
+    maps: Tensor,
+    sizes: Sequence[int],
+    shape: EpisodeShape,
+    *,
+    episodes: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> Accuracy:
+    """Accuracy of a head over random episodes.
+
+    Args:
+        head: any head, `(support, query) -> logits`.
+        maps: feature maps of all images, class by class, (n, r, d).
+        sizes: images of each class, each at least shot + queries.
+        shape: of the episodes.
+        episodes: how many.
+        seed: the same seed draws the same episodes.
+        progress: called with episodes done and in all.
+    """
+    score = episode_scorer(head, maps, shape)
+    target = torch.arange(shape.way, device=maps.device).repeat_interleave(shape.queries)
+    correct = np.empty(episodes)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # the systems are small: handing them to threads costs more than solving them
+    try:
+        for start in range(0, episodes, CHUNK):
+            stop = min(start + CHUNK, episodes)
+            drawn: list[Episode] = [
+                evaluation_episode(sizes, shape, seed=seed, index=index) for index in range(start, stop)
+            ]
+            predicted = score(torch.from_numpy(np.stack(drawn)).to(maps.device)).argmax(-1)
+            correct[start:stop] = (predicted == target).double().mean(-1).cpu().numpy()
+            if progress and start // CHUNK % 16 == 0:
+                progress(stop, episodes)
+    finally:
+        torch.set_num_threads(threads)
+    return summarise(correct)
+
+
+def episode_scorer(head: nn.Module, maps: Tensor, shape: EpisodeShape) -> Scorer:
+    """The fastest way to score episodes of `shape` from cached maps; the logits are the head's."""
+    if isinstance(head, FRNHead) and maps.shape[-1] <= MOMENT_CHANNELS:
+        return _moment_scorer(head, maps, shape)
+
+    def score(episodes: Tensor) -> Tensor:
+        logits = []
+        for episode in episodes:
+            query = maps[episode[:, shape.shot :].flatten()]
+            logits.append(head(maps[episode[:, : shape.shot]], query))
+        return torch.stack(logits)
+
+    return score
+
+
+def _moment_scorer(head: FRNHead, maps: Tensor, shape: EpisodeShape) -> Scorer:
+    """FRN by second moments: a query costs d x d per class, whatever r is, and an image's moment is computed once."""
+    r, d = maps.shape[1:]
+    p = shape.shot * r
+    moments = torch.cat([second_moment(piece) for piece in maps.split(1024)]).flatten(1)  # n, d * d
+    lam, rho, gamma = head.lam(p, d), head.rho(), head.gamma
+
+    def score(episodes: Tensor) -> Tensor:
+        pool = maps[episodes[..., : shape.shot]].flatten(2, 3).double()  # e, way, p, d
+        residual = residual_from_gram(pool.mT @ pool, lam, rho)
+        squared = (residual @ residual).flatten(2).to(moments.dtype)  # e, way, d * d
+        query = moments[episodes[..., shape.shot :].flatten(1)]  # e, q, d * d
+        return -gamma * (query @ squared.mT)
+
+    return score

@@ -1,0 +1,50 @@
+"""Writing files so that a kill, a full disk or a power cut leaves the old one or the new one, never half of one."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from frn.errors import FrnError
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write `content` beside `path`, sync it, and rename it over `path`.
+
+    Raises:
+        FrnError: if it cannot be written; `path` is then as it was.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp made it private
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be written ({error.strerror}, {len(data):,} bytes)") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # a folder cannot be opened there
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,42 @@
+"""The FRN head: a class is claimed by how well its supports rebuild the query (Sec. 3.1-3.2)."""
+
+import torch
+from torch import Tensor, nn
+
+from frn.heads.reconstruction import class_error
+
+LAMBDA_FLOOR = 1e-6
+"""Added to lambda by the authors' released code, not by the paper; kept so that published weights score the same."""
+
+
+class FRNHead(nn.Module):
+    """Scores a query by how well each class's pool reconstructs its feature map (Eq. 5-9).
+
+    Alpha and beta start at zero, so lambda = p / d and rho = 1 at first; gamma is the temperature.
+    """
+
+    scaled_maps = True
+    """The head wants maps divided by the backbone's `map_scale` (SM, Hyperparameters)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(()))
+        self.beta = nn.Parameter(torch.zeros(()))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        return -self.gamma * self.class_error(support, query)
+
+    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return <Q, Q_c> of Eq. 4, (queries, way), from support (way, shot, r, d) and query (queries, r, d)."""
+        pool = support.flatten(1, 2)  # way, p, d
+        return class_error(query, pool, lam=self.lam(*pool.shape[1:]), rho=self.rho())
+
+    def lam(self, p: int, d: int) -> Tensor:
+        """Lambda of Eq. 7 for p pool rows and d channels, in float64."""
+        return p / d * self.alpha.double().exp() + LAMBDA_FLOOR
+
+    def rho(self) -> Tensor:
+        """Rho of Eq. 7, in float64."""
+        return self.beta.double().exp()

@@ -1,0 +1,35 @@
+"""Prototypical Networks (Snell et al., NeurIPS 2017), as the paper's baseline has them (SM, Implemented Baselines)."""
+
+import torch
+from torch import Tensor, nn
+
+
+class ProtoHead(nn.Module):
+    """Scores a query by its squared distance from the mean of each class's supports.
+
+    Logits are divided by the number of dimensions and multiplied by the temperature gamma.
+    """
+
+    scaled_maps = False
+
+    def __init__(self, *, pooled: bool) -> None:
+        """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
+        super().__init__()
+        self.pooled = pooled
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        return -self.gamma * self.class_error(support, query)
+
+    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return squared distances per dimension, (queries, way)."""
+        with torch.autocast(query.device.type, enabled=False):
+            prototypes = self._embed(support).mean(1)  # way, dimensions
+            embedded = self._embed(query)
+            distance = torch.cdist(embedded, prototypes, compute_mode="donot_use_mm_for_euclid_dist")
+            return distance.square() / embedded.shape[-1]
+
+    def _embed(self, maps: Tensor) -> Tensor:
+        maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
+        return maps.mean(-2) if self.pooled else maps.flatten(-2)

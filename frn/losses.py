@@ -1,0 +1,54 @@
+"""What an episode is trained on: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+AuxMode = Literal["reference", "paper", "off"]
+
+AUX_WEIGHT = 0.03
+"""Sec. 3.5: the auxiliary loss is downscaled by 0.03."""
+
+
+def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "reference") -> Tensor:
+    """Cross-entropy of class-major queries plus the weighted auxiliary loss.
+
+    Args:
+        logits: (way * queries, way), the queries of class 0 first.
+        support: support maps, (way, shot, r, d).
+        queries: query images per class.
+        aux: which auxiliary loss; see `auxiliary_loss`.
+    """
+    way = logits.shape[1]
+    target = torch.arange(way, device=logits.device).repeat_interleave(queries)
+    loss = F.cross_entropy(logits, target)
+    return loss if aux == "off" else loss + AUX_WEIGHT * auxiliary_loss(support, aux)
+
+
+def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
+    """Push the supports of different classes towards orthogonality (Eq. 11), without the factor 0.03.
+
+    "paper" projects every feature to the unit sphere and sums over all ordered pairs i != j. "reference" is what the
+    authors' code does: the whole support tensor is divided by one Frobenius norm, and each pair counts once. The two
+    differ by orders of magnitude (the first would swamp the cross-entropy), so the default is the code's.
+
+    Args:
+        support: support maps, (way, shot, r, d).
+        mode: "reference", "paper" or "off" (zero).
+    """
+    with torch.autocast(support.device.type, enabled=False):
+        pool = support.flatten(1, 2).to(torch.promote_types(support.dtype, torch.float32))  # way, p, d
+        if mode == "off":
+            return pool.new_zeros(())
+        pool = F.normalize(pool, dim=-1) if mode == "paper" else pool / pool.norm()
+        # |S_i S_j^T|^2 = <S_i^T S_i, S_j^T S_j>; summed over all i != j that is |sum_i G_i|^2 - sum_i |G_i|^2.
+        if pool.shape[1] < pool.shape[2]:
+            cross = (pool.flatten(0, 1) @ pool.flatten(0, 1).mT).square()
+            within = (pool @ pool.mT).square()
+        else:
+            gram = pool.mT @ pool  # way, d, d
+            cross, within = gram.sum(0).square(), gram.square()
+        both_orders = cross.sum() - within.sum()
+        return both_orders if mode == "paper" else both_orders / 2

@@ -1,0 +1,70 @@
+"""What a model is apart from its weights, and the header of a model file that says so. Free of torch."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+
+from frn import __version__
+from frn.errors import FrnError
+from frn.images import EvaluationTransform
+
+FORMAT = "frn-model"
+VERSION = 1
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""The authors normalise every data set by ImageNet's statistics."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """What a model is, apart from its weights."""
+
+    backbone: str
+    method: str
+    last_pool: bool = True
+    """Whether the backbone's last max-pooling is there; without it r is four times larger."""
+    transform: EvaluationTransform = field(default_factory=lambda: EvaluationTransform(size=84, resize=92))
+    """How an image is resized and cropped before the network sees it."""
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+
+
+def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
+    """The header of a model file: its format, the library's version, `config`, and `record` (where it comes from)."""
+    return {
+        "format": FORMAT,
+        "version": str(VERSION),
+        "frn": __version__,
+        "config": json.dumps(asdict(config)),
+        "record": json.dumps(record),
+    }
+
+
+def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
+    """What a model file says of itself, without reading its weights: its configuration and its record.
+
+    Raises:
+        FrnError: if the file is no model file of a known version.
+    """
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+    except (OSError, safetensors.SafetensorError) as error:
+        raise FrnError(f"{path}: is not a readable .safetensors file ({error})") from error
+    if metadata.get("format") != FORMAT:
+        found = metadata.get("format")
+        raise FrnError(f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {FORMAT!r})")
+    if metadata.get("version") != str(VERSION):
+        raise FrnError(f"{path}: has format version {metadata.get('version')}; this frn {__version__} reads {VERSION}")
+    try:
+        fields = json.loads(metadata["config"])
+        fields["transform"] = EvaluationTransform(**fields["transform"])
+        fields["mean"], fields["std"] = tuple(fields["mean"]), tuple(fields["std"])
+        return ModelConfig(**fields), json.loads(metadata["record"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FrnError(f"{path}: its header is damaged ({error})") from error

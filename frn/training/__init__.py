@@ -1,0 +1,1 @@
+"""Episodic training: presets, schedule, run folder and the loop."""

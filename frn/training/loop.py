@@ -1,0 +1,287 @@
+"""The training loop: one forward pass per episode, validation on cached features, checkpoints that survive a kill."""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from frn.checkpoints import save_model
+from frn.data.cache import StoredImages
+from frn.data.transforms import augment
+from frn.episodes import Episode, EpisodeShape, check_classes, training_epoch
+from frn.errors import FrnError
+from frn.evaluation.accuracy import Accuracy
+from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.features import extract_features
+from frn.losses import episode_loss
+from frn.model import Model
+from frn.model_file import ModelConfig
+from frn.precision import Precision, autocast, keep_freed_memory
+from frn.training.presets import Preset, Schedule
+from frn.training.run_folder import Place, RunFolder
+
+VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
+"""Validation is 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An episode has been trained on."""
+
+    epoch: int
+    step: int
+    steps_in_epoch: int
+    loss: float
+    accuracy: float
+    """Share of the episode's queries that were right, in percent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The model has been validated after an epoch."""
+
+    epoch: int
+    accuracy: Accuracy
+    is_best: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """How a run ended."""
+
+    place: Place
+    finished: bool
+    """False if it was interrupted; it can then be resumed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """How to run a preset: what changes nothing about what is learned, but for the seed and the number format."""
+
+    seed: int = 0
+    precision: Precision = "fp32"
+    device: torch.device | str = "cpu"
+    save_every: float = 60.0
+    """Seconds between resumable checkpoints."""
+    command: str = ""
+    """Noted in `config.toml`."""
+
+
+def train(
+    preset: Preset,
+    images: StoredImages,
+    val_images: StoredImages | None,
+    out: Path,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    init: Model | None = None,
+    facts: dict[str, object] | None = None,
+    report: Callable[[Step | Validation], None] = lambda event: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Train a model by a preset; `best.safetensors` in `out` is the result.
+
+    Args:
+        preset: what to do.
+        images: training images.
+        val_images: validation images under the preset's transform; without any, the last weights are the result.
+        out: the run's folder.
+        settings: how to do it.
+        resume: continue the run in `out`.
+        init: start from this model's weights instead of random ones.
+        facts: what else the model's record should say (data set, split, ...).
+        report: called after every episode and validation.
+        stop: asked after every episode; True saves and returns.
+
+    Raises:
+        FrnError: if the classes cannot serve the episodes, the folder is taken or cannot be written, or the loss
+            stops being finite.
+    """
+    keep_freed_memory()
+    trainer = _Trainer(preset, images, val_images, RunFolder(out), settings, report)
+    trainer.begin(resume=resume, init=init, facts=facts or {})
+    return trainer.run(stop)
+
+
+class _Trainer:
+    def __init__(
+        self,
+        preset: Preset,
+        images: StoredImages,
+        val_images: StoredImages | None,
+        folder: RunFolder,
+        settings: Settings,
+        report: Callable[[Step | Validation], None],
+    ) -> None:
+        self.preset = preset
+        self.images = images
+        self.val_images = val_images
+        self.folder = folder
+        self.settings = settings
+        self.report = report
+        self.val_shape = replace(VALIDATION_SHAPE, shot=preset.episode.shot)
+        check_classes(images.names, images.sizes, preset.episode, where="the training split", every_class=False)
+        if val_images is not None:
+            self.val_shape = fit_shape(self.val_shape, val_images)
+            check_classes(
+                val_images.names, val_images.sizes, self.val_shape, where="the validation split", every_class=True
+            )
+        self.place = Place()
+
+    def begin(self, *, resume: bool, init: Model | None, facts: dict[str, object]) -> None:
+        """Make or restore model, optimiser and folder."""
+        settings = self.settings
+        if not resume and self.folder.last.exists():
+            raise FrnError(
+                f"{self.folder.path}: already holds a run. Add --resume to continue it, or give another --out."
+            )
+        self.run_settings = {"seed": settings.seed, "precision": settings.precision, **asdict(self.preset)}
+        self.model = new_model(self.preset, settings.seed, init).to(settings.device)
+        self.model.record = {"seed": settings.seed, **facts}
+        self.optimizer = build_optimizer(self.model, self.preset.schedule)
+        self.spent = 0.0
+        self.began = time.monotonic()
+        if resume:
+            self.place = self.folder.load_last(self.model, self.optimizer, self.run_settings)
+            self.spent = self.place.seconds
+            self.folder.rewind_metrics(self.place)
+        else:
+            self.folder.write_config(settings.command, self.run_settings)
+            self.save()  # from the first moment there is something to resume
+
+    def save(self) -> None:
+        """Write the resumable checkpoint."""
+        self.saved = time.monotonic()
+        self.place.seconds = self.spent + self.saved - self.began
+        self.folder.save_last(self.model, self.optimizer, self.place, self.run_settings)
+
+    def run(self, stop: Callable[[], bool]) -> Trained:
+        """Train until the schedule ends or `stop` says so."""
+        schedule, place = self.preset.schedule, self.place
+        while place.epoch < schedule.epochs:
+            episodes = training_epoch(
+                self.images.sizes, self.preset.episode, seed=self.settings.seed, epoch=place.epoch
+            )
+            for group in self.optimizer.param_groups:
+                group["lr"] = schedule.learning_rate_at(place.epoch)
+            self.model.train()
+            while place.step < len(episodes):
+                self.train_on(episodes[place.step], len(episodes))
+                if stop():
+                    self.save()
+                    return Trained(place, finished=False)
+                if time.monotonic() - self.saved > self.settings.save_every:
+                    self.save()
+            place.epoch, place.step = place.epoch + 1, 0
+            self.validate_if_due()
+            self.save()
+        return Trained(place, finished=True)
+
+    def train_on(self, episode: Episode, steps_in_epoch: int) -> None:
+        """Take one optimiser step on one episode."""
+        place, settings, shape = self.place, self.settings, self.preset.episode
+        generator = np.random.default_rng([settings.seed, place.epoch, place.step, 1])
+        canvas, extents = self.images.gather(episode.ravel())
+        batch = augment(canvas, extents, self.preset.augmentation, generator, settings.device)
+        with autocast(settings.device, settings.precision):
+            maps = self.model.feature_maps(batch).unflatten(0, (shape.way, shape.per_class))
+        support, query = maps[:, : shape.shot], maps[:, shape.shot :].flatten(0, 1)
+        logits = self.model.head(support, query)
+        loss = episode_loss(logits, support, shape.queries, self.preset.aux)
+        value = loss.item()
+        if not np.isfinite(value):
+            raise FrnError(
+                f"the loss became {value} in epoch {place.epoch + 1}, episode {place.step + 1}. Lower the learning "
+                f"rate, or use --precision fp32; {self.folder.last} holds earlier weights."
+            )
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        target = torch.arange(shape.way, device=logits.device).repeat_interleave(shape.queries)
+        accuracy = 100 * (logits.argmax(1) == target).float().mean().item()
+        place.step += 1
+        place.total_steps += 1
+        self.folder.append_metrics(
+            total_steps=place.total_steps,
+            epoch=place.epoch + 1,
+            loss=round(value, 5),
+            accuracy=round(accuracy, 3),
+            learning_rate=self.optimizer.param_groups[0]["lr"],
+            **head_scalars(self.model),
+        )
+        self.report(Step(place.epoch + 1, place.step, steps_in_epoch, value, accuracy))
+
+    def validate_if_due(self) -> None:
+        """Validate after an epoch; keep the model if it is strictly better than every earlier one."""
+        place, schedule = self.place, self.preset.schedule
+        last = place.epoch == schedule.epochs
+        if self.val_images is None:
+            if last:
+                self.save_best()
+            return
+        if place.epoch % self.preset.val_every and not last:
+            return
+        self.model.eval()
+        maps = extract_features(
+            self.model, self.val_images, precision=self.settings.precision, device=self.settings.device
+        )
+        accuracy = evaluate_episodes(
+            self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=self.preset.val_episodes, seed=0
+        )
+        is_best = accuracy.mean > place.best
+        if is_best:
+            place.best = accuracy.mean
+            self.save_best(validation={"shape": str(self.val_shape), "accuracy": accuracy.mean, "ci95": accuracy.ci95})
+        self.folder.append_metrics(
+            total_steps=place.total_steps, epoch=place.epoch, val_accuracy=accuracy.mean, val_ci95=accuracy.ci95
+        )
+        self.report(Validation(place.epoch, accuracy, is_best))
+
+    def save_best(self, **record: object) -> None:
+        """Write the result so far, a plain model file."""
+        save_model(self.model, self.folder.best, epoch=self.place.epoch, steps=self.place.total_steps, **record)
+
+
+def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
+    """The model that a preset starts from."""
+    config = ModelConfig(
+        backbone=preset.backbone, method=preset.method, last_pool=preset.last_pool, transform=preset.transform
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Model(config)
+    if init is not None:
+        if init.config.backbone != preset.backbone:
+            raise FrnError(f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}")
+        model.backbone.load_state_dict(init.backbone.state_dict())
+        if init.config.method == preset.method:
+            model.head.load_state_dict(init.head.state_dict())
+    return model
+
+
+def build_optimizer(model: Model, schedule: Schedule) -> torch.optim.Optimizer:
+    """SGD with momentum or Adam (with L2 decay, not AdamW), one parameter group."""
+    if schedule.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), schedule.learning_rate, weight_decay=schedule.weight_decay)
+    return torch.optim.SGD(
+        model.parameters(),
+        schedule.learning_rate,
+        momentum=schedule.momentum,
+        nesterov=schedule.nesterov,
+        weight_decay=schedule.weight_decay,
+    )
+
+
+def fit_shape(shape: EpisodeShape, images: StoredImages) -> EpisodeShape:
+    """Fewer queries or classes than usual, where a validation split is too small for the usual number."""
+    queries = max(1, min(shape.queries, min(images.sizes) - shape.shot))
+    return replace(shape, way=max(2, min(shape.way, len(images.sizes))), queries=queries)
+
+
+def head_scalars(model: Model) -> dict[str, float]:
+    """The head's learned numbers (alpha, beta, gamma), for the metrics."""
+    return {name: round(parameter.item(), 5) for name, parameter in model.head.named_parameters() if not parameter.dim()}

@@ -1,0 +1,154 @@
+"""Training runs by name. A preset is a function that returns a value; free of torch."""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from frn.data.augmentation import Augmentation
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.images import EvaluationTransform
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """The optimiser and its step schedule. One parameter group: everything decays, as in the authors' code."""
+
+    epochs: int
+    milestones: tuple[int, ...]
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = 0.1
+    lr_decay: float = 0.1
+    """Factor at each milestone. Not called gamma: gamma is the head's temperature."""
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.learning_rate <= 0 or list(self.milestones) != sorted(set(self.milestones)):
+            raise FrnError(f"a schedule needs at least one epoch, a positive rate and rising milestones: {self}")
+
+    def learning_rate_at(self, epoch: int) -> float:
+        """Learning rate of an epoch, counted from 0."""
+        return self.learning_rate * self.lr_decay ** sum(epoch >= milestone for milestone in self.milestones)
+
+    def scaled_to(self, epochs: int) -> "Schedule":
+        """The same schedule over another number of epochs, its milestones at the same fractions."""
+        scaled = {round(milestone * epochs / self.epochs) for milestone in self.milestones}
+        return replace(self, epochs=epochs, milestones=tuple(sorted(m for m in scaled if 0 < m < epochs)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preset:
+    """Everything that decides a training run, except the data's place and the seed."""
+
+    about: str
+    """One line for `frn presets`."""
+    prepare: str | None
+    """The data set, as `frn data prepare` calls it; None where images are rendered on the spot."""
+    method: str = "frn"
+    backbone: str = "conv4"
+    last_pool: bool = True
+    episode: EpisodeShape
+    schedule: Schedule
+    augmentation: Augmentation
+    transform: EvaluationTransform
+    """For validation and for everyone who uses the model."""
+    aux: Literal["reference", "paper", "off"] = "reference"
+    store_side: int
+    """Training images are kept at most this large (shorter side, pixels)."""
+    val_every: int = 5
+    """Epochs between validations."""
+    val_episodes: int = 1000
+    test_shots: tuple[int, ...] = field(default=(1, 5))
+
+
+def demo() -> Preset:
+    """Small enough for a minute on two cores."""
+    return Preset(
+        about="drawn moths, no data needed; about a minute on two cores",
+        prepare=None,
+        last_pool=False,
+        episode=EpisodeShape(way=10, shot=5, queries=5),
+        schedule=Schedule(epochs=8, milestones=(6,)),
+        augmentation=Augmentation(size=32, crop="padded", padding=4),
+        transform=EvaluationTransform(size=32),
+        store_side=32,
+        val_every=2,
+        val_episodes=300,
+    )
+
+
+def cifar_fs_conv4() -> Preset:
+    """The paper's Conv-4 recipe at CIFAR's own size, without the last pooling (r = 16 instead of 4)."""
+    return Preset(
+        about="CIFAR-FS at 32 x 32, r = 16; under an hour on two cores",
+        prepare="cifar-fs",
+        last_pool=False,
+        episode=EpisodeShape(way=20, shot=5, queries=15),
+        schedule=Schedule(epochs=64, milestones=(28, 37, 44, 49, 53, 56, 59, 62), lr_decay=0.5),
+        augmentation=Augmentation(size=32, crop="padded", padding=4),
+        transform=EvaluationTransform(size=32),
+        store_side=32,
+        val_every=8,
+    )
+
+
+def cifar_fs_resnet12() -> Preset:
+    """Half the way of Conv-4, as the paper does for memory; wants a GPU."""
+    return replace(
+        cifar_fs_conv4(),
+        about="CIFAR-FS at 32 x 32, r = 16; wants a GPU",
+        backbone="resnet12",
+        episode=EpisodeShape(way=10, shot=5, queries=15),
+    )
+
+
+def omniglot_conv4() -> Preset:
+    """Characters have no colour, 20 drawings each, and must not be mirrored away; jitter is harmless on black ink."""
+    return Preset(
+        about="Omniglot characters at 28 x 28, r = 9; a few minutes on two cores",
+        prepare="omniglot",
+        last_pool=False,
+        episode=EpisodeShape(way=20, shot=5, queries=10),
+        schedule=Schedule(epochs=150, milestones=(80, 120)),
+        augmentation=Augmentation(size=28, crop="resized", scale=(0.6, 1.0), jitter=0.0),
+        transform=EvaluationTransform(size=28, resize=28),
+        store_side=35,
+        val_every=10,
+    )
+
+
+def general_conv4() -> Preset:
+    """The recipe of the shipped Conv-4: 84 x 84 images of everything."""
+    return Preset(
+        about="any folder of photos at 84 x 84, r = 25; the shipped conv4 was trained by it",
+        prepare="folder",
+        episode=EpisodeShape(way=20, shot=5, queries=10),
+        schedule=Schedule(epochs=30, milestones=(18, 25)),
+        augmentation=Augmentation(size=84, crop="resized", scale=(0.2, 1.0)),
+        transform=EvaluationTransform(size=84, resize=92),
+        store_side=128,
+        val_every=2,
+    )
+
+
+PRESETS: dict[str, Callable[[], Preset]] = {
+    preset.__name__.replace("_", "-"): preset
+    for preset in (demo, cifar_fs_conv4, cifar_fs_resnet12, omniglot_conv4, general_conv4)
+}
+
+
+def find_preset(name: str) -> Preset:
+    """Return a preset by name.
+
+    Raises:
+        FrnError: naming the nearest ones.
+    """
+    key = name.lower().replace("_", "-")
+    if key in PRESETS:
+        return PRESETS[key]()
+    near = difflib.get_close_matches(key, PRESETS, n=3, cutoff=0.4)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(PRESETS)}."
+    raise FrnError(f"unknown preset {name!r}. {hint}")

@@ -1,0 +1,129 @@
+"""A run's folder: checkpoints, metrics and the configuration that reproduces it.
+
+`last.safetensors` is a model file that also holds the optimiser and the place in the run; with the seed that is all
+a bit-exact resume needs, since episodes and augmentations are functions of (seed, epoch, step).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from frn.checkpoints import OPTIMIZER
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn.model import Model
+from frn.model_file import header, read_header
+
+@dataclass(kw_only=True, slots=True)
+class Place:
+    """How far a run has come."""
+
+    epoch: int = 0
+    """Epochs finished."""
+    step: int = 0
+    """Episodes done within the current epoch."""
+    total_steps: int = 0
+    """Episodes done in all."""
+    best: float = 0.0
+    """Best validation accuracy so far, in percent."""
+    seconds: float = 0.0
+    """Time spent training, over all pieces of the run."""
+
+
+class RunFolder:
+    """Reads and writes the files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last = path / "last.safetensors"
+        self.best = path / "best.safetensors"
+        self.metrics = path / "metrics.jsonl"
+        self.config = path / "config.toml"
+        self.events = path / "tensorboard"
+
+    def save_last(
+        self, model: Model, optimizer: torch.optim.Optimizer, place: Place, run: Mapping[str, object]
+    ) -> None:
+        """Write the resumable checkpoint, atomically."""
+        tensors = dict(model.state_dict())
+        state = optimizer.state_dict()["state"]
+        for index, entries in state.items():
+            tensors |= {f"{OPTIMIZER}{index}/{name}": value for name, value in entries.items()}
+        record = {**model.record, "training": {"place": asdict(place), "run": run}}
+        contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        write_atomically(self.last, save(contiguous, metadata=header(model.config, record)))
+
+    def load_last(self, model: Model, optimizer: torch.optim.Optimizer, run: Mapping[str, object]) -> Place:
+        """Restore model and optimiser, and say where the run stood.
+
+        Raises:
+            FrnError: if there is no checkpoint, or it belongs to a run with other settings.
+        """
+        if not self.last.is_file():
+            raise FrnError(f"{self.path}: has no last.safetensors to resume from. Leave --resume out to start.")
+        _, record = read_header(self.last)
+        training: dict[str, Any] | None = record.get("training")
+        if training is None:
+            raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
+        before, now = _flat(training["run"]), _flat(json.loads(json.dumps(run)))
+        differing = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        if differing:
+            changes = ", ".join(f"{key} was {before.get(key)} and is {now.get(key)}" for key in differing[:4])
+            raise FrnError(f"{self.path}: was started with other settings ({changes}). Use them, or another --out.")
+        with safetensors.safe_open(self.last, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith(OPTIMIZER)})
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith(OPTIMIZER):
+                index, entry = name.removeprefix(OPTIMIZER).split("/")
+                state.setdefault(int(index), {})[entry] = tensor
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        return Place(**training["place"])
+
+    def rewind_metrics(self, place: Place) -> None:
+        """Drop the lines that a killed run wrote after its last checkpoint."""
+        if not self.metrics.exists():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                if json.loads(line)["total_steps"] <= place.total_steps:
+                    kept.append(line + "\n")
+            except (ValueError, KeyError):
+                continue  # the half line of a kill
+        write_atomically(self.metrics, "".join(kept))
+
+    def append_metrics(self, **values: object) -> None:
+        """Add one line of JSON to the metrics."""
+        with open(self.metrics, "a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
+    def write_config(self, command: str, run: Mapping[str, object]) -> None:
+        """Write the settings as TOML, the command that reproduces the run on top."""
+        lines = [f"# {command}\n"]
+        tables = {key: value for key, value in run.items() if isinstance(value, Mapping)}
+        lines += [f"{key} = {_toml(value)}\n" for key, value in run.items() if key not in tables and value is not None]
+        for name, table in tables.items():
+            lines.append(f"\n[{name}]\n")
+            lines += [f"{key} = {_toml(value)}\n" for key, value in table.items() if value is not None]
+        write_atomically(self.config, "".join(lines))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _toml(value: object) -> str:
+    # JSON's strings, numbers, booleans and lists are TOML's too.
+    return json.dumps(value)

@@ -1,0 +1,79 @@
+"""Shared fixtures: the oracle arrays, a private cache, a small drawn data set, reproducible threads."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from frn.data.moths import draw_moth, species
+
+SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
+
+
+@pytest.fixture(scope="session")
+def golden() -> Path:
+    """Arrays recorded from the authors' own code."""
+    folder = SHARED / "golden"
+    if not folder.is_dir():
+        pytest.skip(f"no recorded arrays at {folder} (set FRN_SHARED)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_images() -> Path:
+    """Zips of real images."""
+    folder = SHARED / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no real images at {folder} (set FRN_SHARED)")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No test sees the user's cache."""
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("FRN_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> Iterator[None]:
+    """The same random numbers in every test, and the thread count as it was."""
+    threads = torch.get_num_threads()
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+def write_moths(folder: Path, classes: int, images: int, *, size: int = 32, first: int = 0) -> None:
+    """Write class folders of drawn moths."""
+    for label in range(classes):
+        home = folder / f"moth {first + label:02d}"
+        home.mkdir(parents=True)
+        for number in range(images):
+            generator = np.random.default_rng([first + label, number])
+            draw_moth(species(first + label), generator, size).save(home / f"{number:02d}.png")
+
+
+@pytest.fixture(scope="session")
+def moths(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data set in the usual layout: 8, 5 and 5 classes of 12 moths. Not to be changed by tests."""
+    folder = tmp_path_factory.mktemp("moths")
+    write_moths(folder / "train", 8, 12)
+    write_moths(folder / "val", 5, 12, first=20)
+    write_moths(folder / "test", 5, 12, first=40)
+    return folder
+
+
+@pytest.fixture
+def truncated_jpeg(tmp_path: Path) -> Path:
+    """A JPEG that ends in the middle."""
+    path = tmp_path / "truncated.jpg"
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(path)
+    path.write_bytes(path.read_bytes()[:900])
+    return path

@@ -1,0 +1,32 @@
+"""The FRN head."""
+
+import math
+
+import torch
+
+from frn.heads.frn import FRNHead
+from frn.heads.reconstruction import reconstruct
+
+
+def test_logits_are_the_scaled_mean_squared_error_of_eq_9() -> None:
+    head = FRNHead().double()
+    with torch.no_grad():
+        head.alpha.fill_(0.4)
+        head.beta.fill_(-0.3)
+        head.gamma.fill_(2.5)
+    support, query = torch.randn(3, 2, 4, 16).double(), torch.randn(5, 4, 16).double()
+    lam, rho = 8 / 16 * math.exp(0.4) + 1e-6, math.exp(-0.3)
+    rebuilt = reconstruct(query.flatten(0, 1), support.flatten(1, 2), lam, rho).unflatten(1, (5, 4))
+    expected = -2.5 * (rebuilt - query).square().sum(-1).mean(-1).mT
+    torch.testing.assert_close(head(support, query), expected)
+
+
+def test_alpha_beta_and_gamma_all_learn() -> None:
+    head = FRNHead()
+    head(torch.randn(3, 2, 4, 16), torch.randn(5, 4, 16)).log_softmax(-1)[:, 0].mean().backward()
+    assert all(parameter.grad is not None and parameter.grad.abs() > 0 for parameter in head.parameters())
+
+
+def test_a_copy_of_a_support_is_claimed_by_its_class() -> None:
+    support = torch.randn(4, 1, 9, 64)
+    assert FRNHead()(support, support[:, 0]).argmax(1).tolist() == [0, 1, 2, 3]

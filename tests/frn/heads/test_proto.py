@@ -1,0 +1,22 @@
+"""The ProtoNet head."""
+
+import pytest
+import torch
+
+from frn.errors import FrnError
+from frn.heads import build_head
+from frn.heads.proto import ProtoHead
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_logits_are_distances_from_class_means_per_dimension(pooled: bool) -> None:
+    head, support, query = ProtoHead(pooled=pooled), torch.randn(3, 2, 4, 16), torch.randn(5, 4, 16)
+    embed = (lambda maps: maps.mean(-2)) if pooled else (lambda maps: maps.flatten(-2))
+    prototypes, embedded = embed(support).mean(1), embed(query)
+    expected = torch.stack([-((embedded - p) ** 2).mean(-1) for p in prototypes], dim=1)
+    torch.testing.assert_close(head(support, query), expected)
+
+
+def test_an_unknown_method_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(FrnError, match="unknown method 'ptoto'; choose one of: frn, proto"):
+        build_head("ptoto", 64)

@@ -1,0 +1,131 @@
+"""Whole episodes of the authors' code, through the importer of their checkpoints: features, losses, gradients."""
+
+import json
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from frn.checkpoints import import_reference
+from frn.losses import AUX_WEIGHT, auxiliary_loss
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+WAY, SHOT, QUERIES = 3, 2, 2
+
+
+def resnet12_state(keys: Path) -> dict[str, Tensor]:
+    """Weights by the recipe of the recording: random, but the same everywhere."""
+    recipe = json.loads(keys.read_text())
+    state = {}
+    for key, shape in recipe["shapes"].items():
+        if key.endswith("num_batches_tracked"):
+            state[key] = torch.tensor(0)
+            continue
+        z = np.random.default_rng(zlib.crc32(key.encode()) + recipe["seed"]).standard_normal(shape).astype(np.float32)
+        if len(shape) == 4:
+            z *= np.sqrt(2 / (shape[0] * shape[2] * shape[3]))
+        elif key.endswith("running_var"):
+            z = 1 + 0.1 * np.abs(z)
+        elif key.endswith("weight"):
+            z = 1 + 0.1 * z
+        elif key == "r":
+            z = np.array([0.4, -0.2])
+        elif key == "scale":
+            z = np.array([1.7])
+        else:
+            z = 0.1 * z
+        state[key] = torch.from_numpy(np.asarray(z, dtype=np.float32))
+    return state
+
+
+def load(golden: Path, name: str, tmp_path: Path) -> tuple[Model, dict[str, Tensor]]:
+    path = golden / f"{name}.pth"
+    if name == "frn-resnet12":
+        path = tmp_path / "frn-resnet12.pth"
+        torch.save(resnet12_state(golden / "frn-resnet12.keys.json"), path)
+    model = import_reference(path)
+    plain = replace(model.config, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # their images are normalised already
+    model = import_reference(path, ModelConfig(**{f: getattr(plain, f) for f in plain.__slots__}))
+    arrays = np.load(golden / f"{name}.npz")
+    return model, {key: torch.from_numpy(arrays[key]) for key in arrays.files}
+
+
+def assert_near(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
+    """Within `tolerance` of the array's largest value."""
+    assert ours.shape == theirs.shape
+    assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max(), f"{(ours - theirs).abs().max():.3g}"
+
+
+def released_logits(model: Model, support: Tensor, query: Tensor) -> Tensor:
+    """The head as the authors' code computes it: Eq. 10 with an explicit inverse."""
+    pool, locations = support.flatten(1, 2), query.flatten(0, 1)
+    p, d = pool.shape[1:]
+    head = model.head
+    lam = p / d * head.alpha.exp() + 1e-6  # type: ignore[union-attr,operator]
+    gram = pool.mT @ pool
+    hat = (gram + lam * torch.eye(d, dtype=pool.dtype)).inverse() @ gram
+    rebuilt = locations @ hat * head.beta.exp()  # type: ignore[union-attr,operator]
+    distance = (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).mean(-1).mT
+    return -distance * head.gamma
+
+
+def gradients(model: Model, images: Tensor, logits: Callable[[Tensor, Tensor], Tensor]) -> dict[str, Tensor]:
+    """Gradients of the training loss, under the recording's names."""
+    maps = model.feature_maps(images)
+    support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
+    target = torch.arange(WAY).repeat_interleave(QUERIES)
+    loss = torch.nn.functional.cross_entropy(logits(support, query), target)
+    loss = loss + AUX_WEIGHT * auxiliary_loss(support, "reference")
+    first = next(parameter for parameter in model.backbone.parameters() if parameter.dim() == 4)
+    alpha, beta, gamma, conv1 = torch.autograd.grad(
+        loss, (model.head.alpha, model.head.beta, model.head.gamma, first)  # type: ignore[arg-type]
+    )
+    return {"grad_alpha_beta": torch.stack([alpha, beta]), "grad_gamma": gamma.view(1), "grad_conv1": conv1}
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("frn-conv4", 1e-5), ("frn-resnet12", 1e-4)])
+def test_an_frn_episode_is_the_authors(golden: Path, tmp_path: Path, name: str, tolerance: float) -> None:
+    model, arrays = load(golden, name, tmp_path)
+    maps = model.feature_maps(arrays["images"])
+    assert_near(maps, arrays["feature_map"], tolerance)
+    support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
+    log_probability = model.head(support, query).log_softmax(-1)
+    assert_near(log_probability, arrays["log_probability"], tolerance)
+    aux = AUX_WEIGHT * auxiliary_loss(support, "reference")
+    assert_near(aux, arrays["aux_loss"], tolerance)
+    target = torch.arange(WAY).repeat_interleave(QUERIES)
+    loss = torch.nn.functional.nll_loss(log_probability, target) + aux
+    assert_near(loss, arrays["loss"], tolerance)
+
+
+@pytest.mark.parametrize(("name", "noise"), [("frn-conv4", 2e-3), ("frn-resnet12", 1e-2)])
+def test_gradients_are_those_of_the_authors_formula(golden: Path, tmp_path: Path, name: str, noise: float) -> None:
+    """Exactly so in float64; the recording itself is float32, where these nearly cancelling sums keep three digits
+    (the authors' own formula in float32 is as far from it as ours)."""
+    model, arrays = load(golden, name, tmp_path)
+    model, images = model.double(), arrays["images"].double()
+    ours = gradients(model, images, model.head)
+    theirs = gradients(model, images, lambda support, query: released_logits(model, support, query))
+    for key, gradient in ours.items():
+        assert_near(gradient, theirs[key], 1e-6)
+        assert_near(gradient, arrays[key].double(), noise)
+
+
+def test_a_protonet_episode_is_the_authors(golden: Path, tmp_path: Path) -> None:
+    model, arrays = load(golden, "proto-conv4", tmp_path)
+    maps = model.feature_maps(arrays["images"])
+    support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
+    assert_near(model.head(support, query).log_softmax(-1), arrays["log_probability"], 1e-5)
+
+
+def test_a_pretraining_checkpoint_gives_its_backbone_and_temperature(golden: Path, tmp_path: Path) -> None:
+    model = import_reference(golden / "pretrain-conv4.pth")
+    state = torch.load(golden / "pretrain-conv4.pth", weights_only=True)
+    assert (model.head.alpha.item(), model.head.beta.item()) == (0.0, 0.0)  # type: ignore[union-attr,operator]
+    assert model.head.gamma.item() == state["scale"].item()  # type: ignore[union-attr,operator]
