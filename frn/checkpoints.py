@@ -5,6 +5,7 @@ The authors' own `.pth` checkpoints are read too (weights only); nothing else pi
 
 import pickle
 import re
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -67,7 +68,9 @@ def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
         FrnError: if the file holds anything but tensors, or keys that are not theirs.
     """
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickle protocols: what matters is refused below
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
     except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile) as error:
@@ -117,4 +120,3 @@ def _fill(model: Model, weights: Mapping[str, Tensor], path: Path) -> None:
         detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         what = f"a {model.config.method} model on {model.config.backbone}"
         raise FrnError(f"{path}: its weights do not fit {what} ({detail})") from error
-

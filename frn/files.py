@@ -23,7 +23,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp made it private
+        Path(temporary).chmod(0o666 & ~_umask())  # mkstemp made it private
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:

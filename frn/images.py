@@ -15,7 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from frn.errors import FrnError
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "MPO")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 
 MAX_BYTES = 256 * 1024 * 1024
 MAX_PIXELS = 120_000_000

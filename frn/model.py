@@ -10,6 +10,7 @@ from frn.errors import FrnError
 from frn.heads import build_head
 from frn.model_file import ModelConfig
 
+
 class Model(nn.Module):
     """A backbone and a head.
 
@@ -45,6 +46,17 @@ class Model(nn.Module):
         maps = maps.to(torch.promote_types(maps.dtype, torch.float32)).flatten(2).mT  # b, r, d
         scale = float(self.backbone.map_scale) if self.head.scaled_maps else 1.0  # type: ignore[arg-type]
         return maps if scale == 1.0 else maps / scale
+
+    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
+        """What the head's logits are before the temperature, negated: (queries, way), smaller is nearer."""
+        error: Tensor = self.head.class_error(support, query)  # type: ignore[operator]
+        return error
+
+    @property
+    def gamma(self) -> Tensor:
+        """The head's temperature."""
+        gamma: Tensor = self.head.gamma  # type: ignore[assignment]
+        return gamma
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -58,7 +58,9 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         raise FrnError(f"{path}: is not a readable .safetensors file ({error})") from error
     if metadata.get("format") != FORMAT:
         found = metadata.get("format")
-        raise FrnError(f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {FORMAT!r})")
+        raise FrnError(
+            f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {FORMAT!r})"
+        )
     if metadata.get("version") != str(VERSION):
         raise FrnError(f"{path}: has format version {metadata.get('version')}; this frn {__version__} reads {VERSION}")
     try:

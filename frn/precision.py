@@ -67,4 +67,5 @@ def keep_freed_memory() -> None:
 
 def set_threads(threads: int | None) -> None:
     """Use this many processor threads; by default, all cores this process may run on."""
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(threads or allowed)

@@ -16,7 +16,8 @@ from frn.errors import FrnError
 class BackboneFactory(Protocol):
     """Builds a backbone, with or without its last pooling."""
 
-    def __call__(self, *, last_pool: bool = True) -> nn.Module: ...
+    def __call__(self, *, last_pool: bool = True) -> nn.Module:
+        """Return a backbone with random weights."""
 
 
 BACKBONES: dict[str, BackboneFactory] = {"conv4": Conv4, "resnet12": ResNet12}

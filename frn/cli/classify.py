@@ -23,9 +23,7 @@ def classify(
     images: Annotated[list[str], typer.Argument(help="Photos, folders of photos, or globs.")],
     model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
     top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
-    threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="Call a photo unknown below this probability.")
-    ] = 0.0,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Call a photo unknown below this probability.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per photo on stdout.")] = False,
 ) -> None:
     """Label photos by the class whose examples rebuild them best.

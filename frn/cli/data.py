@@ -66,8 +66,8 @@ def check(
                 note(f"broken: {broken.reason}")
             for name, size in report.too_small.items():
                 note(
-                    f"too small: {report.folder / name} has {size} images, a {shot}-shot episode with {queries} queries "
-                    f"needs {shot + queries}"
+                    f"too small: {report.folder / name} has {size} images, but a {shot}-shot episode with {queries} "
+                    f"queries needs {shot + queries}"
                 )
         problems = sum(len(report.broken) + len(report.too_small) for report in reports)
         if problems:

@@ -1,12 +1,15 @@
 """`frn eval`: accuracy over random episodes."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from frn.cli.choices import Device, PrecisionChoice
 from frn.cli.console import print_json, progress_bar, report_broken, stdout, user_errors
+
+if TYPE_CHECKING:
+    from frn.evaluation.report import Result
 
 
 def evaluate(
@@ -61,7 +64,12 @@ def evaluate(
         return
     console = stdout()
     for result in results:
-        console.print(
-            "{way}-way {shot}-shot  [bold]{accuracy:.2f} ± {ci95:.2f} %[/bold]  "
-            "({episodes} episodes, {queries} queries, {seconds:.1f} s)".format(**result)
-        )
+        console.print(describe(result))
+
+
+def describe(result: "Result") -> str:
+    """One result as a line of rich markup."""
+    return (
+        f"{result['way']}-way {result['shot']}-shot  [bold]{result['accuracy']:.2f} ± {result['ci95']:.2f} %[/bold]  "
+        f"({result['episodes']} episodes, {result['queries']} queries, {result['seconds']:.1f} s)"
+    )

@@ -19,7 +19,13 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     if as_json:
         print_json(
             {
-                name: {"path": str(path), "backbone": c.backbone, "method": c.method, "size": c.transform.size, **record}
+                name: {
+                    "path": str(path),
+                    "backbone": c.backbone,
+                    "method": c.method,
+                    "size": c.transform.size,
+                    **record,
+                }
                 for name, (path, c, record) in found.items()
             }
         )

@@ -3,7 +3,6 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +11,13 @@ import typer
 
 from frn.cli.choices import Device, Method, PrecisionChoice
 from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_broken, stdout, user_errors
+from frn.cli.evaluate import describe
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.data.cache import StoredImages
+    from frn.evaluation.report import Result
+    from frn.precision import Precision
     from frn.training.presets import Preset
 
 DEMO_CLASSES = {"train": 60, "val": 15, "test": 20}
@@ -41,9 +43,7 @@ def train(
     seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
     precision: Annotated[PrecisionChoice, typer.Option(help="auto: bf16 where the processor has it.")] = "auto",
     device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")
-    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")] = False,
     init: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)
@@ -104,12 +104,16 @@ def _train(
     from frn.cli.training_display import TrainingDisplay, interruptible
     from frn.model import load_model
     from frn.precision import choose_device, choose_precision, set_threads
-    from frn.training.loop import Settings, train as run
+    from frn.training.loop import Settings
+    from frn.training.loop import train as run
 
     set_threads(threads)
     where = choose_device(device)
     settings = Settings(
-        seed=seed, precision=choose_precision(precision, where), device=where, command=shlex.join(["frn", *sys.argv[1:]])
+        seed=seed,
+        precision=choose_precision(precision, where),
+        device=where,
+        command=shlex.join(["frn", *sys.argv[1:]]),
     )
     images, val_images = _splits(preset, data, seed)
     report_broken(images.broken + val_images.broken)
@@ -135,30 +139,25 @@ def _train(
         words = [word for word in sys.argv[1:] if word != "--resume"]
         note(f"saved after {trained.place.total_steps} episodes. Go on with: {shlex.join(['frn', *words, '--resume'])}")
         raise typer.Exit(INTERRUPTED)
-    result: dict[str, object] = {
-        "model": str(out / "best.safetensors"),
-        "validation": trained.place.best or None,
-        "seconds": round(trained.place.seconds, 1),
-    }
-    if preset.prepare is None:
-        result["test"] = _test_demo(out, seed, settings.precision)
+    best = out / "best.safetensors"
+    tests = _test_demo(best, seed, settings.precision) if preset.prepare is None else []
     if as_json:
-        print_json(result)
+        print_json(
+            {
+                "model": str(best),
+                "validation": trained.place.best,
+                "seconds": round(trained.place.seconds, 1),
+                **({"test": tests} if tests else {}),
+            }
+        )
         return
     console = stdout()
-    console.print(f"trained in {trained.place.seconds / 60:.1f} minutes: [bold]{out / 'best.safetensors'}[/bold]")
-    console.print(f"validation: {trained.place.best:.2f} % ({_shot_words(preset)})")
-    for test in result.get("test") or []:  # type: ignore[attr-defined]
-        console.print(
-            f"test on classes never seen: {test['way']}-way {test['shot']}-shot "
-            f"[bold]{test['accuracy']:.2f} ± {test['ci95']:.2f} %[/bold] over {test['episodes']} episodes"
-        )
+    console.print(f"trained in {trained.place.seconds / 60:.1f} minutes: [bold]{best}[/bold]")
+    console.print(f"validation: 5-way {preset.episode.shot}-shot {trained.place.best:.2f} %")
+    for test in tests:
+        console.print(f"test on classes never seen: {describe(test)}")
     if data is not None and (data / "test").is_dir():
-        console.print(f"next: frn eval {out / 'best.safetensors'} --data {shlex.quote(str(data))}")
-
-
-def _shot_words(preset: "Preset") -> str:
-    return f"5-way {preset.episode.shot}-shot, {preset.val_episodes} episodes"
+        console.print(f"next: frn eval {shlex.quote(str(best))} --data {shlex.quote(str(data))}")
 
 
 def _splits(preset: "Preset", data: Path | None, seed: int) -> "tuple[StoredImages, StoredImages]":
@@ -182,11 +181,11 @@ def _demo_images(split: str, seed: int) -> "StoredImages":
     return draw_classes(DEMO_CLASSES[split], DEMO_IMAGES, size=32, seed=offset)
 
 
-def _test_demo(out: Path, seed: int, precision: str) -> list[dict[str, object]]:
+def _test_demo(best: Path, seed: int, precision: "Precision") -> "list[Result]":
     from frn.episodes import EpisodeShape
     from frn.evaluation.report import evaluate_images
     from frn.model import load_model
 
     shapes = [EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)]
-    model = load_model(out / "best.safetensors")
+    model = load_model(best)
     return evaluate_images(model, _demo_images("test", seed), shapes, episodes=2000, seed=0, precision=precision)

@@ -50,7 +50,11 @@ class Augmentation:
     def draw(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Draw:
         """Draw for images of the given (height, width), (b, 2)."""
         b = len(extents)
-        boxes = self._resized_boxes(extents, generator) if self.crop == "resized" else self._padded_boxes(extents, generator)
+        boxes = (
+            self._resized_boxes(extents, generator)
+            if self.crop == "resized"
+            else self._padded_boxes(extents, generator)
+        )
         return Draw(
             boxes=boxes,
             flips=generator.random(b) < 0.5,
@@ -69,7 +73,7 @@ class Augmentation:
         return np.concatenate([corner, np.full((len(extents), 2), float(self.size))], axis=1)
 
     def _resized_boxes(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Array:
-        """torchvision's RandomResizedCrop: ten tries for area and aspect, else the largest central crop."""
+        """Torchvision's RandomResizedCrop: ten tries for area and aspect, else the largest central crop."""
         b = len(extents)
         height, width = extents[:, :1].astype(float), extents[:, 1:].astype(float)
         area = height * width * generator.uniform(*self.scale, (b, 10))

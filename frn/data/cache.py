@@ -124,7 +124,9 @@ def load_images(
         raise FrnError(f"{home}: the cache cannot be read back. Set FRN_CACHE to a folder on another disk.")
     for name, size in zip(stored.names, stored.sizes, strict=True):
         if size == 0:
-            raise FrnError(f"{folders.root / name}: none of its images can be read, the first: {stored.broken[0].reason}")
+            raise FrnError(
+                f"{folders.root / name}: none of its images can be read, the first: {stored.broken[0].reason}"
+            )
     return stored
 
 
@@ -134,7 +136,9 @@ def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransfor
     for path in paths:
         status = path.stat()
         # The change time cannot be set back by a program, so a file rewritten under its old date is seen.
-        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode(errors="replace"))
+        digest.update(
+            f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{status.st_ctime_ns}\n".encode(errors="replace")
+        )
     return digest.hexdigest()[:24]
 
 
@@ -200,9 +204,7 @@ def _open(home: Path) -> StoredImages | None:
         length = int(shapes.prod(axis=1).sum()) * 3
         if (home / "pixels").stat().st_size != length:
             return None
-        pixels: Pixels = (
-            np.memmap(home / "pixels", dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
-        )
+        pixels: Pixels = np.memmap(home / "pixels", dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
         if _crc32(pixels) != index["pixels_crc32"]:
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -220,5 +222,5 @@ def _open(home: Path) -> StoredImages | None:
 def _crc32(pixels: Pixels) -> int:
     checksum = 0
     for start in range(0, len(pixels), 1 << 24):
-        checksum = zlib.crc32(pixels[start : start + (1 << 24)], checksum)
+        checksum = zlib.crc32(pixels[start : start + (1 << 24)].data, checksum)
     return checksum

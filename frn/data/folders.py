@@ -23,9 +23,7 @@ class ClassFolders:
     @property
     def paths(self) -> list[Path]:
         """Every file, class by class."""
-        return [
-            self.root / name / file for name, files in zip(self.names, self.files, strict=True) for file in files
-        ]
+        return [self.root / name / file for name, files in zip(self.names, self.files, strict=True) for file in files]
 
 
 def scan(root: Path) -> ClassFolders:

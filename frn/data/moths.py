@@ -93,8 +93,7 @@ def draw_moth(kind: Species, generator: np.random.Generator, size: int) -> Image
     picture = _background(generator, side)
     pose = _Pose(generator, side)
     layer = Image.new("RGBA", (side, side), (0, 0, 0, 0))
-    shift = lambda colour: tuple(int(np.clip(c + generator.normal(0, 9), 0, 255)) for c in colour)  # noqa: E731
-    ground, marking = shift(kind.ground), shift(kind.marking)
+    ground, marking = _vary(kind.ground, generator), _vary(kind.marking, generator)
     for mirror in (-1.0, 1.0):
         _draw_wing(layer, _hindwing(kind, mirror), ground, marking, kind.border, pose)
         if kind.hind_spot:
@@ -154,6 +153,11 @@ class _Pose:
     def __call__(self, points: list[tuple[float, float]]) -> list[tuple[float, float]]:
         placed = np.asarray(points) @ self.matrix.T + self.origin
         return [(float(x), float(y)) for x, y in placed]
+
+
+def _vary(colour: Colour, generator: np.random.Generator) -> Colour:
+    red, green, blue = (int(np.clip(c + generator.normal(0, 9), 0, 255)) for c in colour)
+    return red, green, blue
 
 
 def _colour(hue: float, light: float, saturation: float) -> Colour:
@@ -225,15 +229,18 @@ def _draw_wing(
     for band in bands or []:
         pen.line(pose(band), fill=(*marking, 255), width=max(1, round(0.06 * pose.scale)))
     if border:
-        pen.line([*shape, *shape[:2]], fill=(*marking, 255), width=max(1, round(2 * border * pose.scale)), joint="curve")
-    pen.line([*shape, shape[0]], fill=tuple(c * 2 // 3 for c in ground) + (255,), width=max(1, round(pose.scale / 60)))
+        pen.line(
+            [*shape, *shape[:2]], fill=(*marking, 255), width=max(1, round(2 * border * pose.scale)), joint="curve"
+        )
+    pen.line([*shape, shape[0]], fill=(*(c * 2 // 3 for c in ground), 255), width=max(1, round(pose.scale / 60)))
     wing.putalpha(ImageChops.multiply(wing.getchannel("A"), mask))
     layer.alpha_composite(wing)
 
 
 def _disc(layer: Image.Image, at: tuple[float, float], radius: float, colour: Colour, pose: _Pose) -> None:
     circle = [
-        (at[0] + radius * math.cos(angle), at[1] + radius * math.sin(angle)) for angle in np.linspace(0, 2 * math.pi, 24)
+        (at[0] + radius * math.cos(angle), at[1] + radius * math.sin(angle))
+        for angle in np.linspace(0, 2 * math.pi, 24)
     ]
     ImageDraw.Draw(layer).polygon(pose(circle), fill=(*colour, 255))
 

@@ -42,9 +42,7 @@ def augment(
     return jitter_colours(cropped, draw) if augmentation.jitter else cropped
 
 
-def crop_and_resize(
-    pixels: Tensor, extents: np.typing.NDArray[np.int64], draw: Draw, size: int
-) -> Tensor:
+def crop_and_resize(pixels: Tensor, extents: np.typing.NDArray[np.int64], draw: Draw, size: int) -> Tensor:
     """Cut each image's box out, resize it to size x size and flip it: (b, 3, H, W) to (b, 3, s, s)."""
     rows = axis_weights(draw.boxes[:, 0], draw.boxes[:, 2], extents[:, 0], pixels.shape[2], size)
     columns = axis_weights(draw.boxes[:, 1], draw.boxes[:, 3], extents[:, 1], pixels.shape[3], size)
@@ -89,7 +87,8 @@ def jitter_colours(images: Tensor, draw: Draw) -> Tensor:
         kind = draw.order[:, stage]
         factor = draw.factors[np.arange(len(kind)), kind]
         wants_mean, wants_grey, factors = (
-            torch.from_numpy(a.astype(np.float32)).to(images.device)[:, None, None] for a in (kind == 1, kind == 2, factor)
+            torch.from_numpy(a.astype(np.float32)).to(images.device)[:, None, None]
+            for a in (kind == 1, kind == 2, factor)
         )
         grey = torch.einsum("bchw,c->bhw", images, luma)
         other = grey * wants_grey + grey.mean((1, 2), keepdim=True) * wants_mean

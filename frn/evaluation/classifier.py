@@ -70,11 +70,12 @@ class Classifier:
 
     def _predict(self, query: Tensor) -> Prediction:
         # One class at a time, since their shots may differ; lambda follows each pool's own size.
-        logits = torch.cat([self.model.head(pool[None], query[None])[0] for pool in self.pools.values()])
-        errors = -logits / self.model.head.gamma
+        errors = torch.cat([self.model.class_error(pool[None], query[None])[0] for pool in self.pools.values()])
+        logits = -self.model.gamma * errors
         probabilities = logits.double().softmax(0)
         return Prediction(
-            dict(zip(self.pools, probabilities.tolist(), strict=True)), dict(zip(self.pools, errors.tolist(), strict=True))
+            dict(zip(self.pools, probabilities.tolist(), strict=True)),
+            dict(zip(self.pools, errors.tolist(), strict=True)),
         )
 
     def _maps(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Tensor | FrnError]]:

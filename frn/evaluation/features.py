@@ -32,7 +32,7 @@ def extract_features(
     pixels = images.images()
     maps = []
     for start in range(0, len(images), batch):
-        piece = torch.from_numpy(np.ascontiguousarray(pixels[start : start + batch])).to(device)
+        piece = torch.from_numpy(np.array(pixels[start : start + batch])).to(device)
         with autocast(device, precision):
             maps.append(model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255))
         if progress:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import TypedDict
 
 import torch
 
@@ -12,8 +13,17 @@ from frn.evaluation.features import extract_features
 from frn.model import Model
 from frn.precision import Precision, keep_freed_memory
 
-Result = dict[str, object]
-"""way, shot, queries, episodes, accuracy and ci95 (percent), seconds."""
+
+class Result(TypedDict):
+    """One shape's accuracy; `accuracy` and `ci95` in percent."""
+
+    way: int
+    shot: int
+    queries: int
+    episodes: int
+    accuracy: float
+    ci95: float
+    seconds: float
 
 
 def evaluate_images(

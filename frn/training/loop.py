@@ -144,7 +144,7 @@ class _Trainer:
         self.model.record = {"seed": settings.seed, **facts}
         self.optimizer = build_optimizer(self.model, self.preset.schedule)
         self.spent = 0.0
-        self.began = time.monotonic()
+        self.began = self.saved = time.monotonic()
         if resume:
             self.place = self.folder.load_last(self.model, self.optimizer, self.run_settings)
             self.spent = self.place.seconds
@@ -284,4 +284,6 @@ def fit_shape(shape: EpisodeShape, images: StoredImages) -> EpisodeShape:
 
 def head_scalars(model: Model) -> dict[str, float]:
     """The head's learned numbers (alpha, beta, gamma), for the metrics."""
-    return {name: round(parameter.item(), 5) for name, parameter in model.head.named_parameters() if not parameter.dim()}
+    return {
+        name: round(parameter.item(), 5) for name, parameter in model.head.named_parameters() if not parameter.dim()
+    }

@@ -126,11 +126,11 @@ def general_conv4() -> Preset:
         about="any folder of photos at 84 x 84, r = 25; the shipped conv4 was trained by it",
         prepare="folder",
         episode=EpisodeShape(way=20, shot=5, queries=10),
-        schedule=Schedule(epochs=30, milestones=(18, 25)),
+        schedule=Schedule(epochs=24, milestones=(11, 14, 16, 18, 20, 22, 23), lr_decay=0.5),
         augmentation=Augmentation(size=84, crop="resized", scale=(0.2, 1.0)),
         transform=EvaluationTransform(size=84, resize=92),
         store_side=128,
-        val_every=2,
+        val_every=4,
     )
 
 

@@ -21,6 +21,7 @@ from frn.files import write_atomically
 from frn.model import Model
 from frn.model_file import header, read_header
 
+
 @dataclass(kw_only=True, slots=True)
 class Place:
     """How far a run has come."""

@@ -37,4 +37,4 @@ def test_classes_in_orthogonal_subspaces_cost_nothing() -> None:
     support[0, ..., :4] = torch.randn(1, 3, 4)
     support[1, ..., 4:] = torch.randn(1, 3, 4)
     for mode in ("reference", "paper"):
-        assert auxiliary_loss(support, mode).abs() < 1e-6  # type: ignore[arg-type]
+        assert auxiliary_loss(support, mode).abs() < 1e-6

@@ -92,7 +92,9 @@ def _read_binary(read: Callable[[str], bytes]) -> Arrays:
 
 
 def _read_python(read: Callable[[str], bytes]) -> Arrays:
-    meta, train, test = (_ArraysOnly(io.BytesIO(read(name)), encoding="bytes").load() for name in ("meta", "train", "test"))
+    meta, train, test = (
+        _ArraysOnly(io.BytesIO(read(name)), encoding="bytes").load() for name in ("meta", "train", "test")
+    )
     names = [name.decode() for name in meta[b"fine_label_names"]]
     raw = np.concatenate([train[b"data"], test[b"data"]])
     return names, raw.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), [*train[b"fine_labels"], *test[b"fine_labels"]]

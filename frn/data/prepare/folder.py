@@ -29,7 +29,13 @@ def items(sources: Sequence[Path], *, val: float = 0.2, test: float = 0.2, seed:
         raise FrnError(f"{without}: belongs to no split, but other folders do ({', '.join(sorted(map(str, named)))})")
     drawn = {} if named else _draw({image.parts[-2] for image in found}, val, test, seed)
     return [
-        Item(by_name[image.parts[:-2]] or drawn[image.parts[-2]], image.parts[-2], image.parts[-1], image.size, image.read)
+        Item(
+            by_name[image.parts[:-2]] or drawn[image.parts[-2]],
+            image.parts[-2],
+            image.parts[-1],
+            image.size,
+            image.read,
+        )
         for image in found
     ]
 

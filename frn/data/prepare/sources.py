@@ -72,7 +72,9 @@ def _walk_zip(path: Path) -> Iterator[Found]:
         if entry.is_dir() or hidden or PurePosixPath(entry.filename).suffix.lower() not in EXTENSIONS:
             continue
         if entry.file_size > MAX_BYTES:
-            raise FrnError(f"{path}: {entry.filename} unpacks to {entry.file_size >> 20} MiB; the limit is {MAX_BYTES >> 20}")
+            raise FrnError(
+                f"{path}: {entry.filename} unpacks to {entry.file_size >> 20} MiB; the limit is {MAX_BYTES >> 20}"
+            )
         yield Found((path.stem, *parts), entry.file_size, _zip_reader(archive, entry))
 
 
@@ -81,7 +83,9 @@ def _zip_reader(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[]
         try:
             return archive.read(entry)
         except (zipfile.BadZipFile, RuntimeError, EOFError, OSError) as error:
-            raise FrnError(f"{archive.filename}: {entry.filename} is damaged ({error}). Fetch the archive again.") from error
+            raise FrnError(
+                f"{archive.filename}: {entry.filename} is damaged ({error}). Fetch the archive again."
+            ) from error
 
     return read
 

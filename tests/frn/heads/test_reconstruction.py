@@ -18,14 +18,19 @@ def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 def eq_8(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
     """rho Q S^T (S S^T + lam I)^-1 S, as the paper writes it."""
-    inverse = torch.linalg.inv(pool @ pool.mT + lam * torch.eye(pool.shape[1], dtype=pool.dtype))
-    return rho * query @ pool.mT @ inverse @ pool
+    system = pool @ pool.mT + lam * torch.eye(pool.shape[1], dtype=pool.dtype)
+    return rho * query @ pool.mT @ numpy_inverse(system) @ pool
 
 
 def eq_10(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
     """rho Q (S^T S + lam I)^-1 S^T S, as the paper writes it."""
     gram = pool.mT @ pool
-    return rho * query @ torch.linalg.inv(gram + lam * torch.eye(pool.shape[2], dtype=pool.dtype)) @ gram
+    return rho * query @ numpy_inverse(gram + lam * torch.eye(pool.shape[2], dtype=pool.dtype)) @ gram
+
+
+def numpy_inverse(systems: Tensor) -> Tensor:
+    """LU by numpy: the naive formulas share no solver with ours."""
+    return torch.from_numpy(np.linalg.inv(systems.numpy()))
 
 
 class SvdTruth:
@@ -126,11 +131,11 @@ def family(name: str, way: int, shot: int, r: int, d: int) -> tuple[Tensor, Tens
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize(("d", "shot"), [(64, 1), (64, 5), (64, 20), (640, 1), (640, 5), (640, 20)])
 def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) -> None:
-    r = 25
-    query, pool = family(name, 2, shot, r, d)
+    r, way = 25, 2 if d == 64 else 1
+    query, pool = family(name, way, shot, r, d)
     truth = SvdTruth(query, pool)
-    for alpha in (-3.0, 0.0, 3.0):
-        for beta in (-3.0, 0.0, 0.7, 3.0):
+    for alpha in (-3.0, 3.0):
+        for beta in (-3.0, 0.7, 3.0):
             lam, rho = shot * r / d * math.exp(alpha), math.exp(beta)
             expected = truth.error(lam, rho)
             unit = truth.length.mean() * max(1.0, (rho - 1) ** 2)

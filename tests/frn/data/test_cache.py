@@ -1,0 +1,137 @@
+"""Decode once; never use a stale or torn cache."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from frn.data import cache as cache_module
+from frn.data.cache import load_images
+from frn.data.folders import scan
+from frn.errors import FrnError
+from frn.images import EvaluationTransform
+
+TRANSFORM = EvaluationTransform(size=16, resize=16)
+
+
+def write(folder: Path, classes: int = 2, images: int = 3, size: tuple[int, int] = (24, 20)) -> Path:
+    generator = np.random.default_rng(0)
+    for label in range(classes):
+        (folder / f"class {label}").mkdir(parents=True)
+        for number in range(images):
+            noise = generator.integers(0, 255, (size[1], size[0] + number, 3), dtype=np.uint8)
+            Image.fromarray(noise).save(folder / f"class {label}" / f"{number}.png")
+    return folder
+
+
+class Decodes:
+    """Counts calls of `open_image`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        original = cache_module.open_image
+
+        def counted(path: Path) -> Image.Image:
+            self.count += 1
+            return original(path)
+
+        monkeypatch.setattr(cache_module, "open_image", counted)
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
+    return Decodes(monkeypatch)
+
+
+def test_pixels_are_the_transforms_and_are_decoded_once(tmp_path: Path, decodes: Decodes) -> None:
+    folders = scan(write(tmp_path / "data"))
+    first = load_images(folders, TRANSFORM)
+    again = load_images(folders, TRANSFORM)
+    assert decodes.count == 6
+    expected = np.stack([TRANSFORM(Image.open(path).convert("RGB")) for path in folders.paths])
+    assert np.array_equal(first.images(), expected)
+    assert np.array_equal(again.images(), expected)
+    assert (first.names, first.sizes) == (("class 0", "class 1"), (3, 3))
+
+
+def test_images_of_different_sizes_share_a_canvas(tmp_path: Path) -> None:
+    folders = scan(write(tmp_path / "data"))
+    stored = load_images(folders, 100)
+    canvas, extents = stored.gather([4, 0, 5])
+    assert not stored.is_uniform
+    assert extents.tolist() == [[20, 25], [20, 24], [20, 26]]
+    for row, index in enumerate((4, 0, 5)):
+        h, w = extents[row]
+        assert np.array_equal(canvas[row, :h, :w], np.asarray(Image.open(folders.paths[index])))
+        assert not canvas[row, :, w:].any()
+
+
+def test_a_changed_file_is_seen_even_under_its_old_size_and_date(tmp_path: Path, decodes: Decodes) -> None:
+    folder = write(tmp_path / "data")
+    before = load_images(scan(folder), TRANSFORM)
+    path = folder / "class 0" / "0.png"
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    Image.new("RGB", (24, 20), "red").save(path)
+    path.write_bytes(path.read_bytes().ljust(len(data), b"\0")[: len(data)])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = load_images(scan(folder), TRANSFORM)
+    assert decodes.count == 12
+    assert not np.array_equal(before.images()[0], after.images()[0])
+
+
+@pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", "other version"])
+def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decodes: Decodes, damage: str) -> None:
+    folders = scan(write(tmp_path / "data"))
+    expected = load_images(folders, TRANSFORM).images().copy()
+    (home,) = (private_cache / "images").iterdir()
+    pixels, index = home / "pixels", home / "index.json"
+    if damage == "short":
+        pixels.write_bytes(pixels.read_bytes()[:-1])
+    elif damage == "flipped":
+        data = bytearray(pixels.read_bytes())
+        data[7] ^= 1
+        pixels.write_bytes(data)
+    elif damage == "no index":
+        index.unlink()
+    elif damage == "bad index":
+        index.write_text(index.read_text()[:-20])
+    else:
+        index.write_text(index.read_text().replace('"version": 1', '"version": 0'))
+    assert np.array_equal(load_images(folders, TRANSFORM).images(), expected)
+    assert decodes.count == 12
+    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # nothing left lying about
+
+
+def test_a_broken_file_is_left_out_and_told(tmp_path: Path, truncated_jpeg: Path) -> None:
+    folder = write(tmp_path / "data")
+    truncated_jpeg.rename(folder / "class 1" / "9.jpg")
+    stored = load_images(scan(folder), TRANSFORM)
+    assert stored.sizes == (3, 3)
+    assert [entry.path for entry in stored.broken] == [str(Path("class 1") / "9.jpg")]
+
+
+def test_a_class_without_a_readable_image_stops_the_run(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data")
+    (folder / "empty class").mkdir()
+    with pytest.raises(FrnError, match="empty class: has no images"):
+        scan(folder)
+    (folder / "empty class" / "note.png").write_text("text")
+    with pytest.raises(FrnError, match="none of its images can be read"):
+        load_images(scan(folder), TRANSFORM)
+
+
+def test_a_cache_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "file"))
+    with pytest.raises(FrnError, match=r"cannot be stored there .*FRN_CACHE"):
+        load_images(scan(write(tmp_path / "data")), TRANSFORM)
+
+
+def test_a_missing_or_flat_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="cannot be listed"):
+        scan(tmp_path / "none")
+    with pytest.raises(FrnError, match="has no class folders"):
+        scan(tmp_path)

@@ -1,0 +1,185 @@
+"""Making data sets from folders, zips and official archives."""
+
+import io
+import pickle
+import tarfile
+import tomllib
+import zipfile
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from frn.data.check import check_split
+from frn.data.prepare import prepare
+from frn.errors import FrnError
+
+
+def png(colour: int = 0, size: tuple[int, int] = (8, 8)) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, (colour, colour, colour)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def zip_of(path: Path, names: list[str]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for number, name in enumerate(names):
+            archive.writestr(name, png(number % 256))
+    return path
+
+
+def cifar_classes() -> dict[str, list[str]]:
+    return tomllib.loads((files("frn.data") / "splits" / "cifar_fs.toml").read_text())
+
+
+def tree(folder: Path) -> dict[str, int]:
+    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_zips_of_class_folders_become_the_split_their_names_say(tmp_path: Path) -> None:
+    zips = [
+        zip_of(tmp_path / "birds-train-1of2.zip", ["jay/1.png", "jay/2.png"]),
+        zip_of(tmp_path / "birds-train-2of2.zip", ["wren/1.png", "__MACOSX/wren/._1.png", "wren/notes.txt"]),
+        zip_of(tmp_path / "birds-val.zip", ["owl/1.png"]),
+    ]
+    out = tmp_path / "out"
+    assert prepare("folder", zips, out) == {"train": (2, 3), "val": (1, 1)}
+    assert list(tree(out)) == ["train/jay/1.png", "train/jay/2.png", "train/wren/1.png", "val/owl/1.png"]
+
+
+def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> None:
+    source = zip_of(tmp_path / "mine.zip", [f"class {c}/{i}.png" for c in range(10) for i in range(2)])
+    counts = prepare("folder", [source], tmp_path / "a", val=0.2, test=0.3, seed=1)
+    assert counts == {"train": (5, 10), "val": (2, 4), "test": (3, 6)}
+    prepare("folder", [source], tmp_path / "b", val=0.2, test=0.3, seed=1)
+    assert list(tree(tmp_path / "a")) == list(tree(tmp_path / "b"))
+
+
+def test_a_second_call_changes_nothing_and_an_interrupted_one_goes_on(tmp_path: Path) -> None:
+    source = zip_of(tmp_path / "x-train.zip", [f"c{c}/{i}.png" for c in range(3) for i in range(4)])
+    out = tmp_path / "out"
+    prepare("folder", [source], out)
+    before = tree(out)
+    prepare("folder", [source], out)
+    assert tree(out) == before
+    (out / "train" / "c1" / "2.png").write_bytes(b"half")
+    (out / "train" / "c2" / "3.png").unlink()
+    prepare("folder", [source], out)
+    assert (out / "train" / "c1" / "2.png").read_bytes() == zipfile.ZipFile(source).read("c1/2.png")
+    assert set(tree(out)) == set(before)
+
+
+def test_cifar_fs_from_class_folders_goes_by_class_name(tmp_path: Path) -> None:
+    splits = cifar_classes()
+    names = [f"{label}/{i}.png" for split in splits.values() for label in split for i in range(2)]
+    counts = prepare("cifar-fs", [zip_of(tmp_path / "all.zip", names)], tmp_path / "out")
+    assert counts == {"train": (64, 128), "val": (16, 32), "test": (20, 40)}
+    assert (tmp_path / "out" / "test" / "whale" / "1.png").is_file()
+
+
+def cifar_archive(path: Path, kind: str, meta: object = None) -> tuple[Path, np.ndarray]:
+    names = sorted(label for split in cifar_classes().values() for label in split)
+    pixels = np.random.default_rng(0).integers(0, 255, (200, 3072), dtype=np.uint8)
+    labels = [i % 100 for i in range(200)]
+    if kind == "binary":
+        rows = np.concatenate([np.zeros((200, 1), np.uint8), np.array(labels, np.uint8)[:, None], pixels], axis=1)
+        members = {
+            "fine_label_names.txt": "\n".join(names).encode(),
+            "train.bin": rows[:160].tobytes(),
+            "test.bin": rows[160:].tobytes(),
+        }
+    else:
+        parts = {"train": slice(0, 160), "test": slice(160, 200)}
+        members = {
+            name: pickle.dumps({b"data": pixels[part], b"fine_labels": labels[part]}) for name, part in parts.items()
+        }
+        members["meta"] = pickle.dumps(meta or {b"fine_label_names": [name.encode() for name in names]})
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(f"cifar-100-{kind}/{name}")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path, pixels
+
+
+@pytest.mark.parametrize("kind", ["binary", "python"])
+def test_cifar_fs_from_the_official_archives(tmp_path: Path, kind: str) -> None:
+    path, pixels = cifar_archive(tmp_path / f"cifar-100-{kind}.tar.gz", kind)
+    assert prepare("cifar-fs", [path], tmp_path / "out") == {"train": (64, 128), "val": (16, 32), "test": (20, 40)}
+    # the first class by name is "apple": images 0 and 100
+    second = np.asarray(Image.open(tmp_path / "out" / "train" / "apple" / "001.png"))
+    assert np.array_equal(second, pixels[100].reshape(3, 32, 32).transpose(1, 2, 0))
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[object, ...]:
+        return (print, ("this must never run",))
+
+
+def test_a_pickle_that_asks_for_more_than_arrays_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, _ = cifar_archive(tmp_path / "evil.tar.gz", "python", meta=Hostile())
+    with pytest.raises(FrnError, match=r"it asks for builtins\.print"):
+        prepare("cifar-fs", [path], tmp_path / "out")
+    assert capsys.readouterr().out == ""
+
+
+def test_omniglot_classes_are_alphabets_characters(tmp_path: Path) -> None:
+    names = [
+        f"images_background_small1/Alphabet_{a}/character{c:02d}/{c}_{i}.png"
+        for a in "ABCDE" for c in (1, 2) for i in range(3)
+    ]
+    counts = prepare("omniglot", [zip_of(tmp_path / "small.zip", names)], tmp_path / "out")
+    assert counts == {"train": (6, 18), "val": (2, 6), "test": (2, 6)}
+    assert (tmp_path / "out" / "test" / "Alphabet_E character02" / "2_0.png").is_file()
+    more = [name.replace("background_small1", "evaluation").replace("Alphabet", "Tongue") for name in names]
+    whole = prepare("omniglot", [tmp_path / "small.zip", zip_of(tmp_path / "eval.zip", more)], tmp_path / "whole")
+    assert whole == {"train": (8, 24), "val": (2, 6), "test": (10, 30)}
+
+
+def test_bad_sources_are_told_in_one_line(tmp_path: Path) -> None:
+    page, torn = tmp_path / "page.zip", tmp_path / "torn.zip"
+    page.write_text("<!DOCTYPE html><title>Sign in</title>")
+    torn.write_bytes(zip_of(tmp_path / "whole.zip", ["a/1.png", "b/1.png"]).read_bytes()[:60])
+    flat = zip_of(tmp_path / "flat.zip", ["1.png"])
+    mixed = zip_of(tmp_path / "mixed.zip", ["train/a/1.png", "b/1.png"])
+    for name, source, reason in (
+        ("folder", page, "it is a web page"),
+        ("folder", torn, "is not a whole zip archive"),
+        ("folder", tmp_path / "none", "there is no such file or folder"),
+        ("folder", flat, "is in no class folder"),
+        ("folder", mixed, "belongs to no split"),
+        ("cifar-fs", flat, "100 of CIFAR-FS's 100 classes are missing"),
+        ("cifarfs", flat, "Did you mean 'cifar-fs'"),
+    ):
+        with pytest.raises(FrnError, match=reason):
+            prepare(name, [source], tmp_path / "out")
+    with pytest.raises(FrnError, match="twice"):
+        prepare("folder", [tmp_path / "whole.zip", tmp_path / "whole.zip"], tmp_path / "out")
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    (out / "train" / "other").mkdir(parents=True)
+    with pytest.raises(FrnError, match="already holds something else"):
+        prepare("folder", [zip_of(tmp_path / "x-train.zip", ["a/1.png"])], out)
+
+
+def test_real_zips_prepare_as_they_are(tmp_path: Path, real_images: Path) -> None:
+    counts = prepare("omniglot", [real_images / "omniglot-small1.zip"], tmp_path / "out")
+    assert sum(classes for classes, _ in counts.values()) == 136
+    assert sum(images for _, images in counts.values()) == 2720
+
+
+def test_check_finds_what_is_broken_and_what_is_too_small(tmp_path: Path) -> None:
+    for name, count in (("a", 4), ("b", 2)):
+        (tmp_path / name).mkdir()
+        for i in range(count):
+            (tmp_path / name / f"{i}.png").write_bytes(png(size=(8 + i, 9)))
+    (tmp_path / "a" / "text.png").write_text("no picture")
+    report = check_split(tmp_path, per_class=3)
+    assert report.sizes == {"a": 4, "b": 2}
+    assert report.extents == ((8, 9), (11, 9))
+    assert [entry.path for entry in report.broken] == [str(Path("a") / "text.png")]
+    assert report.too_small == {"b": 2}

@@ -1,0 +1,97 @@
+"""The only door to image files."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from frn import images
+from frn.errors import FrnError
+from frn.images import EvaluationTransform, limit_shorter_side, open_image
+
+
+def save(path: Path, image: Image.Image, **options: object) -> Path:
+    image.save(path, **options)
+    return path
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "F"])
+def test_every_colour_mode_becomes_rgb(tmp_path: Path, mode: str) -> None:
+    image = Image.new("L", (12, 9), 200).convert(mode) if mode != "I;16" else Image.new(mode, (12, 9), 40_000)
+    suffix = ".tif" if mode in ("CMYK", "YCbCr", "I;16", "F") else ".png"
+    opened = open_image(save(tmp_path / f"x{suffix}", image))
+    assert (opened.mode, opened.size) == ("RGB", (12, 9))
+    assert np.asarray(opened).mean() > 120
+
+
+def test_an_image_comes_upright(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned a quarter
+    assert open_image(save(tmp_path / "x.jpg", Image.new("RGB", (40, 20)), exif=exif)).size == (20, 40)
+
+
+def test_transparency_lies_on_white(tmp_path: Path) -> None:
+    opened = open_image(save(tmp_path / "x.png", Image.new("RGBA", (4, 4), (0, 0, 0, 0))))
+    assert np.asarray(opened).min() == 255
+
+
+def test_only_the_first_frame_counts(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    path = save(tmp_path / "x.gif", frames[0], save_all=True, append_images=frames[1:])
+    assert np.asarray(open_image(path))[0, 0].tolist() == [255, 0, 0]
+
+
+def test_what_is_no_image_is_refused_in_one_line(tmp_path: Path, truncated_jpeg: Path) -> None:
+    text, empty = tmp_path / "text.png", tmp_path / "empty.png"
+    text.write_text("not a picture")
+    empty.touch()
+    for path, reason in (
+        (text, "is not an image in a known format"),
+        (empty, r"is empty \(0 bytes\)"),
+        (truncated_jpeg, "is damaged and cannot be decoded"),
+        (tmp_path, "is not a regular file"),
+        (tmp_path / "none.png", "cannot be read"),
+    ):
+        with pytest.raises(FrnError, match=reason) as caught:
+            open_image(path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_too_many_pixels_are_refused_before_they_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "wide.png", Image.new("1", (30_000, 40)))
+    assert open_image(path).size == (30_000, 40)
+    monkeypatch.setattr(images, "MAX_PIXELS", 1_000_000)
+    with pytest.raises(FrnError, match="has 30000 x 40 pixels; the limit is 1 megapixels"):
+        open_image(path)
+
+
+def test_the_crop_is_torchvisions() -> None:
+    from torchvision.transforms import CenterCrop, Compose, Resize
+
+    generator = np.random.default_rng(0)
+    for _ in range(60):
+        width, height = (int(n) for n in generator.integers(20, 300, 2))
+        image = Image.fromarray(generator.integers(0, 255, (height, width, 3), dtype=np.uint8))
+        for square in (False, True):
+            theirs = Compose([Resize([92, 92] if square else 92), CenterCrop(84)])(image)
+            ours = EvaluationTransform(size=84, resize=92, square=square)(image)
+            assert np.array_equal(ours, np.asarray(theirs)), (width, height, square)
+
+
+def test_an_image_of_the_models_size_passes_untouched_where_nothing_is_resized() -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    assert np.array_equal(EvaluationTransform(size=32)(Image.fromarray(pixels)), pixels)
+    assert EvaluationTransform(size=32)(Image.new("RGB", (64, 50))).shape == (32, 32, 3)
+
+
+def test_a_strip_is_cropped_before_it_explodes() -> None:
+    strip = Image.new("RGB", (65_535, 1))
+    assert EvaluationTransform(size=84, resize=92)(strip).shape == (84, 84, 3)
+    assert limit_shorter_side(strip, 32).shape == (1, 20, 3)
+
+
+def test_a_crop_larger_than_the_resize_is_refused() -> None:
+    with pytest.raises(FrnError, match="the crop must fit"):
+        EvaluationTransform(size=84, resize=64)

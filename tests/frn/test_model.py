@@ -1,0 +1,58 @@
+"""A backbone and a head together."""
+
+import pytest
+import torch
+
+from frn.backbones import build_backbone
+from frn.backbones.resnet12 import ResNet12, drop_block
+from frn.errors import FrnError
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+
+@pytest.mark.parametrize(("backbone", "d"), [("conv4", 64), ("resnet12", 640)])
+@pytest.mark.parametrize(("side", "last_pool", "grid"), [(84, True, 5), (32, True, 2), (32, False, 4), (50, False, 6)])
+def test_maps_follow_the_image(backbone: str, d: int, side: int, last_pool: bool, grid: int) -> None:
+    model = Model(ModelConfig(backbone=backbone, method="frn", last_pool=last_pool)).eval()
+    assert model.feature_maps(torch.rand(1, 3, side, side + 16)).shape == (1, grid * ((side + 16) // (side // grid)), d)
+
+
+def test_reconstruction_divides_resnet_maps_and_protonet_does_not() -> None:
+    """SM, Hyperparameters: embeddings are downscaled by sqrt(640)."""
+    torch.manual_seed(0)
+    frn = Model(ModelConfig(backbone="resnet12", method="frn")).eval()
+    proto = Model(ModelConfig(backbone="resnet12", method="proto")).eval()
+    proto.backbone.load_state_dict(frn.backbone.state_dict())
+    images = torch.rand(1, 3, 32, 32)
+    torch.testing.assert_close(frn.feature_maps(images) * 640**0.5, proto.feature_maps(images))
+
+
+def test_normalisation_is_inside() -> None:
+    model = Model(ModelConfig(backbone="conv4", method="frn")).eval()
+    images = torch.rand(2, 3, 32, 32)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (model.config.mean, model.config.std))
+    expected = model.backbone((images - mean) / std).flatten(2).mT
+    torch.testing.assert_close(model.feature_maps(images), expected)
+
+
+def test_an_image_smaller_than_a_location_is_refused() -> None:
+    with pytest.raises(FrnError, match=r"images of \(12, 40\) pixels are too small: the least is 16"):
+        Model(ModelConfig(backbone="conv4", method="frn")).feature_maps(torch.rand(1, 3, 12, 40))
+
+
+def test_drop_block_zeroes_squares_keeps_the_mean_and_rests_in_evaluation() -> None:
+    maps = torch.ones(64, 8, 12, 12)
+    dropped = drop_block(maps, rate=0.2, size=3)
+    assert abs((dropped == 0).float().mean().item() - 0.2) < 0.04
+    assert dropped.mean().item() == pytest.approx(1, abs=1e-4)
+    network = ResNet12(drop_rate=0.3)
+    images = torch.rand(2, 3, 32, 32)
+    network.eval()
+    assert torch.equal(network(images), network(images))
+    network.train()
+    assert not torch.equal(network(images), network(images))
+
+
+def test_an_unknown_backbone_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12"):
+        build_backbone("conv5")

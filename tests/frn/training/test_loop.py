@@ -1,0 +1,184 @@
+"""Training: it learns, it stops, it goes on."""
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from frn.checkpoints import load
+from frn.data.cache import StoredImages
+from frn.data.moths import draw_classes
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.model import load_model
+from frn.training.loop import Settings, Step, Validation, train
+from frn.training.presets import Preset, Schedule, demo
+
+TINY = replace(
+    demo(),
+    episode=EpisodeShape(way=4, shot=2, queries=2),
+    schedule=Schedule(epochs=3, milestones=(2,)),
+    val_every=1,
+    val_episodes=20,
+)
+
+
+@functools.cache
+def drawn(classes: int, seed: int) -> StoredImages:
+    return draw_classes(classes, 12, size=32, seed=seed)
+
+
+def quick(out: Path, preset: Preset = TINY, **options: object) -> tuple[list[Step | Validation], bool]:
+    events: list[Step | Validation] = []
+    settings = options.pop("settings", Settings())
+    trained = train(preset, drawn(8, 0), drawn(5, 1), out, settings, report=events.append, **options)  # type: ignore[arg-type]
+    return events, trained.finished
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return load(path).state_dict()
+
+
+def assert_same(a: Path, b: Path) -> None:
+    ours, theirs = weights(a), weights(b)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs), "weights differ"
+
+
+def test_an_episode_can_be_learned(tmp_path: Path) -> None:
+    """Loss falls well below chance on a handful of classes."""
+    torch.set_num_threads(1)
+    preset = replace(TINY, schedule=Schedule(epochs=14, milestones=(10,)), val_every=14)
+    events, finished = quick(tmp_path / "run", preset)
+    losses = [event.loss for event in events if isinstance(event, Step)]
+    assert finished
+    assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:5])
+
+
+def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_path: Path) -> None:
+    events, _ = quick(tmp_path / "run", settings=Settings(command="frn train tiny"), facts={"data": "moths"})
+    steps = [event for event in events if isinstance(event, Step)]
+    validations = [event for event in events if isinstance(event, Validation)]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["loss"] for line in lines if "loss" in line] == [round(step.loss, 5) for step in steps]
+    assert [line["val_accuracy"] for line in lines if "val_accuracy" in line] == [v.accuracy.mean for v in validations]
+    assert lines[-2]["learning_rate"] == pytest.approx(0.01)
+    model = load_model(tmp_path / "run" / "best.safetensors")
+    best = max(validations, key=lambda v: v.accuracy.mean)
+    assert model.record["validation"] == {
+        "shape": "5-way 2-shot", "accuracy": best.accuracy.mean, "ci95": best.accuracy.ci95,
+    }  # fmt: skip
+    assert model.record["data"] == "moths"
+    config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
+    assert (config["episode"], config["schedule"]["epochs"]) == ({"way": 4, "shot": 2, "queries": 2}, 3)
+    assert (tmp_path / "run" / "config.toml").read_text().startswith("# frn train tiny\n")
+    assert load(tmp_path / "run" / "last.safetensors").config == model.config
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, optimizer: str) -> None:
+    torch.set_num_threads(1)
+    rate = 0.1 if optimizer == "sgd" else 1e-3
+    preset = replace(TINY, schedule=replace(TINY.schedule, optimizer=optimizer, learning_rate=rate))  # type: ignore[arg-type]
+    quick(tmp_path / "whole", preset)
+    finished, stops = False, iter((1, 4, 2, 1000))
+    while not finished:
+        left = next(stops)
+
+        def stop() -> bool:
+            nonlocal left
+            left -= 1
+            return left <= 0
+
+        resume = (tmp_path / "pieces" / "last.safetensors").exists()
+        _, finished = quick(tmp_path / "pieces", preset, stop=stop, resume=resume)
+    for name in ("last", "best"):
+        assert_same(tmp_path / "pieces" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
+    assert (tmp_path / "pieces" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+RUN = """
+import sys, torch
+from dataclasses import replace
+from pathlib import Path
+from frn.data.cache import StoredImages
+from frn.data.moths import draw_classes
+from frn.episodes import EpisodeShape
+from frn.training.loop import Settings, train
+from frn.training.presets import Schedule, demo
+torch.set_num_threads(1)
+preset = replace(demo(), episode=EpisodeShape(way=4, shot=2, queries=2),
+                 schedule=Schedule(epochs=12, milestones=(8,)), val_every=3, val_episodes=20)
+out = Path(sys.argv[1])
+print("ready", flush=True)
+train(preset, draw_classes(8, 12, size=32, seed=0), draw_classes(5, 12, size=32, seed=1), out,
+      Settings(save_every=0.05), resume=(out / "last.safetensors").exists())
+"""
+
+
+def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
+    def run(name: str, kill_after: float | None = None) -> int:
+        command = [sys.executable, "-c", RUN, str(tmp_path / name)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            if kill_after is not None:
+                time.sleep(kill_after)
+                process.kill()
+            return process.wait()
+
+    assert run("whole") == 0
+    waits = np.random.default_rng(0).uniform(0.3, 1.5, 3)
+    assert -signal.SIGKILL in [run("killed", kill_after=float(wait)) for wait in waits]
+    assert run("killed") == 0
+    for name in ("last", "best"):
+        assert_same(tmp_path / "killed" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
+    assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match=r"has no last.safetensors to resume from"):
+        quick(tmp_path / "run", resume=True)
+    quick(tmp_path / "run", stop=lambda: True)
+    with pytest.raises(FrnError, match=r"already holds a run. Add --resume"):
+        quick(tmp_path / "run")
+    with pytest.raises(FrnError, match=r"other settings \(seed was 0 and is 1\)"):
+        quick(tmp_path / "run", settings=Settings(seed=1), resume=True)
+    changed = replace(TINY, episode=replace(TINY.episode, way=3))
+    with pytest.raises(FrnError, match=r"episode\.way was 4 and is 3"):
+        quick(tmp_path / "run", changed, resume=True)
+
+
+def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:
+    quick(tmp_path / "first")
+    start = load_model(tmp_path / "first" / "best.safetensors")
+    frozen = replace(TINY, schedule=Schedule(epochs=1, milestones=(), learning_rate=1e-12, weight_decay=0.0))
+    quick(tmp_path / "second", frozen, init=start)
+    second = load_model(tmp_path / "second" / "best.safetensors")
+    for ours, theirs in zip(second.parameters(), start.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    with pytest.raises(FrnError, match="--init is a conv4 model, but the run trains resnet12"):
+        quick(tmp_path / "third", replace(TINY, backbone="resnet12"), init=start)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+def test_a_read_only_folder_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(FrnError, match="cannot be written"):
+        quick(tmp_path / "run")
+
+
+def test_classes_too_small_are_named_before_anything_is_written(tmp_path: Path) -> None:
+    preset = replace(TINY, episode=EpisodeShape(way=4, shot=2, queries=30))
+    with pytest.raises(FrnError, match=r"class 'moth 000' has 12 images, but a 2-shot episode with 30 queries needs 32"):
+        quick(tmp_path / "run", preset)
+    assert not (tmp_path / "run").exists()
