@@ -128,13 +128,15 @@ def draw_classes(classes: int, images: int, *, size: int, seed: int) -> StoredIm
     return StoredImages(tuple(kinds), (images,) * classes, side, side, pixels.reshape(-1), ())
 
 
-def write_samples(folder: Path, *, images: int = 8, size: int = 128) -> None:
-    """Draw the shipped samples: folders of look-alike classes, JPEG."""
+def write_samples(folder: Path, *, shots: int = 5, queries: int = 3, size: int = 128) -> None:
+    """Draw the shipped samples: class folders of look-alikes in `moths/`, others to ask about in `queries/`."""
+    (folder / "queries").mkdir(parents=True, exist_ok=True)
     for label, (name, kind) in enumerate(SAMPLE_SPECIES.items()):
-        (folder / name).mkdir(parents=True, exist_ok=True)
-        for number in range(images):
+        (folder / "moths" / name).mkdir(parents=True, exist_ok=True)
+        for number in range(1, shots + queries + 1):
             moth = draw_moth(kind, np.random.default_rng([2021, label, number]), size)
-            moth.save(folder / name / f"{number + 1}.jpg", quality=88)
+            place = f"moths/{name}/{number}.jpg" if number <= shots else f"queries/{name} {number}.jpg"
+            moth.save(folder / place, quality=88)
 
 
 class _Pose:

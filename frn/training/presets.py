@@ -71,11 +71,11 @@ def demo() -> Preset:
         prepare=None,
         last_pool=False,
         episode=EpisodeShape(way=10, shot=5, queries=5),
-        schedule=Schedule(epochs=8, milestones=(6,)),
+        schedule=Schedule(epochs=30, milestones=(20, 26)),
         augmentation=Augmentation(size=32, crop="padded", padding=4),
         transform=EvaluationTransform(size=32),
         store_side=32,
-        val_every=2,
+        val_every=5,
         val_episodes=300,
     )
 

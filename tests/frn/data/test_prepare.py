@@ -128,7 +128,9 @@ def test_a_pickle_that_asks_for_more_than_arrays_is_refused(tmp_path: Path, caps
 def test_omniglot_classes_are_alphabets_characters(tmp_path: Path) -> None:
     names = [
         f"images_background_small1/Alphabet_{a}/character{c:02d}/{c}_{i}.png"
-        for a in "ABCDE" for c in (1, 2) for i in range(3)
+        for a in "ABCDE"
+        for c in (1, 2)
+        for i in range(3)
     ]
     counts = prepare("omniglot", [zip_of(tmp_path / "small.zip", names)], tmp_path / "out")
     assert counts == {"train": (6, 18), "val": (2, 6), "test": (2, 6)}

@@ -57,7 +57,9 @@ def test_colour_jitter_is_pillows_in_every_order(order: tuple[int, int, int]) ->
         expected = enhancer(expected).enhance(factors[kind])
     draw = Draw(np.zeros((1, 4)), np.zeros(1, dtype=bool), np.array([order]), np.array([factors]))
     ours = jitter_colours(as_batch(image), draw)
-    assert np.abs(ours[0].permute(1, 2, 0).numpy() * 255 - np.asarray(expected).astype(float)).max() <= 3  # it rounds thrice
+    assert (
+        np.abs(ours[0].permute(1, 2, 0).numpy() * 255 - np.asarray(expected).astype(float)).max() <= 3
+    )  # it rounds thrice
 
 
 def test_random_resized_boxes_follow_the_paper() -> None:
@@ -76,7 +78,9 @@ def test_random_resized_boxes_follow_the_paper() -> None:
 
 
 def test_a_long_image_falls_back_to_its_centre() -> None:
-    boxes = Augmentation(size=32, crop="resized", scale=(1.0, 1.0)).draw(np.array([[20, 200]]), np.random.default_rng(0))
+    boxes = Augmentation(size=32, crop="resized", scale=(1.0, 1.0)).draw(
+        np.array([[20, 200]]), np.random.default_rng(0)
+    )
     assert boxes.boxes.tolist() == [[0, 86, 20, 27]]
 
 
@@ -97,5 +101,7 @@ def test_images_of_different_sizes_are_augmented_together_as_alone() -> None:
 
 
 def test_an_image_too_small_for_its_crop_is_refused() -> None:
-    with pytest.raises(FrnError, match=r"an image of \[20, 40\] pixels is too small for a 32-pixel crop with padding 4"):
+    with pytest.raises(
+        FrnError, match=r"an image of \[20, 40\] pixels is too small for a 32-pixel crop with padding 4"
+    ):
         Augmentation(size=32, crop="padded", padding=4).draw(np.array([[40, 40], [20, 40]]), np.random.default_rng(0))

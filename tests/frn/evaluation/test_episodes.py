@@ -21,7 +21,9 @@ SHAPE = EpisodeShape(way=4, shot=2, queries=3)
 def class_maps(r: int = 9, d: int = 32) -> Tensor:
     """Feature maps with classes that can be told apart, but not perfectly."""
     centres = torch.randn(len(SIZES), 1, r, d)
-    return torch.cat([centre + 4.0 * torch.randn(size, r, d) for centre, size in zip(centres, SIZES, strict=True)]).relu()
+    return torch.cat(
+        [centre + 4.0 * torch.randn(size, r, d) for centre, size in zip(centres, SIZES, strict=True)]
+    ).relu()
 
 
 def test_accuracy_and_interval_are_the_papers() -> None:
@@ -52,9 +54,8 @@ def test_the_same_seed_gives_the_same_number_to_the_last_digit() -> None:
 
 
 def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
-    maps, head, score = class_maps(), FRNHead(), []
-    for episodes in (16, 48):
-        score.append(evaluate_episodes(head, maps, SIZES, SHAPE, episodes=episodes, seed=0).mean * episodes)
+    maps, head = class_maps(), FRNHead()
+    score = [evaluate_episodes(head, maps, SIZES, SHAPE, episodes=n, seed=0).mean * n for n in (16, 48)]
     rest = [evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(16, 48)]
     with torch.no_grad():
         predicted = episode_scorer(head, maps, SHAPE)(torch.from_numpy(np.stack(rest))).argmax(-1)

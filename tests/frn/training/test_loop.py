@@ -179,6 +179,8 @@ def test_a_read_only_folder_is_told(tmp_path: Path) -> None:
 
 def test_classes_too_small_are_named_before_anything_is_written(tmp_path: Path) -> None:
     preset = replace(TINY, episode=EpisodeShape(way=4, shot=2, queries=30))
-    with pytest.raises(FrnError, match=r"class 'moth 000' has 12 images, but a 2-shot episode with 30 queries needs 32"):
+    with pytest.raises(
+        FrnError, match=r"class 'moth 000' has 12 images, but a 2-shot episode with 30 queries needs 32"
+    ):
         quick(tmp_path / "run", preset)
     assert not (tmp_path / "run").exists()

@@ -1,0 +1,280 @@
+"""The commands as people call them."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from frn.assets import assets_folder, shipped_models
+from frn.checkpoints import save_model
+from frn.cli.console import printable
+from frn.cli.main import app
+from frn.images import EvaluationTransform
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+SAMPLES = assets_folder() / "samples"
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def lines(result: Result) -> list[dict[str, object]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model with random weights."""
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("model") / "small.safetensors"
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    save_model(Model(config), path)
+    return path
+
+
+def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--help"],
+        ["--version"],
+        ["presets"],
+        ["models"],
+        *([c, "--help"] for c in ("classify", "train", "eval", "data")),
+    ],
+)
+def test_looking_around_imports_no_torch(command: list[str]) -> None:
+    code = (
+        "import sys; from frn.cli.main import app\n"
+        "app(sys.argv[1:], standalone_mode=False); print('torch' in sys.modules)"
+    )
+    result = python(code, *command)
+    assert result.stdout.rstrip().endswith("False"), result.stderr
+    assert result.stderr == ""
+
+
+def test_a_wrong_folder_is_told_before_torch_is_imported() -> None:
+    code = (
+        "import sys\nfrom frn.cli.main import app\n"
+        "try: app(['classify', '/none', 'x.png'])\n"
+        "except SystemExit as stop: print(stop.code, 'torch' in sys.modules)"
+    )
+    result = python(code)
+    assert result.stdout == "1 False\n"
+    assert result.stderr == "error: /none: cannot be listed (No such file or directory)\n"
+
+
+def test_the_shipped_model_tells_the_samples_apart() -> None:
+    """The README's first command. Chance is one in six."""
+    result = frn("classify", SAMPLES / "moths", SAMPLES / "queries", "--json")
+    answers = lines(result)
+    assert result.exit_code == 0
+    assert len(answers) == 18
+    right = sum(Path(str(a["image"])).name.startswith(str(a["label"])) for a in answers)
+    assert right >= 15
+
+
+def test_classify_gives_a_line_per_image_with_errors_and_probabilities(moths: Path, model: Path) -> None:
+    result = frn(
+        "classify",
+        moths / "test",
+        moths / "val" / "moth 20",
+        moths / "val/moth 2[12]/00.png",
+        "--json",
+        "--model",
+        model,
+    )
+    answers = lines(result)
+    assert result.exit_code == 0
+    assert len(answers) == 14
+    for answer in answers:
+        probabilities, errors = answer["probabilities"], answer["errors"]
+        assert isinstance(probabilities, dict)
+        assert isinstance(errors, dict)
+        assert sum(probabilities.values()) == pytest.approx(1, abs=1e-4)
+        assert (
+            answer["label"] == min(errors, key=errors.__getitem__) == max(probabilities, key=probabilities.__getitem__)
+        )
+        assert answer["probability"] == max(probabilities.values())
+        assert answer["unknown"] is False
+    unsure = frn("classify", moths / "test", moths / "val" / "moth 20", "--json", "--model", model, "--threshold", 1)
+    assert all(answer["unknown"] for answer in lines(unsure))
+
+
+def test_a_support_image_asked_about_belongs_to_its_class(moths: Path, model: Path) -> None:
+    answers = lines(frn("classify", moths / "test", moths / "test" / "moth 41", "--json", "--model", model))
+    right = [answer["label"] == "moth 41" for answer in answers]
+    assert np.mean(right) >= 0.5
+
+
+def test_broken_photos_stop_nothing(moths: Path, model: Path, tmp_path: Path, truncated_jpeg: Path) -> None:
+    text, good = tmp_path / "text.png", moths / "test" / "moth 40" / "00.png"
+    text.write_text("no picture")
+    missing = tmp_path / "none.jpg"
+    result = frn("classify", moths / "test", text, good, truncated_jpeg, missing, "--json", "--model", model)
+    answers = lines(result)
+    assert result.exit_code == 1
+    assert [sorted(answer)[0:1] for answer in answers] == [["error"], ["errors"], ["error"], ["error"]]
+    assert result.stderr == "error: 3 of 4 images could not be read\n"
+    plain = frn("classify", moths / "test", text, good, "--model", model)
+    assert "00.png: moth" in plain.stdout
+    assert "is not an image in a known format" in plain.stderr
+
+
+def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Path, model: Path, tmp_path: Path) -> None:
+    for name, count in (("Käfer 🐞", 1), ("Grüner Wurm", 3)):
+        (tmp_path / "my photos ♥" / name).mkdir(parents=True)
+        for number in range(count):
+            shutil.copy(
+                moths / "test" / "moth 40" / f"0{number}.png", tmp_path / "my photos ♥" / name / f"Foto {number} ß.png"
+            )
+    query = tmp_path / "my photos ♥" / "Käfer 🐞" / "Foto 0 ß.png"
+    answer = lines(frn("classify", tmp_path / "my photos ♥", query, "--json", "--model", model))[0]
+    assert answer["image"] == str(query)
+    assert set(answer["probabilities"]) == {"Käfer 🐞", "Grüner Wurm"}  # type: ignore[call-overload]
+
+
+def test_odd_folders_get_one_clear_line(model: Path, moths: Path, tmp_path: Path) -> None:
+    query = moths / "test" / "moth 40" / "00.png"
+    one = tmp_path / "one"
+    shutil.copytree(moths / "test" / "moth 40", one / "moth 40")
+    result = frn("classify", one, query, "--json", "--model", model)
+    assert result.exit_code == 0
+    assert "has one class, so every photo will be called 'moth 40'" in result.stderr
+    (tmp_path / "empty").mkdir()
+    bad = tmp_path / "bad" / "words"
+    bad.mkdir(parents=True)
+    (bad / "text.png").write_text("no picture")
+    for folder, reason in (
+        (tmp_path / "empty", "has no class folders"),
+        (tmp_path / "bad", "class 'words' has no readable image among 1 files"),
+        (tmp_path / "none", "cannot be listed"),
+    ):
+        result = frn("classify", folder, query, "--model", model)
+        assert result.exit_code == 1
+        assert re.fullmatch(f"error: .*{re.escape(reason)}.*\n", result.stderr)
+    assert frn("classify", moths / "test", query, "--model", "conv5").stderr.startswith(
+        "error: conv5: there is no such model"
+    )
+
+
+def test_two_hundred_classes_are_no_trouble(moths: Path, model: Path, tmp_path: Path) -> None:
+    image = moths / "test" / "moth 40" / "00.png"
+    for number in range(200):
+        (tmp_path / f"{number}").mkdir()
+        shutil.copy(image, tmp_path / f"{number}" / "x.png")
+    answer = lines(frn("classify", tmp_path, image, "--json", "--model", model))[0]
+    assert len(answer["errors"]) == 200  # type: ignore[arg-type]
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    assert printable("a\x1b[2Jb\u202ec\n") == r"a\x1b[2Jb\u202ec\n"
+
+
+def test_eval_reports_every_shot_and_repeats_itself(moths: Path, model: Path) -> None:
+    words = ("eval", model, "--data", moths, "--shot", 1, "--shot", 3, "--queries", 5, "--episodes", 60, "--json")
+    first, again = json.loads(frn(*words).stdout), json.loads(frn(*words).stdout)
+    assert list(first) == ["model", "data", "split", "seed", "results"]
+    assert [list(result) for result in first["results"]] == [
+        ["way", "shot", "queries", "episodes", "accuracy", "ci95", "seconds"]
+    ] * 2
+    assert [r["accuracy"] for r in first["results"]] == [r["accuracy"] for r in again["results"]]
+    assert [r["shot"] for r in first["results"]] == [1, 3]
+    alone = json.loads(frn(*(w for w in words[:4]), "--shot", 3, *words[8:]).stdout)
+    assert alone["results"][0]["accuracy"] == first["results"][1]["accuracy"]
+
+
+def test_eval_names_a_class_that_is_too_small(moths: Path, model: Path) -> None:
+    result = frn("eval", model, "--data", moths, "--shot", 5)
+    assert result.exit_code == 1
+    assert "class 'moth 40' has 12 images, but a 5-shot episode with 16 queries needs 21" in result.stderr
+    assert (
+        "has no folder 'holdout' (it has test, train, val)"
+        in frn("eval", model, "--data", moths, "--split", "holdout").stderr
+    )
+
+
+def test_train_on_a_folder_then_evaluate_and_classify_with_what_came_out(moths: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ("train", "cifar-fs-conv4", "--data", moths, "--out", out, "--way", 4, "--shot", 2, "--queries", 3)
+    result = frn(*words, "--epochs", 2, "--precision", "fp32", "--json")
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["model"] == str(out / "best.safetensors")
+    assert any((out / "tensorboard").iterdir())
+    assert json.loads(frn("eval", out, "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 20, "--json").stdout)
+    assert len(lines(frn("classify", moths / "test", moths / "val" / "moth 20", "--model", out, "--json"))) == 12
+    again = frn(*words, "--epochs", 2, "--precision", "fp32")
+    assert again.exit_code == 1
+    assert "already holds a run. Add --resume" in again.stderr
+
+
+def test_train_asks_for_what_is_missing() -> None:
+    assert "Did you mean cifar-fs-conv4" in frn("train", "cifar-conv4").stderr
+    assert "needs --data DIR with train/ and val/" in frn("train", "cifar-fs-conv4").stderr
+
+
+def test_the_demo_learns_without_any_data(tmp_path: Path) -> None:
+    result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 3, "--json")
+    summary = json.loads(result.stdout)
+    assert [test["shot"] for test in summary["test"]] == [1, 5]
+    assert summary["test"][1]["accuracy"] > 40  # chance is 20
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "frn", "train", "demo", "--out", str(tmp_path / "run with space"), "--epochs", "500"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 90
+        while not (tmp_path / "run with space" / "metrics.jsonl").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert stdout == ""
+    assert re.search(
+        r"saved after \d+ episodes\. Go on with: frn train demo --out '.*run with space' --epochs 500 --resume", stderr
+    )
+    assert "Traceback" not in stderr
+
+
+def test_data_check_and_prepare(moths: Path, tmp_path: Path) -> None:
+    result = frn("data", "prepare", "folder", "--source", moths, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    assert re.search(r"train\s+8 classes\s+96 images", result.stdout)
+    assert frn("data", "check", tmp_path / "out", "--shot", 1, "--queries", 5).exit_code == 0
+    (tmp_path / "out" / "val" / "moth 20" / "03.png").write_text("no picture")
+    broken = frn("data", "check", tmp_path / "out", "--json")
+    assert broken.exit_code == 1
+    assert "broken: " in broken.stderr
+    assert "moth 20 has 11 images, but a 5-shot episode with 15 queries needs 20" in broken.stderr
+    assert sum(len(report["broken"]) for report in json.loads(broken.stdout)) == 1
+
+
+def test_presets_and_models_as_json() -> None:
+    assert json.loads(frn("presets", "--json").stdout)["cifar-fs-conv4"]["episode"] == {
+        "way": 20,
+        "shot": 5,
+        "queries": 15,
+    }
+    assert set(json.loads(frn("models", "--json").stdout)) == set(shipped_models())
+
+
+def test_a_huge_image_is_scaled_not_stored(model: Path, moths: Path, tmp_path: Path) -> None:
+    Image.new("RGB", (30_000, 50), "green").save(tmp_path / "wide.png")
+    answer = lines(frn("classify", moths / "test", tmp_path / "wide.png", "--json", "--model", model))[0]
+    assert "label" in answer

@@ -1,0 +1,81 @@
+"""Imports point one way (STYLE: each name may import those before it, never those after)."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+ORDER = [
+    {"frn.errors"},
+    {"frn.files"},
+    {"frn.images", "frn.assets"},
+    {"frn.model_file"},
+    {"frn.episodes"},
+    {"frn.inference"},
+    {"frn.precision"},
+    {"frn.backbones"},
+    {"frn.heads"},
+    {"frn.losses"},
+    {"frn.data"},
+    {"frn.model"},
+    {"frn.checkpoints"},
+    {"frn.evaluation"},
+    {"frn.training"},
+    {"frn.bench"},
+    {"frn_export"},
+    {"frn_tui"},
+    {"frn.cli"},
+]
+TORCH_FREE = ("errors", "files", "images", "assets", "model_file", "episodes", "inference")
+
+
+def rank(module: str) -> int | None:
+    return next(
+        (i for i, names in enumerate(ORDER) if any(module == n or module.startswith(f"{n}.") for n in names)), None
+    )
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def modules() -> dict[str, Path]:
+    sources = [(ROOT, "frn"), (ROOT / "export", "frn_export"), (ROOT / "tui", "frn_tui")]
+    return {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for root, package in sources
+        for path in (root / package).rglob("*.py")
+    }
+
+
+def test_imports_point_one_way() -> None:
+    for name, path in modules().items():
+        own = rank(name)
+        if own is None or name == "frn.__main__":
+            continue
+        for imported in imports(path):
+            other = rank(imported)
+            allowed = other is None or other <= own or (name == "frn.model" and imported.startswith("frn.checkpoints"))
+            assert allowed, f"{name} imports {imported}"
+
+
+def test_backbones_heads_and_losses_do_not_know_each_other() -> None:
+    rooms = ("frn.backbones", "frn.heads", "frn.losses")
+    for name, path in modules().items():
+        for room in rooms:
+            if name.startswith(room):
+                others = [i for i in imports(path) if i.startswith(rooms) and not i.startswith(room)]
+                assert not others, f"{name} imports {others}"
+
+
+def test_the_torch_free_side_names_no_torch() -> None:
+    for name, path in modules().items():
+        if any(name == f"frn.{room}" or name.startswith(f"frn.{room}.") for room in TORCH_FREE):
+            assert not [i for i in imports(path) if i.split(".")[0] == "torch"], name
