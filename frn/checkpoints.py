@@ -15,11 +15,11 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from frn.assets import find_model
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.model import Model
 from frn.model_file import ModelConfig, header, read_header
+from frn.shipped import find_model
 
 OPTIMIZER = "optimizer/"
 """Prefix of an optimiser's tensors in a run's checkpoint; who wants the model passes over them."""

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 ORDER = [
     {"frn.errors"},
     {"frn.files"},
-    {"frn.images", "frn.assets"},
+    {"frn.images", "frn.shipped"},
     {"frn.model_file"},
     {"frn.episodes"},
     {"frn.inference"},
@@ -26,7 +26,7 @@ ORDER = [
     {"frn_tui"},
     {"frn.cli"},
 ]
-TORCH_FREE = ("errors", "files", "images", "assets", "model_file", "episodes", "inference")
+TORCH_FREE = ("errors", "files", "images", "shipped", "model_file", "episodes", "inference")
 
 
 def rank(module: str) -> int | None:

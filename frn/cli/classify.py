@@ -100,7 +100,9 @@ def _show(path: Path, prediction: "Prediction", top: int, threshold: float) -> N
     console = stdout()
     probability = prediction.probabilities[prediction.label]
     label = "unknown" if probability < threshold else prediction.label
-    console.print(f"{escape(printable(str(path)))}: [bold]{escape(printable(label))}[/bold]")
+    console.print(f"{escape(printable(str(path)))}: [bold]{escape(printable(label))}[/bold] {probability:.1%}")
+    if top == 1:
+        return
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top]
     width = max(len(name) for name in ranked)
     for name in ranked:

@@ -11,8 +11,8 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     """List the shipped models: their names stand for their files in every command."""
     from rich.table import Table
 
-    from frn.assets import shipped_models
     from frn.model_file import read_header
+    from frn.shipped import shipped_models
 
     with user_errors():
         found = {name: (path, *read_header(path)) for name, path in shipped_models().items()}

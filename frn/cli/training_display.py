@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Self
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from frn.cli.console import note
 from frn.training.loop import Step, Validation
 from frn.training.presets import Preset
 
@@ -26,7 +27,8 @@ class TrainingDisplay:
     def __init__(self, preset: Preset, out: Path) -> None:
         self.preset = preset
         self.console = Console(stderr=True, highlight=False)
-        self.writer = _summary_writer(out / "tensorboard")
+        self.events = out / "tensorboard"
+        self.writer: SummaryWriter | None = None
         self.loss: float | None = None
         self.accuracy = 0.0
         self.bar = Progress(
@@ -54,7 +56,8 @@ class TrainingDisplay:
     ) -> None:
         self.bar.stop()
         if self.writer is not None:
-            self.writer.close()
+            with suppress(OSError):
+                self.writer.close()
 
     def __call__(self, event: Step | Validation) -> None:
         """Show an episode or a validation."""
@@ -72,6 +75,7 @@ class TrainingDisplay:
         if self.shown_from is None:  # a resumed run starts in the middle; its rate counts from there
             self.shown_from = done - 1
             self.bar.reset(self.task, completed=self.shown_from)
+            self.writer = _summary_writer(self.events)
         elapsed = self.bar.tasks[0].elapsed or 0.0
         self.bar.update(
             self.task,
@@ -82,16 +86,23 @@ class TrainingDisplay:
             accuracy=self.accuracy,
             rate=(done - self.shown_from) / elapsed if elapsed else 0.0,
         )
-        if self.writer is not None:
-            self.writer.add_scalar("train/loss", event.loss, done)
-            self.writer.add_scalar("train/accuracy", event.accuracy, done)
+        self._log({"train/loss": event.loss, "train/accuracy": event.accuracy}, done)
 
     def _show_validation(self, event: Validation) -> None:
         mark = "  [bold]best so far[/bold]" if event.is_best else ""
         if self.console.is_terminal:
             self.console.print(f"epoch {event.epoch}: validation {event.accuracy}{mark}")
-        if self.writer is not None:
-            self.writer.add_scalar("val/accuracy", event.accuracy.mean, event.epoch)
+        self._log({"val/accuracy": event.accuracy.mean}, event.epoch)
+
+    def _log(self, scalars: dict[str, float], step: int) -> None:
+        if self.writer is None:
+            return
+        try:
+            for name, value in scalars.items():
+                self.writer.add_scalar(name, value, step)
+        except OSError as error:  # the metrics file has the same numbers; a run does not end for want of a picture
+            note(f"warning: no more TensorBoard events: {error}")
+            self.writer = None
 
 
 def _summary_writer(folder: Path) -> "SummaryWriter | None":
@@ -100,7 +111,11 @@ def _summary_writer(folder: Path) -> "SummaryWriter | None":
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+    try:
+        return SummaryWriter(str(folder))
+    except OSError as error:
+        note(f"warning: no TensorBoard events: {error}")
+        return None
 
 
 @contextmanager

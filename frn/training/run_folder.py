@@ -103,9 +103,18 @@ class RunFolder:
         write_atomically(self.metrics, "".join(kept))
 
     def append_metrics(self, **values: object) -> None:
-        """Add one line of JSON to the metrics."""
-        with open(self.metrics, "a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
+        """Add one line of JSON to the metrics.
+
+        Raises:
+            FrnError: if it cannot be written (disk full).
+        """
+        try:
+            with open(self.metrics, "a", encoding="utf-8") as file:
+                file.write(json.dumps(values) + "\n")
+        except OSError as error:
+            raise FrnError(
+                f"{self.metrics}: cannot be written ({error.strerror}). Mend that and go on with --resume."
+            ) from error
 
     def write_config(self, command: str, run: Mapping[str, object]) -> None:
         """Write the settings as TOML, the command that reproduces the run on top."""

@@ -1,6 +1,7 @@
 """The only door to image files."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from frn.errors import FrnError
 from frn.images import EvaluationTransform, limit_shorter_side, open_image
 
 
-def save(path: Path, image: Image.Image, **options: object) -> Path:
+def save(path: Path, image: Image.Image, **options: Any) -> Path:
     image.save(path, **options)
     return path
 

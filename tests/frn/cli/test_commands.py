@@ -15,13 +15,13 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from frn.assets import assets_folder, shipped_models
 from frn.checkpoints import save_model
 from frn.cli.console import printable
 from frn.cli.main import app
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
+from frn.shipped import assets_folder, shipped_models
 
 SAMPLES = assets_folder() / "samples"
 

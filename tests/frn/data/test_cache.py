@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn.data import cache as cache_module
 from frn.data.cache import load_images
 from frn.data.folders import scan
 from frn.errors import FrnError
-from frn.images import EvaluationTransform
+from frn.images import EvaluationTransform, open_image
 
 TRANSFORM = EvaluationTransform(size=16, resize=16)
 
@@ -31,13 +30,12 @@ class Decodes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        original = cache_module.open_image
 
         def counted(path: Path) -> Image.Image:
             self.count += 1
-            return original(path)
+            return open_image(path)
 
-        monkeypatch.setattr(cache_module, "open_image", counted)
+        monkeypatch.setattr("frn.data.cache.open_image", counted)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from frn.heads.proto import ProtoHead
 @pytest.mark.parametrize("pooled", [True, False])
 def test_logits_are_distances_from_class_means_per_dimension(pooled: bool) -> None:
     head, support, query = ProtoHead(pooled=pooled), torch.randn(3, 2, 4, 16), torch.randn(5, 4, 16)
-    embed = (lambda maps: maps.mean(-2)) if pooled else (lambda maps: maps.flatten(-2))
-    prototypes, embedded = embed(support).mean(1), embed(query)
+    flat_support, embedded = (maps.mean(-2) if pooled else maps.flatten(-2) for maps in (support, query))
+    prototypes = flat_support.mean(1)
     expected = torch.stack([-((embedded - p) ** 2).mean(-1) for p in prototypes], dim=1)
     torch.testing.assert_close(head(support, query), expected)
 

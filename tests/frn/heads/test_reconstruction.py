@@ -113,10 +113,16 @@ FAMILIES = ("gauss", "low rank", "duplicated", "zero", "times 30")
 def family(name: str, way: int, shot: int, r: int, d: int) -> tuple[Tensor, Tensor]:
     """Float32 features (n, d) and pools (way, p, d): non-negative, correlated, as after a ReLU."""
     generator = torch.Generator().manual_seed(d + shot)
-    draw = lambda *shape: torch.randn(*shape, generator=generator)  # noqa: E731
+
+    def draw(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator)
+
     base = draw(8, d)
-    make = lambda *shape: (draw(*shape, 8) @ base + 0.5 * draw(*shape, d)).relu()  # noqa: E731
-    query, pool = make(2 * r), make(way, shot * r)
+
+    def correlated(*size: int) -> Tensor:
+        return (draw(*size, 8) @ base + 0.5 * draw(*size, d)).relu()
+
+    query, pool = correlated(2 * r), correlated(way, shot * r)
     if name == "low rank":
         pool = draw(way, shot * r, 3) @ draw(way, 3, d)
     elif name == "duplicated":
