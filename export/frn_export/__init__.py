@@ -1,1 +1,1 @@
-"""ONNX export of extractors, the closed-form head and whole classifiers."""
+"""ONNX export. Opset 18, the standard domain alone, one self-contained file, the same bytes each time."""

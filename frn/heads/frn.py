@@ -4,9 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.heads.reconstruction import class_error
-
-LAMBDA_FLOOR = 1e-6
-"""Added to lambda by the authors' released code, not by the paper; kept so that published weights score the same."""
+from frn.inference.enrolment import LAMBDA_FLOOR
 
 
 class FRNHead(nn.Module):

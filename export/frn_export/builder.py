@@ -1,0 +1,78 @@
+"""Writing ONNX graphs by hand: a thin layer over `onnx.helper` that names things in order.
+
+Nothing of the machine enters a file (no path, no time, no exporter's source lines), so the same model gives the same
+bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+OPSET = 18
+"""The newest whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""
+IR_VERSION = 10
+PRODUCER = "frn"
+
+Shape = Sequence[int | str]
+
+
+class GraphBuilder:
+    """Collects nodes and constants; the names it gives out are the graph's values."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+
+    def constant(self, value: NDArray[np.generic] | float, name: str | None = None) -> str:
+        """Add an initialiser; a Python float becomes a float32 scalar."""
+        name = name or f"c{len(self.constants)}"
+        array = np.asarray(value, dtype=np.float32) if isinstance(value, float) else np.ascontiguousarray(value)
+        self.constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: object) -> str:
+        """Add a node with one output and return its name."""
+        output = output or f"v{len(self.nodes)}"
+        name = f"{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
+        return output
+
+    def model(
+        self,
+        inputs: Mapping[str, tuple[int, Shape]],
+        outputs: Mapping[str, tuple[int, Shape]],
+        metadata: Mapping[str, str],
+        name: str,
+    ) -> onnx.ModelProto:
+        """Close the graph.
+
+        Args:
+            inputs: element type (`TensorProto.FLOAT`, ...) and shape of each input; strings are free dimensions.
+            outputs: likewise.
+            metadata: goes into `metadata_props`, in order of its keys.
+            name: of the graph.
+
+        Raises:
+            onnx.checker.ValidationError: if the graph is not valid; it never should be.
+        """
+        graph = helper.make_graph(
+            self.nodes,
+            name,
+            [helper.make_tensor_value_info(key, kind, list(shape)) for key, (kind, shape) in inputs.items()],
+            [helper.make_tensor_value_info(key, kind, list(shape)) for key, (kind, shape) in outputs.items()],
+            self.constants,
+        )
+        model = helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name=PRODUCER
+        )
+        helper.set_model_props(model, dict(sorted(metadata.items())))
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+
+FLOAT = TensorProto.FLOAT
+INT64 = TensorProto.INT64
+UINT8 = TensorProto.UINT8

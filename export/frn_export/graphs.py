@@ -1,0 +1,131 @@
+"""A backbone as an ONNX graph: images in [0, 1] to feature maps, normalisation inside, BatchNorm folded in float64."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from frn import __version__
+from frn.backbones.conv4 import Conv4
+from frn.backbones.resnet12 import ResidualBlock, ResNet12
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn.model import Model
+from frn_export.builder import FLOAT, GraphBuilder
+
+FORMAT = "frn-features"
+VERSION = "1"
+
+Array = NDArray[np.float64]
+
+
+def features_graph(model: Model) -> onnx.ModelProto:
+    """Build `features.onnx`: `images` (n, 3, S, S) in [0, 1] to `feature_map` (n, r, d), as `Model.feature_maps`.
+
+    The head's learned numbers and the evaluation transform go into the metadata: with them the file is all that is
+    needed to enroll and classify.
+
+    Raises:
+        FrnError: if the backbone has no ONNX graph here.
+    """
+    writer = WRITERS.get(type(model.backbone))
+    if writer is None:
+        raise FrnError(f"a {model.config.backbone} backbone cannot be exported; there are: conv4, resnet12")
+    side = model.config.transform.size
+    h, w = model.grid
+    graph = GraphBuilder()
+    normalised = _normalise(graph, "images", model)
+    maps = writer(graph, normalised, model.backbone)
+    if model.head.scaled_maps and float(model.backbone.map_scale) != 1.0:  # type: ignore[arg-type]
+        maps = graph.node("Mul", maps, graph.constant(1 / float(model.backbone.map_scale)))  # type: ignore[arg-type]
+    flat = graph.node("Reshape", maps, graph.constant(np.array([0, model.d, h * w], dtype=np.int64)))
+    graph.node("Transpose", flat, perm=[0, 2, 1], output="feature_map")
+    return graph.model(
+        inputs={"images": (FLOAT, ("n", 3, side, side))},
+        outputs={"feature_map": (FLOAT, ("n", h * w, model.d))},
+        metadata={
+            "frn.format": FORMAT,
+            "frn.version": VERSION,
+            "frn.library": __version__,
+            "frn.config": json.dumps(asdict(model.config), sort_keys=True),
+            "frn.grid": json.dumps([h, w]),
+            "frn.head": json.dumps({name: p.item() for name, p in model.head.named_parameters()}, sort_keys=True),
+        },
+        name="features",
+    )
+
+
+def write_features(model: Model, path: Path) -> None:
+    """Write `features_graph(model)`, atomically.
+
+    Raises:
+        FrnError: if the backbone has no graph, or the file cannot be written.
+    """
+    write_atomically(path, features_graph(model).SerializeToString(deterministic=True))
+
+
+def _normalise(graph: GraphBuilder, images: str, model: Model) -> str:
+    mean, std = (np.asarray(v, dtype=np.float32).reshape(1, 3, 1, 1) for v in (model.config.mean, model.config.std))
+    return graph.node("Div", graph.node("Sub", images, graph.constant(mean)), graph.constant(std))
+
+
+def _conv4(graph: GraphBuilder, x: str, backbone: Conv4) -> str:
+    for block in backbone.blocks:
+        x = _convolution(graph, x, block.conv, block.norm)
+        if block.pool:
+            x = _pool(graph, x)
+        x = graph.node("Relu", x)
+    return x
+
+
+def _resnet12(graph: GraphBuilder, x: str, backbone: ResNet12) -> str:
+    for block in backbone.blocks:
+        assert isinstance(block, ResidualBlock)
+        main = x
+        for convolution in (block.conv1, block.conv2):
+            main = _leaky(graph, _convolution(graph, main, *convolution))
+        main = _convolution(graph, main, *block.conv3)
+        x = graph.node("Add", main, _convolution(graph, x, *block.shortcut))
+        if block.pool:
+            x = _pool(graph, x)
+        x = _leaky(graph, x)
+    return x
+
+
+def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> str:
+    weight, bias = fold(convolution, norm)
+    side = convolution.kernel_size[0]
+    inputs = (graph.constant(weight.astype(np.float32)), graph.constant(bias.astype(np.float32)))
+    return graph.node("Conv", x, *inputs, kernel_shape=[side, side], pads=[side // 2] * 4)
+
+
+def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Array, Array]:
+    """Weights and bias of a convolution followed by BatchNorm in evaluation mode, as one convolution, in float64."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = _array(norm.weight) / np.sqrt(_array(norm.running_var) + norm.eps)
+    bias = _array(convolution.bias) if convolution.bias is not None else 0.0
+    weight = _array(convolution.weight) * scale[:, None, None, None]
+    return weight, (bias - _array(norm.running_mean)) * scale + _array(norm.bias)
+
+
+def _pool(graph: GraphBuilder, x: str) -> str:
+    return graph.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+
+
+def _leaky(graph: GraphBuilder, x: str) -> str:
+    return graph.node("LeakyRelu", x, alpha=0.1)
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().cpu().double().numpy()
+    return array
+
+
+WRITERS: dict[type[nn.Module], Callable[..., str]] = {Conv4: _conv4, ResNet12: _resnet12}
+"""How each backbone is written; another backbone adds its own."""
