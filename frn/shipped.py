@@ -19,6 +19,11 @@ def shipped_models() -> dict[str, Path]:
     return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.safetensors"))}
 
 
+def shipped_extractors() -> dict[str, Path]:
+    """Exported feature extractors of the shipped models, by the same names."""
+    return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.onnx"))}
+
+
 def find_model(model: str | Path) -> Path:
     """The file of a model, given as a path or a shipped name.
 

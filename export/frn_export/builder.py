@@ -5,6 +5,7 @@ bytes.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -33,7 +34,7 @@ class GraphBuilder:
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
-    def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: object) -> str:
+    def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """Add a node with one output and return its name."""
         output = output or f"v{len(self.nodes)}"
         name = f"{kind}_{len(self.nodes)}"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn import __version__
-from frn.backbones.conv4 import Conv4
+from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
 from frn.files import write_atomically
@@ -76,6 +76,7 @@ def _normalise(graph: GraphBuilder, images: str, model: Model) -> str:
 
 def _conv4(graph: GraphBuilder, x: str, backbone: Conv4) -> str:
     for block in backbone.blocks:
+        assert isinstance(block, ConvBlock)
         x = _convolution(graph, x, block.conv, block.norm)
         if block.pool:
             x = _pool(graph, x)

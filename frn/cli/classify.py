@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.console import note, print_json, printable, report_broken, stdout, user_errors
+from frn.cli.choices import Device
+from frn.cli.console import note, print_json, printable, report_left_out, stdout, user_errors
+from frn.cli.extractors import DEFAULT_MODEL
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
-    from frn.evaluation.classifier import Prediction
+    from frn.inference.classifier import Prediction
 
-DEFAULT_MODEL = "conv4"
 BAR = 24
 """Width of a full bar, in characters."""
 
@@ -21,9 +22,10 @@ BAR = 24
 def classify(
     classes: Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class.")],
     images: Annotated[list[str], typer.Argument(help="Photos, folders of photos, or globs.")],
-    model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Option(help="Shipped name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Call a photo unknown below this probability.")] = 0.0,
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it answers.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per photo on stdout.")] = False,
 ) -> None:
     """Label photos by the class whose examples rebuild them best.
@@ -33,18 +35,18 @@ def classify(
     with user_errors():
         from frn.data.folders import scan
 
-        folders = scan(classes)  # before torch: a wrong path is told at once
+        folders = scan(classes)  # before the model is loaded: a wrong path is told at once
         paths = _image_paths(images)
 
-        from frn.evaluation.classifier import Classifier
-        from frn.model import load_model
+        from frn.cli.extractors import find_extractor
+        from frn.inference.classifier import Classifier
 
-        classifier = Classifier(load_model(model))
+        classifier = Classifier(find_extractor(model, device))
         members = {
             name: [classes / name / file for file in files]
             for name, files in zip(folders.names, folders.files, strict=True)
         }
-        report_broken(tuple(classifier.enroll(members)))
+        report_left_out([str(error) for error in classifier.enroll(members)])
         if len(members) == 1:
             note(f"warning: {classes} has one class, so every photo will be called {folders.names[0]!r}")
         failed = 0

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from frn.errors import FrnError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from frn.data.cache import Broken, Progress
+    from frn.data.cache import Progress
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
@@ -82,9 +82,9 @@ def progress_bar(what: str) -> Iterator["Progress"]:
         yield show
 
 
-def report_broken(broken: "tuple[Broken, ...]", *, most: int = 5) -> None:
-    """Say which files are no readable images."""
-    for entry in broken[:most]:
-        note(f"warning: left out: {entry.reason}")
-    if len(broken) > most:
-        note(f"warning: ... and {len(broken) - most} more; `frn data check` lists them all")
+def report_left_out(reasons: Sequence[str], *, most: int = 5) -> None:
+    """Say which files are no readable images, and why."""
+    for reason in reasons[:most]:
+        note(f"warning: left out: {reason}")
+    if len(reasons) > most:
+        note(f"warning: ... and {len(reasons) - most} more; `frn data check` lists them all")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.choices import Device, PrecisionChoice
-from frn.cli.console import print_json, progress_bar, report_broken, stdout, user_errors
+from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
 
 if TYPE_CHECKING:
     from frn.evaluation.report import Result
@@ -45,7 +45,7 @@ def evaluate(
         loaded = load_model(model).to(where)
         with progress_bar(f"decoding {split}") as decoding:
             images = load_images(folders, loaded.config.transform, progress=decoding)
-        report_broken(images.broken)
+        report_left_out([entry.reason for entry in images.broken])
         with progress_bar("features") as extracting, progress_bar("episodes") as scoring:
             results = evaluate_images(
                 loaded,

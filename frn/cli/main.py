@@ -8,6 +8,7 @@ from frn import __version__
 from frn.cli.classify import classify
 from frn.cli.data import app as data_app
 from frn.cli.evaluate import evaluate
+from frn.cli.export import export
 from frn.cli.models import models
 from frn.cli.presets import presets
 from frn.cli.train import train
@@ -41,6 +42,7 @@ def main(
 
 
 app.command(rich_help_panel="Use a model")(classify)
+app.command(rich_help_panel="Use a model")(export)
 app.command(rich_help_panel="Use a model")(models)
 app.command(rich_help_panel="Train and measure")(train)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.choices import Device, Method, PrecisionChoice
-from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_broken, stdout, user_errors
+from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.evaluate import describe
 from frn.errors import FrnError
 
@@ -116,7 +116,7 @@ def _train(
         command=shlex.join(["frn", *sys.argv[1:]]),
     )
     images, val_images = _splits(preset, data, seed)
-    report_broken(images.broken + val_images.broken)
+    report_left_out([entry.reason for entry in images.broken + val_images.broken])
     note(
         f"{name}: {preset.method} on {preset.backbone}, {preset.episode} with {preset.episode.queries} queries, "
         f"{len(images)} images of {len(images.names)} classes, {settings.precision} on {where.type}, "

@@ -63,7 +63,7 @@ def enroll(maps: NDArray[np.floating], head: HeadParameters) -> Enrolled:
     p, d = pool.shape
     lam, rho = head.lam(p, d), head.rho
     if p > d:  # the triangle of its QR has the same S^T S
-        pool = np.linalg.qr(pool, mode="r")
+        pool = np.asarray(np.linalg.qr(pool, mode="r"), dtype=np.float64)
     _, sigma, v = np.linalg.svd(pool, full_matrices=False)
     kept = sigma**2 / (sigma**2 + lam)
     weight = rho * kept * (2 - rho * kept)

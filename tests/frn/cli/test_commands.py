@@ -278,3 +278,23 @@ def test_a_huge_image_is_scaled_not_stored(model: Path, moths: Path, tmp_path: P
     Image.new("RGB", (30_000, 50), "green").save(tmp_path / "wide.png")
     answer = lines(frn("classify", moths / "test", tmp_path / "wide.png", "--json", "--model", model))[0]
     assert "label" in answer
+
+
+def test_the_shipped_model_answers_without_torch() -> None:
+    code = (
+        "import sys; from frn.cli.main import app\n"
+        "app(sys.argv[1:], standalone_mode=False); print('torch' in sys.modules)"
+    )
+    result = python(code, "classify", SAMPLES / "moths", SAMPLES / "queries" / "eyed footman 6.jpg", "--top", 1)
+    assert result.stdout.splitlines()[-1] == "False", result.stderr
+    assert result.stderr == ""
+
+
+def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: Path, tmp_path: Path) -> None:
+    result = frn("export", "--model", model, "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.stderr
+    exported = json.loads(result.stdout)
+    assert exported["difference"] <= 5e-6
+    words = ("classify", moths / "test", moths / "val" / "moth 20", "--json", "--model")
+    assert frn(*words, exported["features"]).stdout == frn(*words, model).stdout
+    assert frn(*words, tmp_path / "none.onnx").stderr.endswith("none.onnx: there is no such file\n")

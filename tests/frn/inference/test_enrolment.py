@@ -31,7 +31,8 @@ def torch_error(query: np.ndarray, pool: np.ndarray, head: HeadParameters) -> np
 def test_errors_are_the_authors(golden: Path, case: int) -> None:
     arrays = np.load(golden / "head.npz")
     support, query, expected = (arrays[f"{case}/{name}"] for name in ("support", "query", "class_error"))
-    head = HeadParameters(*arrays[f"{case}/alpha_beta"], gamma=1.0)
+    alpha, beta = arrays[f"{case}/alpha_beta"]
+    head = HeadParameters(float(alpha), float(beta), gamma=1.0)
     bank = Bank([enroll(pool[None], head) for pool in support])
     np.testing.assert_allclose(bank.class_error(query), expected, rtol=0, atol=1e-6 * mean_square(query))
 

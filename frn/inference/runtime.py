@@ -1,0 +1,206 @@
+"""ONNX files run with onnxruntime: checked before a session exists, quiet, on a device that is really there.
+
+A file that comes from anywhere may name other files, ask for unbounded loops or memory, or carry code of its own.
+What is run here is parsed first and must consist of plain tensors and known operators.
+"""
+
+import ctypes
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from numpy.typing import NDArray
+
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime
+
+Device = Literal["auto", "cpu", "cuda"]
+
+MAX_BYTES = 1 << 30
+MAX_METADATA = 4 << 20
+TIME_LIMIT = 120.0
+"""Seconds one call may take before it is ended."""
+
+_OPERATORS = """
+Add AveragePool BatchNormalization Cast Clip Concat Constant Conv DequantizeLinear Div Erf Exp Expand Flatten
+Gather Gelu Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish Identity LayerNormalization LeakyRelu
+Log MatMul Max MaxPool Min Mul Neg PRelu Pad Pow QuantizeLinear Reciprocal ReduceMean ReduceSum Relu Reshape
+Resize Round Shape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where
+"""
+OPERATORS = frozenset(_OPERATORS.split())
+"""What an extractor or classifier may be made of: no loop, no branch, no random number, no allocation by value."""
+
+
+def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
+    """Refuse an ONNX file that could do anything but compute.
+
+    Args:
+        data: the file's bytes; the session must be made from the same ones.
+        where: what to call it in a message.
+        formats: values of `frn.format` that are welcome.
+
+    Returns:
+        Its metadata.
+
+    Raises:
+        FrnError: saying what was found.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    if len(data) > MAX_BYTES:
+        raise FrnError(f"{where}: has {len(data) >> 20} MiB; the limit is {MAX_BYTES >> 20} MiB")
+    try:
+        model = onnx.load_model_from_string(data)
+    except DecodeError as error:
+        raise FrnError(f"{where}: is not an ONNX file") from error
+    metadata = {entry.key: entry.value for entry in model.metadata_props}
+    if metadata.get("frn.format") not in set(formats):
+        raise FrnError(
+            f"{where}: is an ONNX file, but not one of ours (frn.format is {metadata.get('frn.format')!r}, "
+            f"expected {' or '.join(sorted(formats))})"
+        )
+    if sum(map(len, metadata.values())) > MAX_METADATA:
+        raise FrnError(f"{where}: has over {MAX_METADATA >> 20} MiB of metadata")
+    foreign = [opset.domain for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
+    if foreign or model.functions or model.training_info:
+        raise FrnError(
+            f"{where}: uses {foreign[0] if foreign else 'functions of its own'}; only standard operators may run"
+        )
+    _check_graph(model.graph, where)
+    return metadata
+
+
+def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
+    import onnx
+
+    if graph.sparse_initializer:
+        raise FrnError(f"{where}: holds sparse tensors, which no model of ours does")
+    tensors = list(graph.initializer)
+    for node in graph.node:
+        if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
+            raise FrnError(f"{where}: uses the operator {node.domain or 'ai.onnx'}.{node.op_type}, which may not run")
+        for attribute in node.attribute:
+            if attribute.HasField("g") or attribute.graphs:
+                raise FrnError(f"{where}: has a graph inside {node.op_type}, which may not run")
+            tensors += [attribute.t, *attribute.tensors]
+    if any(tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data for tensor in tensors):
+        raise FrnError(f"{where}: keeps tensors in other files, which are never read")
+
+
+def open_session(
+    data: bytes, where: str, *, device: Device = "auto", threads: int = 0
+) -> "onnxruntime.InferenceSession":
+    """Make a session from bytes, without a word on stdout or stderr.
+
+    Args:
+        data: a checked (or shipped) model.
+        where: what to call it in a message.
+        device: "auto" takes CUDA where a device answers; "cuda" insists.
+        threads: of the processor; 0 leaves it to onnxruntime.
+
+    Raises:
+        FrnError: if the model cannot run, or CUDA was insisted on and did not come up.
+    """
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    if device == "cuda" and not cuda_answers():
+        raise FrnError("--device cuda: no CUDA device answers here. Use --device cpu or auto.")
+    wants_cuda = device != "cpu" and cuda_answers()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4
+    providers = ["CUDAExecutionProvider"] * wants_cuda + ["CPUExecutionProvider"]
+    onnxruntime.set_default_logger_severity(4)  # a fallback would print pages otherwise
+    try:
+        session = onnxruntime.InferenceSession(data, options, providers=providers)
+    except (
+        errors.Fail,
+        errors.InvalidGraph,
+        errors.InvalidProtobuf,
+        errors.NotImplemented,
+        errors.InvalidArgument,
+    ) as e:
+        raise FrnError(f"{where}: onnxruntime cannot run it ({str(e).splitlines()[0]})") from e
+    finally:
+        onnxruntime.set_default_logger_severity(2)
+    if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
+        raise FrnError("--device cuda: onnxruntime's CUDA provider did not come up (cuDNN or CUDA libraries missing?)")
+    return session
+
+
+def cuda_answers() -> bool:
+    """Whether onnxruntime has a CUDA provider and the driver a device; silent and quick either way."""
+    import onnxruntime
+
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        return False
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def run_session(
+    session: "onnxruntime.InferenceSession",
+    outputs: Sequence[str],
+    inputs: Mapping[str, NDArray[Any]],
+    *,
+    time_limit: float = TIME_LIMIT,
+) -> list[NDArray[Any]]:
+    """Run a session, but not forever.
+
+    Raises:
+        FrnError: if it fails or takes longer than `time_limit` seconds.
+    """
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = 4
+    timer = threading.Timer(time_limit, setattr, (options, "terminate", True))
+    timer.daemon = True
+    timer.start()
+    try:
+        results: list[NDArray[Any]] = session.run(list(outputs), dict(inputs), options)
+    except (errors.Fail, errors.InvalidArgument, errors.RuntimeException) as error:
+        if options.terminate:
+            raise FrnError(f"the model was stopped: it ran for more than {time_limit:.0f} s") from error
+        raise FrnError(f"the model failed ({str(error).splitlines()[0]})") from error
+    finally:
+        timer.cancel()
+    return results
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a model file.
+
+    Raises:
+        FrnError: if it cannot be read or is too large.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise FrnError(f"{path}: has {path.stat().st_size >> 20} MiB; the limit is {MAX_BYTES >> 20} MiB")
+        return path.read_bytes()
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def parse_json(metadata: Mapping[str, str], key: str, where: str) -> Any:
+    """A metadata entry that holds JSON.
+
+    Raises:
+        FrnError: if it is missing or damaged.
+    """
+    try:
+        return json.loads(metadata[key])
+    except (KeyError, ValueError, RecursionError) as error:
+        raise FrnError(f"{where}: its metadata lacks a readable {key}") from error

@@ -1,0 +1,81 @@
+"""Files to labels without torch, against the torch model."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from frn_export.graphs import features_graph
+
+from frn.errors import FrnError
+from frn.images import EvaluationTransform, open_image
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.model import Model, load_model
+from frn.model_file import ModelConfig
+from frn.shipped import shipped_extractors, shipped_models
+
+
+def model_of(method: str = "frn") -> Model:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
+    return Model(config).eval()
+
+
+def extractor_of(model: Model) -> Extractor:
+    return Extractor(features_graph(model).SerializeToString(), "m.onnx", threads=1)
+
+
+def members(folder: Path) -> dict[str, list[Path]]:
+    return {home.name: sorted(home.iterdir()) for home in sorted(folder.iterdir())}
+
+
+def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> None:
+    model = model_of()
+    classes = {name: paths[: 2 + i] for i, (name, paths) in enumerate(members(moths / "test").items())}  # ragged
+    queries = [path for paths in members(moths / "test").values() for path in paths[-2:]]
+    classifier = Classifier(extractor_of(model))
+    assert classifier.enroll(classes) == []
+
+    def maps(paths: list[Path]) -> torch.Tensor:
+        pixels = np.stack([model.config.transform(open_image(path)) for path in paths])
+        return model.feature_maps(torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255)
+
+    with torch.no_grad():
+        asked = maps(queries)
+        logits = torch.cat([model.head(maps(paths)[None], asked) for paths in classes.values()], dim=1)
+    answers = [outcome for _, outcome in classifier.classify(queries)]
+    for answer, expected in zip(answers, logits, strict=True):
+        assert not isinstance(answer, FrnError)
+        assert list(answer.errors) == list(classes)
+        np.testing.assert_allclose(list(answer.errors.values()), -expected.numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(list(answer.probabilities.values()), expected.softmax(0).numpy(), atol=1e-5)
+        assert answer.label == list(classes)[int(expected.argmax())]
+
+
+def test_broken_files_are_returned_and_the_rest_of_the_class_is_used(
+    moths: Path, tmp_path: Path, truncated_jpeg: Path
+) -> None:
+    good = members(moths / "test")["moth 40"][:3]
+    text = tmp_path / "text.png"
+    text.write_text("no picture")
+    classifier = Classifier(extractor_of(model_of()))
+    broken = classifier.enroll({"moth": [text, *good, truncated_jpeg]})
+    assert [str(error).split(":")[0] for error in broken] == [str(text), str(truncated_jpeg)]
+    (_, answer), (_, failure) = classifier.classify([good[0], text])
+    assert not isinstance(answer, FrnError)
+    assert answer.probabilities == {"moth": 1.0}
+    assert isinstance(failure, FrnError)
+    with pytest.raises(FrnError, match=r"class 'x' has no readable image among 1 files. The first: .*text\.png"):
+        classifier.enroll({"x": [text]})
+
+
+def test_a_protonet_cannot_enroll() -> None:
+    with pytest.raises(FrnError, match="was trained as proto, but classes are enrolled by reconstruction"):
+        Classifier(extractor_of(model_of("proto")))
+
+
+def test_every_shipped_model_has_its_extractor_and_they_agree() -> None:
+    assert set(shipped_models()) == set(shipped_extractors())
+    for name, path in shipped_extractors().items():
+        assert path.read_bytes() == features_graph(load_model(name)).SerializeToString(deterministic=True), name
