@@ -21,25 +21,43 @@ Shape = Sequence[int | str]
 
 
 class GraphBuilder:
-    """Collects nodes and constants; the names it gives out are the graph's values."""
+    """Collects nodes and constants; the names it gives out are the graph's values.
 
-    def __init__(self) -> None:
+    A branch or loop body is a builder of its own, with a prefix so that no name is given twice.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self.prefix = prefix
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
 
-    def constant(self, value: NDArray[np.generic] | float, name: str | None = None) -> str:
+    def constant(self, value: NDArray[np.generic] | float) -> str:
         """Add an initialiser; a Python float becomes a float32 scalar."""
-        name = name or f"c{len(self.constants)}"
-        array = np.asarray(value, dtype=np.float32) if isinstance(value, float) else np.ascontiguousarray(value)
+        name = f"{self.prefix}c{len(self.constants)}"
+        array = np.asarray(value, dtype=np.float32 if isinstance(value, float) else None)
         self.constants.append(numpy_helper.from_array(array, name))
         return name
 
     def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
         """Add a node with one output and return its name."""
-        output = output or f"v{len(self.nodes)}"
-        name = f"{kind}_{len(self.nodes)}"
+        output = output or f"{self.prefix}v{len(self.nodes)}"
+        name = f"{self.prefix}{kind}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
         return output
+
+    def ints(self, *values: int) -> str:
+        """Add a one-dimensional int64 constant: axes, a shape, an index."""
+        return self.constant(np.array(values, dtype=np.int64))
+
+    def doubles(self, value: float) -> str:
+        """Add a float64 scalar."""
+        return self.constant(np.array(value, dtype=np.float64))
+
+    def body(
+        self, name: str, inputs: Sequence[onnx.ValueInfoProto], outputs: Sequence[onnx.ValueInfoProto]
+    ) -> onnx.GraphProto:
+        """Close this builder as a branch or a loop body; it may use every value of the graph around it."""
+        return helper.make_graph(self.nodes, name, list(inputs), list(outputs), self.constants)
 
     def model(
         self,
@@ -74,6 +92,13 @@ class GraphBuilder:
         return model
 
 
+def value(name: str, kind: int, shape: Shape | None = None) -> onnx.ValueInfoProto:
+    """Declare a value of a body; without a shape, any."""
+    return helper.make_tensor_value_info(name, kind, None if shape is None else list(shape))
+
+
+BOOL = TensorProto.BOOL
+DOUBLE = TensorProto.DOUBLE
 FLOAT = TensorProto.FLOAT
 INT64 = TensorProto.INT64
 UINT8 = TensorProto.UINT8

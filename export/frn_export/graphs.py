@@ -15,6 +15,7 @@ from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
 from frn.files import write_atomically
+from frn.inference.enrolment import HeadParameters
 from frn.model import Model
 from frn_export.builder import FLOAT, GraphBuilder
 
@@ -58,6 +59,11 @@ def features_graph(model: Model) -> onnx.ModelProto:
         },
         name="features",
     )
+
+
+def head_parameters(model: Model) -> HeadParameters:
+    """The learned numbers of an FRN head."""
+    return HeadParameters(**{name: parameter.item() for name, parameter in model.head.named_parameters()})
 
 
 def write_features(model: Model, path: Path) -> None:

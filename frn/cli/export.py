@@ -10,28 +10,35 @@ from frn.cli.extractors import DEFAULT_MODEL
 
 
 def export(
-    out: Annotated[Path, typer.Option(help="Folder for features.onnx.")],
+    out: Annotated[Path, typer.Option(help="Folder for features.onnx and head.onnx.")],
     model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
     onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18 (the one format there is).")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Write a model's feature extractor as one self-contained ONNX file, checked against torch before it is kept."""
+    """Write a model's feature extractor and closed-form head as ONNX files that any onnxruntime runs.
+
+    Each is one self-contained file in standard operators. The extractor is compared with torch before it is kept.
+    """
     with user_errors():
-        from frn_export.graphs import features_graph
+        from frn_export.graphs import features_graph, head_parameters
+        from frn_export.head import head_graph
         from frn_export.parity import compare_features
 
         from frn.files import write_atomically
         from frn.model import load_model
 
         loaded = load_model(model)
-        graph = features_graph(loaded).SerializeToString(deterministic=True)
-        parity = compare_features(loaded, graph)
+        graphs = {"features": features_graph(loaded).SerializeToString(deterministic=True)}
+        if loaded.config.method == "frn":
+            graphs["head"] = head_graph(head_parameters(loaded)).SerializeToString(deterministic=True)
+        parity = compare_features(loaded, graphs["features"])
         parity.require()
-        write_atomically(out / "features.onnx", graph)
+        for name, graph in graphs.items():
+            write_atomically(out / f"{name}.onnx", graph)
     if as_json:
-        print_json({"features": str(out / "features.onnx"), "bytes": len(graph), "difference": parity.features})
+        paths = {name: str(out / f"{name}.onnx") for name in graphs}
+        print_json({**paths, "difference": parity.features})
         return
-    stdout().print(
-        f"{out / 'features.onnx'}: {len(graph) / 1e6:.2f} MB, within {parity.features:.1e} of torch in float64",
-        markup=False,
-    )
+    for name, graph in graphs.items():
+        stdout().print(f"{out / f'{name}.onnx'}  {len(graph) / 1e6:.3f} MB", markup=False)
+    stdout().print(f"features within {parity.features:.1e} of torch in float64, as a share of the largest")

@@ -295,6 +295,7 @@ def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: 
     assert result.exit_code == 0, result.stderr
     exported = json.loads(result.stdout)
     assert exported["difference"] <= 5e-6
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["features.onnx", "head.onnx"]
     words = ("classify", moths / "test", moths / "val" / "moth 20", "--json", "--model")
     assert frn(*words, exported["features"]).stdout == frn(*words, model).stdout
     assert frn(*words, tmp_path / "none.onnx").stderr.endswith("none.onnx: there is no such file\n")
