@@ -106,9 +106,20 @@ class EvaluationTransform:
         image = limit_aspect(image)
         resize = self.resize or round(self.size * 92 / 84)
         width, height = (resize, resize) if self.square else shorter_side_to(image.size, resize)
-        image = image.resize((width, height), Image.Resampling.BILINEAR)
+        image = resize_bytes(image, width, height)
         left, top = centre_offset(width, self.size), centre_offset(height, self.size)
         return np.asarray(image.crop((left, top, left + self.size, top + self.size)))
+
+
+def resize_bytes(image: Image.Image, width: int, height: int) -> Image.Image:
+    """Antialiased bilinear resize, rows first, rounded to bytes after each pass.
+
+    One call to Pillow would do, but from version 13 on it takes the columns first for some sizes, which moves a quarter
+    of the pixels by one grey level. This is the order of every version before, and of ONNX's Resize.
+    """
+    return image.resize((width, image.height), Image.Resampling.BILINEAR).resize(
+        (width, height), Image.Resampling.BILINEAR
+    )
 
 
 def shorter_side_to(size: tuple[int, int], length: int) -> tuple[int, int]:

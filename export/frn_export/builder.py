@@ -101,4 +101,5 @@ BOOL = TensorProto.BOOL
 DOUBLE = TensorProto.DOUBLE
 FLOAT = TensorProto.FLOAT
 INT64 = TensorProto.INT64
+STRING = TensorProto.STRING
 UINT8 = TensorProto.UINT8

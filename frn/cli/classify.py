@@ -42,12 +42,8 @@ def classify(
         from frn.inference.classifier import Classifier
 
         classifier = Classifier(find_extractor(model, device))
-        members = {
-            name: [classes / name / file for file in files]
-            for name, files in zip(folders.names, folders.files, strict=True)
-        }
-        report_left_out([str(error) for error in classifier.enroll(members)])
-        if len(members) == 1:
+        report_left_out([str(error) for error in classifier.enroll(folders.members)])
+        if len(folders.names) == 1:
             note(f"warning: {classes} has one class, so every photo will be called {folders.names[0]!r}")
         failed = 0
         for path, outcome in classifier.classify(paths):

@@ -21,9 +21,17 @@ class ClassFolders:
     """File names of each class, sorted."""
 
     @property
+    def members(self) -> dict[str, list[Path]]:
+        """The files of each class."""
+        return {
+            name: [self.root / name / file for file in files]
+            for name, files in zip(self.names, self.files, strict=True)
+        }
+
+    @property
     def paths(self) -> list[Path]:
         """Every file, class by class."""
-        return [self.root / name / file for name, files in zip(self.names, self.files, strict=True) for file in files]
+        return [path for paths in self.members.values() for path in paths]
 
 
 def scan(root: Path) -> ClassFolders:

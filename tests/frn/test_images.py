@@ -68,7 +68,7 @@ def test_too_many_pixels_are_refused_before_they_are_decoded(tmp_path: Path, mon
         open_image(path)
 
 
-def test_the_crop_is_torchvisions() -> None:
+def test_the_crop_is_torchvisions_within_a_grey_level() -> None:
     from torchvision.transforms import CenterCrop, Compose, Resize
 
     generator = np.random.default_rng(0)
@@ -78,7 +78,7 @@ def test_the_crop_is_torchvisions() -> None:
         for square in (False, True):
             theirs = Compose([Resize([92, 92] if square else 92), CenterCrop(84)])(image)
             ours = EvaluationTransform(size=84, resize=92, square=square)(image)
-            assert np.array_equal(ours, np.asarray(theirs)), (width, height, square)
+            assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= 1, (width, height, square)
 
 
 def test_an_image_of_the_models_size_passes_untouched_where_nothing_is_resized() -> None:

@@ -296,6 +296,10 @@ def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: 
     exported = json.loads(result.stdout)
     assert exported["difference"] <= 5e-6
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["features.onnx", "head.onnx"]
+    again = frn("export", "--model", model, "--out", tmp_path / "with", "--classes", moths / "test")
+    assert again.exit_code == 0, again.stderr
+    assert (tmp_path / "with" / "classifier.onnx").is_file()
+    assert (tmp_path / "with" / "features.onnx").read_bytes() == (tmp_path / "out" / "features.onnx").read_bytes()
     words = ("classify", moths / "test", moths / "val" / "moth 20", "--json", "--model")
     assert frn(*words, exported["features"]).stdout == frn(*words, model).stdout
     assert frn(*words, tmp_path / "none.onnx").stderr.endswith("none.onnx: there is no such file\n")

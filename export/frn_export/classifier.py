@@ -1,0 +1,133 @@
+"""A whole enrolled classifier in one ONNX file: an image of any size in, label, probabilities and error map out.
+
+It is spliced onto an exported extractor, so it needs no torch: resize and crop go before its `images`, the enrolled
+classes behind its `feature_map`. Resizing runs on bytes, as Pillow's does, and the geometry is `EvaluationTransform`'s.
+
+Shape letters: way classes, M rows of all classes together, r = h w locations, d channels, S side of the crop.
+"""
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+
+from frn import __version__
+from frn.errors import FrnError
+from frn.images import MAX_ASPECT, EvaluationTransform
+from frn.inference.enrolment import Bank, Enrolled
+from frn.inference.extractor import Extractor
+from frn.inference.runtime import check_model
+from frn_export.builder import FLOAT, INT64, STRING, UINT8, GraphBuilder
+
+FORMAT = "frn-classifier"
+VERSION = "1"
+
+
+def classifier_graph(features: bytes, classes: Mapping[str, Enrolled], *, threshold: float = 0.0) -> onnx.ModelProto:
+    """Build `classifier.onnx`.
+
+    `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way) and
+    `error_map` (way, h, w). Classes may have different numbers of supports.
+
+    Args:
+        features: bytes of the `features.onnx` that the classes were enrolled with.
+        classes: enrolled classes by name.
+        threshold: probability below which a caller should say "unknown"; goes into the metadata.
+
+    Raises:
+        FrnError: if the extractor is refused, or there is no class.
+    """
+    if not classes:
+        raise FrnError("a classifier needs at least one class")
+    check_model(features, "the extractor", ["frn-features"])
+    extractor = Extractor(features, "the extractor", trusted=True, device="cpu", threads=1)
+    if extractor.head is None:
+        raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
+    graph = GraphBuilder("k_")
+    _prepare(graph, extractor.transform)
+    backbone = onnx.load_model_from_string(features).graph
+    graph.constants.extend(backbone.initializer)
+    graph.nodes.extend(backbone.node)
+    _score(graph, list(classes), Bank(list(classes.values())), extractor.grid, extractor.head.gamma)
+    way, (h, w) = len(classes), extractor.grid
+    return graph.model(
+        inputs={"image": (UINT8, ("height", "width", 3))},
+        outputs={
+            "label": (STRING, ()),
+            "probability": (FLOAT, (way,)),
+            "class_error": (FLOAT, (way,)),
+            "error_map": (FLOAT, (way, h, w)),
+        },
+        metadata={
+            "frn.format": FORMAT,
+            "frn.version": VERSION,
+            "frn.library": __version__,
+            "frn.classes": json.dumps(list(classes), ensure_ascii=False),
+            "frn.threshold": json.dumps(threshold),
+        },
+        name="classifier",
+    )
+
+
+def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
+    """Bytes (height, width, 3) to `images` (1, 3, S, S) in [0, 1]: `EvaluationTransform`, step by step."""
+    size = graph.ints(transform.size)
+    height, width = (graph.node("Shape", "image", start=axis, end=axis + 1) for axis in (0, 1))
+    untouched = graph.node("And", graph.node("Equal", height, size), graph.node("Equal", width, size))
+    resize = transform.resize or round(transform.size * 92 / 84)
+    length = graph.ints(resize)
+    if transform.resize is None:  # an image of the model's own size passes as it is: resized to S it is itself
+        length = graph.node("Where", untouched, size, length)
+    image, height, width = _limit_aspect(graph, "image", height, width)
+    if transform.square:
+        down = across = length
+    else:  # the shorter side becomes `length`, the longer one is truncated
+        shorter = graph.node("Min", height, width)
+        down, across = (graph.node("Div", graph.node("Mul", length, side), shorter) for side in (height, width))
+    planes = graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
+    sizes = graph.node("Concat", graph.ints(1, 3), down, across, axis=0)
+    resized = graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1)
+    top, left = (_centre_offset(graph, side, size) for side in (down, across))
+    starts = graph.node("Concat", top, left, axis=0)
+    ends = graph.node("Add", starts, size)
+    cropped = graph.node("Slice", resized, starts, ends, graph.ints(2, 3))
+    graph.node("Div", graph.node("Cast", cropped, to=FLOAT), graph.constant(255.0), output="images")
+
+
+def _limit_aspect(graph: GraphBuilder, image: str, height: str, width: str) -> tuple[str, str, str]:
+    """Crop the longer side about its centre, so that a strip does not explode when it is resized."""
+    limit, two = graph.ints(MAX_ASPECT), graph.ints(2)
+    down = graph.node("Min", height, graph.node("Mul", width, limit))
+    across = graph.node("Min", width, graph.node("Mul", height, limit))
+    starts = [
+        graph.node("Div", graph.node("Sub", whole, part), two) for whole, part in ((height, down), (width, across))
+    ]
+    start = graph.node("Concat", *starts, axis=0)
+    end = graph.node("Add", start, graph.node("Concat", down, across, axis=0))
+    return graph.node("Slice", image, start, end, graph.ints(0, 1)), down, across
+
+
+def _centre_offset(graph: GraphBuilder, length: str, size: str) -> str:
+    """Half of what is left over; ONNX's Round takes halves to even, as Python's does."""
+    left_over = graph.node("Cast", graph.node("Sub", length, size), to=FLOAT)
+    return graph.node("Cast", graph.node("Round", graph.node("Mul", left_over, graph.constant(0.5))), to=INT64)
+
+
+def _score(graph: GraphBuilder, names: list[str], bank: Bank, grid: tuple[int, int], gamma: float) -> None:
+    """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, one with their signs."""
+    way, (h, w) = len(names), grid
+    owner = np.repeat(np.arange(way), np.diff([*bank.starts, len(bank.rows)]))
+    signed = np.zeros((len(bank.rows), way), dtype=np.float32)
+    signed[np.arange(len(owner)), owner] = bank.signs
+    query = graph.node("Squeeze", "feature_map", graph.ints(0))  # r, d
+    seen = graph.node("MatMul", query, graph.constant(np.ascontiguousarray(bank.rows.T)))  # r, M
+    taken = graph.node("MatMul", graph.node("Mul", seen, seen), graph.constant(signed))  # r, way
+    length = graph.node("ReduceSum", graph.node("Mul", query, query), graph.ints(1), keepdims=1)
+    error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[1, 0])  # way, r
+    graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
+    graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
+    logits = graph.node("Mul", "class_error", graph.constant(-gamma))
+    graph.node("Softmax", logits, axis=0, output="probability")
+    best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
+    graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")

@@ -1,0 +1,128 @@
+"""The whole classifier in one file, against Pillow and the numpy side."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from frn_export.builder import FLOAT, UINT8, GraphBuilder
+from frn_export.classifier import _prepare, classifier_graph
+from frn_export.graphs import features_graph
+from PIL import Image
+
+from frn.errors import FrnError
+from frn.images import EvaluationTransform
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.enrolment import Bank
+from frn.inference.extractor import Extractor
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+Pixels = np.typing.NDArray[np.uint8]
+
+
+def open_session(data: bytes) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+
+
+def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
+    """The classifier's preprocessing alone."""
+    graph = GraphBuilder()
+    _prepare(graph, transform)
+    side = transform.size
+    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "prepare")
+    return open_session(model.SerializeToString())
+
+
+def photo(width: int, height: int, seed: int = 0) -> Image.Image:
+    """Smooth shapes and some noise, like a photo."""
+    generator = np.random.default_rng(seed)
+    coarse = Image.fromarray(generator.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), 3)
+    noise = generator.normal(0, 8, (height, width, 3))
+    return Image.fromarray((np.asarray(coarse) + noise).clip(0, 255).astype(np.uint8))
+
+
+TRANSFORMS = {
+    "shorter": EvaluationTransform(size=84, resize=92),
+    "square": EvaluationTransform(size=84, resize=92, square=True),
+    "as is": EvaluationTransform(size=32),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_preparation_in_the_graph_is_pillows_within_a_grey_level(name: str) -> None:
+    transform, sizes = (
+        TRANSFORMS[name],
+        [(32, 32), (84, 84), (640, 480), (97, 1001), (1000, 997), (33, 47), (4000, 3000)],
+    )
+    run = preparer(transform)
+    for width, height in sizes:
+        image = photo(width, height)
+        (ours,) = run.run(None, {"image": np.asarray(image)})
+        difference = np.abs(ours[0].transpose(1, 2, 0) * 255 - transform(image).astype(float))
+        assert difference.max() <= 1.01, (width, height)
+        assert difference.mean() <= 0.02, (width, height)
+
+
+def test_geometry_is_the_same_for_any_size_even_a_strip() -> None:
+    """A gradient tells by its values where a crop was taken."""
+    run, transform = preparer(TRANSFORMS["shorter"]), TRANSFORMS["shorter"]
+    generator = np.random.default_rng(0)
+    sizes = [tuple(int(n) for n in generator.integers(20, 700, 2)) for _ in range(60)]
+    for width, height in [*sizes, (1, 1), (1, 500), (3, 2000), (5000, 2)]:
+        across = np.broadcast_to(np.linspace(0, 255, width), (height, width))
+        down = np.broadcast_to(np.linspace(0, 255, height)[:, None], (height, width))
+        pixels = np.stack([across, down, across], axis=-1).astype(np.uint8)
+        (ours,) = run.run(None, {"image": pixels})
+        expected = transform(Image.fromarray(pixels)).astype(float)
+        assert np.abs(ours[0].transpose(1, 2, 0) * 255 - expected).max() <= 1.01, (width, height)
+
+
+@pytest.fixture(scope="module")
+def features() -> bytes:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    model = Model(config).eval()
+    with torch.no_grad():
+        model.head.beta.fill_(0.9)  # type: ignore[operator]
+    return features_graph(model).SerializeToString()
+
+
+def enrolled(features: bytes, moths: Path) -> Classifier:
+    classifier = Classifier(Extractor(features, "m", threads=1))
+    homes = sorted((moths / "test").iterdir())
+    classifier.enroll({f"{home.name} ßé🐞": sorted(home.iterdir())[: 1 + i] for i, home in enumerate(homes)})
+    return classifier
+
+
+def test_the_file_answers_as_the_classifier_does(features: bytes, moths: Path) -> None:
+    classifier = enrolled(features, moths)
+    run = open_session(classifier_graph(features, classifier.classes, threshold=0.4).SerializeToString())
+    paths = [path for home in sorted((moths / "test").iterdir()) for path in sorted(home.iterdir())[-3:]]
+    for path, prediction in classifier.classify(paths):
+        assert isinstance(prediction, Prediction)
+        pixels = np.asarray(Image.open(path).convert("RGB"))
+        label, probability, error, error_map = run.run(None, {"image": pixels})
+        assert str(label) == prediction.label
+        np.testing.assert_allclose(probability, list(prediction.probabilities.values()), atol=5e-3)
+        np.testing.assert_allclose(error, list(prediction.errors.values()), rtol=2e-3)
+        maps = classifier.extractor.feature_maps(classifier.extractor.transform(Image.open(path))[None])
+        expected = Bank(list(classifier.classes.values())).location_error(maps)[0].T.reshape(5, 4, 4)
+        np.testing.assert_allclose(error_map, expected, rtol=2e-3, atol=1e-3)
+    metadata = run.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["frn.classes"]) == list(classifier.classes)
+    assert json.loads(metadata["frn.threshold"]) == 0.4
+
+
+def test_two_exports_are_the_same_bytes(features: bytes, moths: Path) -> None:
+    classes = enrolled(features, moths).classes
+    first, again = (classifier_graph(features, classes).SerializeToString(deterministic=True) for _ in range(2))
+    assert first == again
+    assert str(Path.home()).encode() not in first
+
+
+def test_no_class_is_no_classifier(features: bytes) -> None:
+    with pytest.raises(FrnError, match="needs at least one class"):
+        classifier_graph(features, {})
