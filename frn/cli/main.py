@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from frn import __version__
+from frn.cli.bench import app as bench_app
 from frn.cli.classify import classify
 from frn.cli.data import app as data_app
 from frn.cli.evaluate import evaluate
@@ -48,6 +49,7 @@ app.command(rich_help_panel="Train and measure")(train)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(presets)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
+app.add_typer(bench_app, name="bench", rich_help_panel="Train and measure")
 
 
 def run() -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from frn.evaluation.report import Result
     from frn.precision import Precision
     from frn.training.presets import Preset
+    from frn.training.run_folder import Place
 
 DEMO_CLASSES = {"train": 60, "val": 15, "test": 20}
 DEMO_IMAGES = 24
@@ -139,21 +140,22 @@ def _train(
         words = [word for word in sys.argv[1:] if word != "--resume"]
         note(f"saved after {trained.place.total_steps} episodes. Go on with: {shlex.join(['frn', *words, '--resume'])}")
         raise typer.Exit(INTERRUPTED)
-    best = out / "best.safetensors"
-    tests = _test_demo(best, seed, settings.precision) if preset.prepare is None else []
+    tests = _test_demo(out / "best.safetensors", seed, settings.precision) if preset.prepare is None else []
     if as_json:
-        print_json(
-            {
-                "model": str(best),
-                "validation": trained.place.best,
-                "seconds": round(trained.place.seconds, 1),
-                **({"test": tests} if tests else {}),
-            }
-        )
-        return
-    console = stdout()
-    console.print(f"trained in {trained.place.seconds / 60:.1f} minutes: [bold]{best}[/bold]")
-    console.print(f"validation: 5-way {preset.episode.shot}-shot {trained.place.best:.2f} %")
+        _print_result(out, trained.place, tests)
+    else:
+        _show_result(preset, data, out, trained.place, tests)
+
+
+def _print_result(out: Path, place: "Place", tests: "list[Result]") -> None:
+    result = {"model": str(out / "best.safetensors"), "validation": place.best, "seconds": round(place.seconds, 1)}
+    print_json({**result, "test": tests} if tests else result)
+
+
+def _show_result(preset: "Preset", data: Path | None, out: Path, place: "Place", tests: "list[Result]") -> None:
+    console, best = stdout(), out / "best.safetensors"
+    console.print(f"trained in {place.seconds / 60:.1f} minutes: [bold]{best}[/bold]")
+    console.print(f"validation: 5-way {preset.episode.shot}-shot {place.best:.2f} %")
     for test in tests:
         console.print(f"test on classes never seen: {describe(test)}")
     if data is not None and (data / "test").is_dir():

@@ -63,9 +63,9 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
         query, pool = _at_least_float32(query, pool)
         lam, rho = _double(lam, query), _double(rho, query)
         if pool.shape[1] >= pool.shape[2]:
-            return (query @ _residual_operator(pool, lam, rho).to(query.dtype)).square().sum(-1)
+            return _for_all(query, _residual_operator(pool, lam, rho)).square().sum(-1)
         onto_factor, damping = _dual_factors(pool, lam)
-        y = query @ onto_factor.mT.to(query.dtype)  # way, n, p
+        y = _for_all(query, onto_factor)  # way, n, p
         z = y @ damping.to(query.dtype)
         lost, damped = (rho * (2 - rho)).to(query.dtype), rho.square().to(query.dtype)
         length = query.square().sum(-1)
@@ -128,6 +128,12 @@ def moment_error(moment: Tensor, residual: Tensor) -> Tensor:
     """<C_q, B_c^2> for second moments (queries, d, d) and residual operators (way, d, d)."""
     squared = (residual @ residual).to(moment.dtype)  # B is symmetric
     return moment.flatten(1) @ squared.flatten(1).mT
+
+
+def _for_all(query: Tensor, rows: Tensor) -> Tensor:
+    """Products of every query with every class's rows, as one matrix product: (n, d), (way, m, d) to (way, n, m)."""
+    products = query @ rows.flatten(0, 1).mT.to(query.dtype)  # n, way * m
+    return products.unflatten(1, rows.shape[:2]).transpose(0, 1)
 
 
 def _residual_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
         ["--version"],
         ["presets"],
         ["models"],
-        *([c, "--help"] for c in ("classify", "train", "eval", "data")),
+        *([c, "--help"] for c in ("classify", "train", "eval", "data", "export", "bench")),
     ],
 )
 def test_looking_around_imports_no_torch(command: list[str]) -> None:

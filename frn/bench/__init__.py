@@ -1,0 +1,1 @@
+"""Speed, beside the plain formulation, in one run."""
