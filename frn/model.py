@@ -47,17 +47,6 @@ class Model(nn.Module):
         scale = float(self.backbone.map_scale) if self.head.scaled_maps else 1.0  # type: ignore[arg-type]
         return maps if scale == 1.0 else maps / scale
 
-    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """What the head's logits are before the temperature, negated: (queries, way), smaller is nearer."""
-        error: Tensor = self.head.class_error(support, query)  # type: ignore[operator]
-        return error
-
-    @property
-    def gamma(self) -> Tensor:
-        """The head's temperature."""
-        gamma: Tensor = self.head.gamma  # type: ignore[assignment]
-        return gamma
-
     @property
     def grid(self) -> tuple[int, int]:
         """Height and width of the feature map of an image of the model's own size."""

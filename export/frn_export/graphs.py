@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,13 +13,10 @@ from frn import __version__
 from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
-from frn.files import write_atomically
 from frn.inference.enrolment import HeadParameters
+from frn.inference.extractor import FORMAT, VERSION
 from frn.model import Model
 from frn_export.builder import FLOAT, GraphBuilder
-
-FORMAT = "frn-features"
-VERSION = "1"
 
 Array = NDArray[np.float64]
 
@@ -64,15 +60,6 @@ def features_graph(model: Model) -> onnx.ModelProto:
 def head_parameters(model: Model) -> HeadParameters:
     """The learned numbers of an FRN head."""
     return HeadParameters(**{name: parameter.item() for name, parameter in model.head.named_parameters()})
-
-
-def write_features(model: Model, path: Path) -> None:
-    """Write `features_graph(model)`, atomically.
-
-    Raises:
-        FrnError: if the backbone has no graph, or the file cannot be written.
-    """
-    write_atomically(path, features_graph(model).SerializeToString(deterministic=True))
 
 
 def _normalise(graph: GraphBuilder, images: str, model: Model) -> str:

@@ -10,13 +10,11 @@ Shape letters: way classes, p = shot * r pool rows (zero-padded where a class ha
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import onnx
 
 from frn import __version__
-from frn.files import write_atomically
 from frn.inference.enrolment import LAMBDA_FLOOR, HeadParameters
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, value
 
@@ -61,15 +59,6 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
         },
         name="head",
     )
-
-
-def write_head(head: HeadParameters, path: Path) -> None:
-    """Write `head_graph(head)`, atomically.
-
-    Raises:
-        FrnError: if the file cannot be written.
-    """
-    write_atomically(path, head_graph(head).SerializeToString(deterministic=True))
 
 
 def _dual(rho: float) -> onnx.GraphProto:

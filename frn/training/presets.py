@@ -108,7 +108,7 @@ def cifar_fs_resnet12() -> Preset:
 def omniglot_conv4() -> Preset:
     """Characters have no colour, 20 drawings each, and must not be mirrored away; jitter is harmless on black ink."""
     return Preset(
-        about="Omniglot characters at 28 x 28, r = 9; a few minutes on two cores",
+        about="Omniglot characters at 28 x 28, r = 9; the small set takes a minute on two cores",
         prepare="omniglot",
         last_pool=False,
         episode=EpisodeShape(way=20, shot=5, queries=10),
