@@ -22,6 +22,7 @@ from frn.model_file import ModelConfig, header, read_header
 from frn.shipped import find_model
 
 OPTIMIZER = "optimizer/"
+STAGE = "stage/"
 """Prefix of an optimiser's tensors in a run's checkpoint; who wants the model passes over them."""
 
 
@@ -47,7 +48,7 @@ def load(model: str | Path) -> Model:
         return import_reference(path)
     config, record = read_header(path)
     with safetensors.safe_open(path, framework="pt") as file:
-        names = [name for name in file.keys() if not name.startswith(OPTIMIZER)]  # noqa: SIM118  (not a dict)
+        names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
         weights = {name: file.get_tensor(name) for name in names}
     loaded = Model(config)
     _fill(loaded, weights, path)

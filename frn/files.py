@@ -1,4 +1,4 @@
-"""Writing files so that a kill, a full disk or a power cut leaves the old one or the new one, never half of one."""
+"""Files: written so that a kill, a full disk or a power cut leaves the old one or the new one; where caches live."""
 
 import contextlib
 import os
@@ -32,6 +32,15 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         if temporary is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
+
+
+def cache_folder() -> Path:
+    """Where caches live: $FRN_CACHE, or the user's cache folder."""
+    if override := os.environ.get("FRN_CACHE"):
+        return Path(override)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("frn", appauthor=False)
 
 
 def _umask() -> int:

@@ -3,10 +3,15 @@
 Free of torch. Everything that leaves here is RGB, upright, and of a bounded size.
 """
 
+import contextlib
+import io
 import stat
+import threading
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +27,20 @@ MAX_PIXELS = 120_000_000
 MAX_ASPECT = 20
 """A longer strip is cropped to this ratio about its centre before it is resized, or the result would explode."""
 
+LARGE = 24_000_000
+"""Pixels from which on an image is decoded alone."""
+STRIP = 1 << 20
+"""Pixels that are converted together."""
+DRAFT = 2
+"""A glance decodes at least so much finer than the crop needs."""
+ORIENTATION = 0x0112
+SIDEWAYS = (5, 6, 7, 8)
+"""Values of the EXIF tag that swap width and height."""
+
+T = TypeVar("T")
 Pixels = NDArray[np.uint8]
+
+_LARGE = threading.RLock()
 
 
 def open_image(path: Path) -> Image.Image:
@@ -34,53 +52,127 @@ def open_image(path: Path) -> Image.Image:
     Raises:
         FrnError: if the file is missing, no regular file, too large, of an unknown format, or broken.
     """
+    return decode(read_file(path), path)
+
+
+def read_file(path: Path) -> bytes:
+    """Read the bytes of an image file; never of a pipe or device, which could have no end.
+
+    Raises:
+        FrnError: if the file is missing, no regular file, empty, or larger than `MAX_BYTES`.
+    """
     try:
         status = path.stat()
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be read ({error.strerror})") from error
-    if not stat.S_ISREG(status.st_mode):
-        raise FrnError(f"{path}: is not a regular file")
-    if status.st_size == 0:
-        raise FrnError(f"{path}: is empty (0 bytes)")
-    if status.st_size > MAX_BYTES:
-        raise FrnError(f"{path}: has {status.st_size / 2**20:.0f} MiB; the limit is {MAX_BYTES >> 20} MiB")
+        if not stat.S_ISREG(status.st_mode):
+            raise FrnError(f"{path}: is not a regular file")
+        if status.st_size == 0:
+            raise FrnError(f"{path}: is empty (0 bytes)")
+        if status.st_size > MAX_BYTES:
+            raise FrnError(f"{path}: has {status.st_size / 2**20:.0f} MiB; the limit is {MAX_BYTES >> 20} MiB")
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        if isinstance(error, FrnError):
+            raise
+        raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+
+
+def decode(data: bytes, where: Path) -> Image.Image:
+    """Decode the bytes of an image file, as `open_image` does; `where` is what to call it in a message.
+
+    Raises:
+        FrnError: if it has more than `MAX_PIXELS`, is of an unknown format, or broken.
+    """
+    return _decode(data, where, None, lambda image: image)[0]
+
+
+def see(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
+    """Decode and crop, large images one after the other whatever thread asks: two of them may not fit into memory.
+
+    Raises:
+        FrnError: as `decode`.
+    """
+    return _decode(data, where, None, transform)[0]
+
+
+def glance(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[Pixels, tuple[int, int]]:
+    """As `see`, for the eye alone: a JPEG is decoded only as finely as the crop needs, in a third of the time.
+
+    Returns:
+        The crop, and the (width, height) of the whole image, upright.
+
+    Raises:
+        FrnError: as `decode`.
+    """
+    return _decode(data, where, DRAFT * (transform.resize or transform.size), transform)
+
+
+def _decode(
+    data: bytes, where: Path, draft: int | None, finish: Callable[[Image.Image], T]
+) -> tuple[T, tuple[int, int]]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's own bomb warning: the limit below is ours
-            with Image.open(path, formats=FORMATS) as image:
-                if image.width * image.height > MAX_PIXELS:
+            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+                width, height = image.size
+                if width * height > MAX_PIXELS:
                     raise FrnError(
-                        f"{path}: has {image.width} x {image.height} pixels; the limit is "
-                        f"{MAX_PIXELS // 1_000_000} megapixels. Scale it down first."
+                        f"{where}: has {width} x {height} pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels. "
+                        "Scale it down first."
                     )
-                image.load()
-                upright = ImageOps.exif_transpose(image)
-                return _to_rgb(upright)
+                with _LARGE if width * height > LARGE else contextlib.nullcontext():
+                    if draft is not None:
+                        image.draft(None, (draft, draft))
+                    image.load()
+                    if image.getexif().get(ORIENTATION) in SIDEWAYS:
+                        width, height = height, width
+                    ImageOps.exif_transpose(image, in_place=True)
+                    return finish(image if image.mode == "RGB" else to_rgb(image)), (width, height)
     except FrnError:
         raise
     except UnidentifiedImageError as error:
-        raise FrnError(f"{path}: is not an image in a known format ({', '.join(FORMATS)})") from error
-    except PermissionError as error:
-        raise FrnError(f"{path}: cannot be read ({error.strerror})") from error
+        raise FrnError(f"{where}: is not an image in a known format ({', '.join(FORMATS)})") from error
     except Image.DecompressionBombError as error:
-        raise FrnError(f"{path}: has too many pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels") from error
+        raise FrnError(f"{where}: has too many pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels") from error
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, MemoryError) as error:
         # Pillow's decoders raise all of these on damaged files.
-        raise FrnError(f"{path}: is damaged and cannot be decoded ({error})") from error
+        raise FrnError(f"{where}: is damaged and cannot be decoded ({error})") from error
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Any mode to RGB: deep grey rescaled, transparency on white."""
     if image.mode == "RGB":
         return image.copy()
     if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):  # deep grey: Pillow would clip instead of rescale
-        deep = np.asarray(image, dtype=np.float64)
-        top = 65535.0 if deep.max(initial=0) > 255 else 255.0
-        return Image.fromarray((deep.clip(0, top) * (255 / top)).round().astype(np.uint8)).convert("RGB")
+        highest = max(float(np.asarray(strip).max(initial=0)) for _, strip in _strips(image))
+        return _by_strips(image, lambda strip: _shallow(strip, 65535.0 if highest > 255 else 255.0))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        layer = image.convert("RGBA")
-        white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-        return Image.alpha_composite(white, layer).convert("RGB")
+        return _by_strips(image, _on_white)
     return image.convert("RGB")
+
+
+def _shallow(image: Image.Image, top: float) -> Image.Image:
+    deep = np.asarray(image, dtype=np.float64)
+    return Image.fromarray((deep.clip(0, top) * (255 / top)).round().astype(np.uint8)).convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    layer = image.convert("RGBA")
+    white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, layer).convert("RGB")
+
+
+def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    """Convert to RGB a few rows at a time: what it takes on the way stays small."""
+    result = Image.new("RGB", image.size)
+    for top, strip in _strips(image):
+        result.paste(convert(strip), (0, top))
+    return result
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    rows = max(1, STRIP // image.width)
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 from frn.errors import FrnError
 
+DEFAULT_MODEL = "conv4"
+
 _PACKAGE = Path(__file__).parent
 
 

@@ -23,6 +23,8 @@ ORDER = [
     {"frn.training"},
     {"frn.bench"},
     {"frn_export"},
+    {"frn.opening"},
+    {"frn.few_shot"},
     {"frn_tui"},
     {"frn.cli"},
 ]

@@ -17,7 +17,7 @@ from frn.errors import FrnError
 from frn.images import MAX_ASPECT, EvaluationTransform
 from frn.inference.enrolment import Bank, Enrolled
 from frn.inference.extractor import Extractor
-from frn_export.builder import FLOAT, INT64, STRING, UINT8, GraphBuilder
+from frn_export.builder import DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder
 
 FORMAT = "frn-classifier"
 VERSION = "1"
@@ -27,12 +27,13 @@ def classifier_graph(features: bytes, classes: Mapping[str, Enrolled], *, thresh
     """Build `classifier.onnx`.
 
     `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way) and
-    `error_map` (way, h, w). Classes may have different numbers of supports.
+    `error_map` (way, h, w); and `explained` (way), by which a caller says "unknown". Classes may have different numbers
+    of supports.
 
     Args:
         features: bytes of the `features.onnx` that the classes were enrolled with.
         classes: enrolled classes by name.
-        threshold: probability below which a caller should say "unknown"; goes into the metadata.
+        threshold: an image is unknown where the largest `explained` is below it; goes into the metadata.
 
     Raises:
         FrnError: if the extractor is refused, or there is no class.
@@ -55,6 +56,7 @@ def classifier_graph(features: bytes, classes: Mapping[str, Enrolled], *, thresh
             "label": (STRING, ()),
             "probability": (FLOAT, (way,)),
             "class_error": (FLOAT, (way,)),
+            "explained": (FLOAT, (way,)),
             "error_map": (FLOAT, (way, h, w)),
         },
         metadata={
@@ -84,13 +86,14 @@ def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
         shorter = graph.node("Min", height, width)
         down, across = (graph.node("Div", graph.node("Mul", length, side), shorter) for side in (height, width))
     planes = graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
-    sizes = graph.node("Concat", graph.ints(1, 3), down, across, axis=0)
-    resized = graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1)
-    top, left = (_centre_offset(graph, side, size) for side in (down, across))
-    starts = graph.node("Concat", top, left, axis=0)
-    ends = graph.node("Add", starts, size)
-    cropped = graph.node("Slice", resized, starts, ends, graph.ints(2, 3))
-    graph.node("Div", graph.node("Cast", cropped, to=FLOAT), graph.constant(255.0), output="images")
+    # Resize takes halves another way than Pillow now and then, and there are many when an image grows: it only shrinks.
+    least = (graph.node("Min", *pair) for pair in ((height, down), (width, across)))
+    sizes = graph.node("Concat", graph.ints(1, 3), *least, axis=0)
+    planes = graph.node("Cast", graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1), to=DOUBLE)
+    for axis, length in ((3, across), (2, down)):  # rows first, as `resize_bytes`
+        planes = _enlarge_and_crop(graph, planes, axis, length, transform.size)
+    pixels = graph.node("Cast", planes, to=FLOAT)
+    graph.node("Div", pixels, graph.constant(255.0), output="images")
 
 
 def _limit_aspect(graph: GraphBuilder, image: str, height: str, width: str) -> tuple[str, str, str]:
@@ -106,6 +109,40 @@ def _limit_aspect(graph: GraphBuilder, image: str, height: str, width: str) -> t
     return graph.node("Slice", image, start, end, graph.ints(0, 1)), down, across
 
 
+def _enlarge_and_crop(graph: GraphBuilder, planes: str, axis: int, length: str, size: int) -> str:
+    """The centre of an axis enlarged to `length`, to the last bit as Pillow does it; not longer already, it is cropped.
+
+    A pixel of the result lies between two of the input. Pillow rounds their weights to 22 bits, and the sum to a byte.
+    """
+    one, half, steps = graph.doubles(1.0), graph.doubles(0.5), graph.doubles(float(1 << 22))
+    there = graph.node("Cast", graph.node("Shape", planes, start=axis, end=axis + 1), to=DOUBLE)
+    start = _centre_offset(graph, length, graph.ints(size))
+    wanted = graph.node("Cast", graph.node("Add", start, graph.ints(*range(size))), to=DOUBLE)
+    scale = graph.node("Div", there, graph.node("Cast", length, to=DOUBLE))
+    centre = graph.node("Sub", graph.node("Mul", graph.node("Add", wanted, half), scale), half)
+    lower = graph.node("Max", graph.node("Floor", centre), graph.doubles(0.0))
+    upper = graph.node("Add", lower, one)
+    inside = graph.node("Cast", graph.node("Less", upper, there), to=DOUBLE)
+    near = [_triangle(graph, place, centre) for place in (lower, upper)]
+    near[1] = graph.node("Mul", near[1], inside)
+    total = graph.node("Add", *near)
+    shares = []
+    for place, share in zip((lower, graph.node("Min", upper, graph.node("Sub", there, one))), near, strict=True):
+        weight = graph.node("Mul", graph.node("Div", share, total), steps)
+        weight = graph.node("Div", graph.node("Floor", graph.node("Add", weight, half)), steps)
+        if axis == 2:
+            weight = graph.node("Unsqueeze", weight, graph.ints(1))
+        taken = graph.node("Gather", planes, graph.node("Cast", place, to=INT64), axis=axis)
+        shares.append(graph.node("Mul", taken, weight))
+    return graph.node("Floor", graph.node("Add", graph.node("Add", *shares), half))
+
+
+def _triangle(graph: GraphBuilder, place: str, centre: str) -> str:
+    """Weight of a pixel by its distance: 1 at the centre, 0 from one pixel on."""
+    distance = graph.node("Abs", graph.node("Sub", place, centre))
+    return graph.node("Max", graph.node("Sub", graph.doubles(1.0), distance), graph.doubles(0.0))
+
+
 def _centre_offset(graph: GraphBuilder, length: str, size: str) -> str:
     """Half of what is left over; ONNX's Round takes halves to even, as Python's does."""
     left_over = graph.node("Cast", graph.node("Sub", length, size), to=FLOAT)
@@ -115,17 +152,25 @@ def _centre_offset(graph: GraphBuilder, length: str, size: str) -> str:
 def _score(graph: GraphBuilder, names: list[str], bank: Bank, grid: tuple[int, int], gamma: float) -> None:
     """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, one with their signs."""
     way, (h, w) = len(names), grid
-    owner = np.repeat(np.arange(way), np.diff([*bank.starts, len(bank.rows)]))
-    signed = np.zeros((len(bank.rows), way), dtype=np.float32)
-    signed[np.arange(len(owner)), owner] = bank.signs
     query = graph.node("Squeeze", "feature_map", graph.ints(0))  # r, d
     seen = graph.node("MatMul", query, graph.constant(np.ascontiguousarray(bank.rows.T)))  # r, M
-    taken = graph.node("MatMul", graph.node("Mul", seen, seen), graph.constant(signed))  # r, way
+    taken = graph.node("MatMul", graph.node("Mul", seen, seen), graph.constant(bank.signed))  # r, way
     length = graph.node("ReduceSum", graph.node("Mul", query, query), graph.ints(1), keepdims=1)
     error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[1, 0])  # way, r
     graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
+    _explain(graph, length)
     logits = graph.node("Mul", "class_error", graph.constant(-gamma))
     graph.node("Softmax", logits, axis=0, output="probability")
     best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
     graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")
+
+
+def _explain(graph: GraphBuilder, length: str) -> None:
+    """`unknown.explained`: 1 - error / energy, at least 0; where there is no energy, 0."""
+    energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
+    zero = graph.constant(0.0)
+    empty = graph.node("LessOrEqual", energy, zero)
+    divisor = graph.node("Where", empty, graph.constant(1.0), energy)
+    share = graph.node("Max", graph.node("Div", graph.node("Sub", energy, "class_error"), divisor), zero)
+    graph.node("Where", empty, zero, share, output="explained")

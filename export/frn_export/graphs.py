@@ -51,7 +51,7 @@ def features_graph(model: Model) -> onnx.ModelProto:
             "frn.library": __version__,
             "frn.config": json.dumps(asdict(model.config), sort_keys=True),
             "frn.grid": json.dumps([h, w]),
-            "frn.head": json.dumps({name: p.item() for name, p in model.head.named_parameters()}, sort_keys=True),
+            "frn.head": json.dumps(learned_scalars(model.head), sort_keys=True),
         },
         name="features",
     )
@@ -59,7 +59,12 @@ def features_graph(model: Model) -> onnx.ModelProto:
 
 def head_parameters(model: Model) -> HeadParameters:
     """The learned numbers of an FRN head."""
-    return HeadParameters(**{name: parameter.item() for name, parameter in model.head.named_parameters()})
+    return HeadParameters(**learned_scalars(model.head))
+
+
+def learned_scalars(head: nn.Module) -> dict[str, float]:
+    """What a head has learned, as far as it is single numbers; layers of its own stay with the torch model."""
+    return {name: parameter.item() for name, parameter in head.named_parameters() if not parameter.dim()}
 
 
 def _normalise(graph: GraphBuilder, images: str, model: Model) -> str:

@@ -1,11 +1,13 @@
 """The closed-form head in standard operators: any way, shot, channels and number of queries in one session.
 
-ONNX has no inverse, solve or Cholesky. Lambda is a known lower bound of the spectrum of A = K + lam I, and its largest
-row sum an upper one, so scaled Newton-Schulz inverts A by products alone, with a scaling that is optimal at each step
-and a stop that is exact: with the spectrum of A X in [lo, 1] and c = 2 / (1 + lo), the step Y = c X, X = Y (2 I - A Y)
-brings it to [c^2 lo, 1].
+ONNX has no inverse, solve or Cholesky, but products alone give the inverse square root of A = K + lam I: by
+Newton-Schulz, from Y = A / u and Z = I, repeat T = (3 I - Z Y) / 2, Y = Y T, Z = T Z until Z Y = I; then Z is
+(A / u)^-1/2. Lambda is a known lower bound of the spectrum of A, and its largest row sum u an upper one; so the best
+scaling of each step is known, and the step to stop at: with the spectrum of Z Y in [lo, 1] and
+c = 3 / (1 + sqrt(lo) + lo), the step T = sqrt(c) (3 I - c Z Y) / 2 brings it to [c lo (3 - c lo)^2 / 4, 1].
 
-Shape letters: way classes, p = shot * r pool rows (zero-padded where a class has fewer shots), d channels, q queries.
+Shape letters: way classes, p = shot * r pool rows (zero-padded where a class has fewer shots), d channels, q queries,
+n = q r query locations.
 """
 
 import json
@@ -21,8 +23,8 @@ from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, value
 FORMAT = "frn-head"
 VERSION = "1"
 MAX_STEPS = 60
-TOLERANCE = 1e-15
-"""Newton-Schulz ends when the spectrum of A X lies within this of 1."""
+TOLERANCE = 1e-9
+"""Newton-Schulz ends when the spectrum of Z Y lies within this of 1: what is rounded to float cannot tell."""
 
 
 def head_graph(head: HeadParameters) -> onnx.ModelProto:
@@ -62,22 +64,26 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
 
 
 def _dual(rho: float) -> onnx.GraphProto:
-    """Eq. 8, p <= d: |q|^2 - t M t with t = S q, M = rho (2 - rho) A^-1 + rho^2 lam A^-2 and A = S S^T + lam I."""
+    """Eq. 8, p <= d: |q|^2 - rho (2 - rho) |y|^2 - rho^2 |z|^2 with y = A^-1/2 S q and z = lam^1/2 A^-1/2 y.
+
+    The factors of q and y have norms of at most one: they may be rounded to float, as A^-1 may not.
+    """
     graph = GraphBuilder("dual_")
     gram = graph.node("MatMul", "pool", graph.node("Transpose", "pool", perm=[0, 2, 1]))
-    identity = _identity(graph, "pool", 1)
-    inverse = _inverse(graph, graph.node("Add", gram, graph.node("Mul", "lam", identity)), identity)
-    first = graph.node("Mul", inverse, graph.doubles(rho * (2 - rho)))
-    second = graph.node("Mul", graph.node("MatMul", inverse, inverse), graph.doubles(rho * rho))
-    metric = graph.node("Add", first, graph.node("Mul", second, "lam"))
-    supports = graph.node("Cast", graph.node("Transpose", "pool", perm=[0, 2, 1]), to=FLOAT)
-    queries = graph.node("Unsqueeze", "query", graph.ints(1))  # q, 1, r, d
-    seen = graph.node("Cast", graph.node("MatMul", queries, supports), to=DOUBLE)  # q, way, r, p
-    # M is as large as 1 / lam where supports repeat themselves: rounded to float it would drown t M t.
-    taken = graph.node("Mul", seen, graph.node("MatMul", seen, metric))
-    taken = graph.node("Cast", graph.node("ReduceSum", taken, graph.ints(-1), keepdims=0), to=FLOAT)  # q, way, r
-    length = graph.node("ReduceSum", graph.node("Mul", queries, queries), graph.ints(-1), keepdims=0)
-    error = graph.node("ReduceMean", graph.node("Sub", length, taken), graph.ints(-1), keepdims=0, output="dual_error")
+    root = _inverse_root(graph, gram, _identity(graph, "pool", 1))
+    onto = graph.node("Cast", graph.node("MatMul", root, "pool"), to=FLOAT)  # way, p, d
+    damping = graph.node("Cast", graph.node("Mul", root, graph.node("Sqrt", "lam")), to=FLOAT)  # way, p, p
+    way, q, r, d = (_dimension(graph, *at) for at in (("pool", 0), ("query", 0), ("query", 1), ("query", 2)))
+    queries = graph.node("Reshape", "query", graph.node("Concat", graph.ints(-1), d, axis=0))  # n, d
+    y = graph.node("MatMul", onto, graph.node("Transpose", queries, perm=[1, 0]))  # way, p, n
+    z = graph.node("MatMul", damping, y)
+    kept, damped = (graph.node("ReduceSumSquare", side, graph.ints(-2), keepdims=0) for side in (y, z))  # way, n
+    kept = graph.node("Mul", kept, graph.constant(rho * (2 - rho)))
+    taken = graph.node("Add", kept, graph.node("Mul", damped, graph.constant(rho * rho)))
+    length = graph.node("ReduceSumSquare", queries, graph.ints(-1), keepdims=0)
+    errors = graph.node("Reshape", graph.node("Sub", length, taken), graph.node("Concat", way, q, r, axis=0))
+    errors = graph.node("ReduceMean", errors, graph.ints(-1), keepdims=0)
+    error = graph.node("Transpose", errors, perm=[1, 0], output="dual_error")
     return graph.body("dual", [], [value(error, FLOAT)])
 
 
@@ -86,7 +92,8 @@ def _by_moments(rho: float) -> onnx.GraphProto:
     graph = GraphBuilder("moments_")
     gram = graph.node("MatMul", graph.node("Transpose", "pool", perm=[0, 2, 1]), "pool")
     identity = _identity(graph, "pool", 2)
-    inverse = _inverse(graph, graph.node("Add", gram, graph.node("Mul", "lam", identity)), identity)
+    root = _inverse_root(graph, gram, identity)
+    inverse = graph.node("MatMul", root, root)
     kept = graph.node("Mul", graph.node("Mul", inverse, "lam"), graph.doubles(rho))
     residual = graph.node("Add", kept, graph.node("Mul", identity, graph.doubles(1 - rho)))
     squared = graph.node("Cast", graph.node("MatMul", residual, residual), to=FLOAT)  # way, d, d
@@ -99,35 +106,49 @@ def _by_moments(rho: float) -> onnx.GraphProto:
     return graph.body("moments", [], [value(error, FLOAT)])
 
 
-def _inverse(graph: GraphBuilder, system: str, identity: str) -> str:
-    """Invert symmetric systems (way, m, m) in double whose spectrum is bounded below by `lam` (way, 1, 1)."""
+def _inverse_root(graph: GraphBuilder, gram: str, identity: str) -> str:
+    """(K + lam I)^-1/2 in double of Gram matrices K (way, m, m), by scaled Newton-Schulz."""
+    system = graph.node("Add", gram, graph.node("Mul", "lam", identity))
     sums = graph.node("ReduceSum", graph.node("Abs", system), graph.ints(-1), keepdims=1)
     upper = graph.node("ReduceMax", sums, graph.ints(-2), keepdims=1)  # way, 1, 1
-    start = graph.node("Div", identity, upper)
-    low = graph.node("ReduceMin", graph.node("Div", "lam", upper), keepdims=0)
-    goes_on = _unfinished(graph, low)
-    prefix = graph.prefix
-    body = GraphBuilder(f"{prefix}loop_")
-    x, lo = f"{prefix}x", f"{prefix}lo"
-    scale = body.node("Div", body.doubles(2.0), body.node("Add", body.doubles(1.0), lo))
-    y = body.node("Mul", x, scale)
-    twice = body.node("Mul", identity, body.doubles(2.0))
-    nearer = body.node("MatMul", y, body.node("Sub", twice, body.node("MatMul", system, y)))
-    lower = body.node("Mul", body.node("Mul", scale, scale), lo)
-    again = _unfinished(body, lower)
-    loop = body.body(
-        "newton_schulz",
-        [value(f"{prefix}i", INT64, []), value(f"{prefix}go", BOOL, []), value(x, DOUBLE), value(lo, DOUBLE, [])],
-        [value(again, BOOL, []), value(nearer, DOUBLE), value(lower, DOUBLE, [])],
-    )
+    first_y = graph.node("Div", system, upper)
+    first_z = graph.node("Expand", identity, graph.node("Shape", system))
+    first_lo = graph.node("ReduceMin", graph.node("Div", "lam", upper), keepdims=0)
+    goes_on = _unfinished(graph, first_lo)
     steps = graph.constant(np.array(MAX_STEPS, dtype=np.int64))
-    inverse = f"{prefix}inverse"
+    z = f"{graph.prefix}z"
     graph.nodes.append(
         onnx.helper.make_node(
-            "Loop", [steps, goes_on, start, low], [inverse, f"{prefix}reached"], name=f"{prefix}Loop", body=loop
+            "Loop",
+            [steps, goes_on, first_y, first_z, first_lo],
+            [f"{graph.prefix}y", z, f"{graph.prefix}lo"],
+            name=f"{graph.prefix}Loop",
+            body=_newton_schulz(f"{graph.prefix}loop_", identity),
         )
     )
-    return inverse
+    return graph.node("Div", z, graph.node("Sqrt", upper))
+
+
+def _newton_schulz(prefix: str, identity: str) -> onnx.GraphProto:
+    """One step from Y, Z and lo to the next, and whether another is needed."""
+    body = GraphBuilder(prefix)
+    step, go, y, z, lo = (f"{prefix}{name}" for name in ("step", "go", "y", "z", "lo"))
+    spread = body.node("Add", body.node("Sqrt", lo), lo)
+    c = body.node("Div", body.doubles(3.0), body.node("Add", body.doubles(1.0), spread))
+    half = body.node("Mul", body.node("Sqrt", c), body.doubles(0.5))
+    thrice = body.node("Mul", identity, body.doubles(3.0))
+    rest = body.node("Sub", thrice, body.node("Mul", body.node("MatMul", z, y), c))
+    t = body.node("Mul", rest, half)
+    next_y, next_z = body.node("MatMul", y, t), body.node("MatMul", t, z)
+    scaled = body.node("Mul", c, lo)
+    left = body.node("Sub", body.doubles(3.0), scaled)
+    next_lo = body.node("Mul", body.node("Mul", scaled, body.node("Mul", left, left)), body.doubles(0.25))
+    again = _unfinished(body, next_lo)
+    return body.body(
+        "newton_schulz",
+        [value(step, INT64, []), value(go, BOOL, []), value(y, DOUBLE), value(z, DOUBLE), value(lo, DOUBLE, [])],
+        [value(again, BOOL, []), value(next_y, DOUBLE), value(next_z, DOUBLE), value(next_lo, DOUBLE, [])],
+    )
 
 
 def _unfinished(graph: GraphBuilder, low: str) -> str:

@@ -1,23 +1,51 @@
 """Comparing what was exported with what it was exported from, on real shapes."""
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.heads.frn import FRNHead
+from frn.images import open_image
+from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
+from frn.inference.runtime import open_session, run_session
 from frn.model import Model
+from frn_export.graphs import head_parameters
 
 FEATURE_TOLERANCE = 5e-6
 """Of the largest feature; float32 in another order of summation stays well below."""
+HALF_TOLERANCE = 1e-2
+"""The same where weights are stored in half precision: each is off by up to 2^-11, the twelve layers of a ResNet-12
+add up to 3e-3."""
+HEAD_TOLERANCE = 5e-6
+"""Of the query's energy, mean |q|^2, times (rho - 1)^2 where that is more than one. Usual models stay below 1e-6; with
+640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 where rho is small."""
+CLASSIFIER_TOLERANCE = 2e-3
+"""Of the query's energy: resizing in the graph may differ from Pillow's by one grey level."""
+COARSE_TOLERANCE = 2e-2
+"""The same for int8, where one grey level can tip an activation to its next step."""
+
+Maps = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Parity:
-    """Largest difference between onnxruntime in float32 and torch in float64, as a share of the largest feature."""
+class Difference:
+    """The largest difference found, and the largest allowed, both as a share of `unit`."""
 
-    features: float
+    what: str
+    share: float
+    allowed: float
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: within {self.share:.1e} of {self.unit} of what it was exported from"
 
     def require(self) -> None:
         """Refuse a file that computes something else.
@@ -25,19 +53,22 @@ class Parity:
         Raises:
             FrnError: with the difference found.
         """
-        if not self.features <= FEATURE_TOLERANCE:
+        if not self.share <= self.allowed:
             raise FrnError(
-                f"the exported features differ from torch's by {self.features:.1e} of the largest; at most "
-                f"{FEATURE_TOLERANCE:.0e} is allowed. Nothing was written."
+                f"{self.what} differs from what it was exported from by {self.share:.1e} of {self.unit}; at most "
+                f"{self.allowed:.0e} is allowed. Nothing was written."
             )
 
 
-def compare_features(model: Model, graph: bytes, *, images: int = 4, seed: int = 0) -> Parity:
-    """Run both on the same random pixels.
+def compare_features(
+    model: Model, graph: bytes, *, allowed: float = FEATURE_TOLERANCE, images: int = 4, seed: int = 0
+) -> Difference:
+    """Run `features.onnx` and torch in float64 on the same random pixels.
 
     Args:
         model: the torch model, in evaluation mode.
         graph: bytes of its `features.onnx`.
+        allowed: difference, as a share of the largest feature.
         images: how many.
         seed: of the pixels.
     """
@@ -50,4 +81,86 @@ def compare_features(model: Model, graph: bytes, *, images: int = 4, seed: int =
         batch = torch.from_numpy(pixels).permute(0, 3, 1, 2).double() / 255
         truth = model.double().feature_maps(batch).numpy()
     model.to(dtype)
-    return Parity(float(np.abs(ours - truth).max() / np.abs(truth).max()))
+    share = float(np.abs(ours - truth).max() / np.abs(truth).max())
+    return Difference("features.onnx", share, allowed, "the largest feature")
+
+
+def compare_head(model: Model, graph: bytes, *, seed: int = 0) -> Difference:
+    """Run `head.onnx` and torch's head in float64 on random features: 1 and 5 shots, ragged, and p on both sides of d.
+
+    Args:
+        model: the torch model; its head is an `FRNHead`.
+        graph: bytes of its `head.onnx`.
+        seed: of the features.
+    """
+    assert isinstance(model.head, FRNHead)
+    head, learned = copy.deepcopy(model.head).double(), head_parameters(model)
+    session = open_session(graph, "head.onnx", device="cpu")
+    h, w = model.grid
+    r, d = h * w, model.d
+    generator = np.random.default_rng(seed)
+    share = 0.0
+    for shots in ([1] * 5, [5] * 5, [1, 5, 2, 4, 3], [d // r + 1, 1]):
+        support, query = _features(generator, len(shots), max(shots), r, d), _features(generator, 3, r, d)
+        for maps, shot in zip(support, shots, strict=True):
+            maps[shot:] = 0
+        inputs: dict[str, NDArray[Any]] = {"support": support, "shots": np.array(shots, dtype=np.int64), "query": query}
+        errors, logits = run_session(session, ["class_error", "logits"], inputs)
+        truth = _class_error(head, support, shots, query)
+        unit = _energy(query) * max(1.0, (learned.rho - 1) ** 2)
+        of_errors = np.abs(errors - truth).max()
+        of_logits = np.abs(logits + learned.gamma * truth).max() / max(1.0, abs(learned.gamma))
+        share = max(share, float(of_errors) / unit, float(of_logits) / unit)
+    return Difference("head.onnx", share, HEAD_TOLERANCE, "the query's energy")
+
+
+def compare_classifier(
+    classifier: Classifier, graph: bytes, images: Sequence[Path], *, allowed: float = CLASSIFIER_TOLERANCE
+) -> Difference:
+    """Run `classifier.onnx` and the classifier that it was made of on the same photos.
+
+    Args:
+        classifier: the enrolled classes.
+        graph: bytes of the `classifier.onnx`.
+        images: readable files.
+        allowed: difference between errors, as a share of the photo's energy.
+
+    Raises:
+        FrnError: if the file names another class than the classifier, beyond what the tolerance explains.
+    """
+    session = open_session(graph, "classifier.onnx", device="cpu")
+    share = 0.0
+    for path in images:
+        image = open_image(path)
+        label, errors = run_session(session, ["label", "class_error"], {"image": np.asarray(image)})
+        maps = classifier.extractor.feature_maps(classifier.extractor.transform(image)[None])
+        expected, energy = classifier.predict(maps[0]), _energy(maps) or 1.0
+        truth = expected.errors
+        share = max(share, float(np.abs(errors - list(truth.values())).max()) / energy)
+        if not truth[str(label)] - truth[expected.label] <= 2 * allowed * energy:
+            raise FrnError(
+                f"classifier.onnx says {str(label)!r} of {path}, but its classes say {expected.label!r}. "
+                "Nothing was written."
+            )
+    return Difference("classifier.onnx", share, allowed, "the photo's energy")
+
+
+def _features(generator: np.random.Generator, *shape: int) -> Maps:
+    """Random features as a network ends with them: half of them zero."""
+    return np.maximum(generator.standard_normal(shape, dtype=np.float32), 0)
+
+
+@torch.no_grad()
+def _class_error(head: FRNHead, support: Maps, shots: Sequence[int], query: Maps) -> NDArray[np.float64]:
+    """Errors (q, way) in float64, each class with its own number of shots."""
+    supports, queries = torch.from_numpy(support).double(), torch.from_numpy(query).double()
+    errors = torch.empty(len(query), len(support), dtype=torch.float64)
+    for shot in set(shots):
+        alike = [label for label, count in enumerate(shots) if count == shot]
+        errors[:, alike] = head.class_error(supports[alike, :shot], queries)
+    return errors.numpy()
+
+
+def _energy(maps: Maps) -> float:
+    """Mean |q|^2 over all locations of maps (n, r, d)."""
+    return float(np.square(maps, dtype=np.float64).sum(-1).mean())

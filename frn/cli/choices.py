@@ -2,6 +2,9 @@
 
 from typing import Literal
 
-Method = Literal["frn", "proto"]
+Method = Literal["frn", "proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "bifrn"]
 Device = Literal["auto", "cpu", "cuda"]
 PrecisionChoice = Literal["auto", "fp32", "bf16"]
+ExportPrecision = Literal["fp32", "fp16", "int8"]
+Aux = Literal["reference", "paper", "off"]
+Regularisers = Literal["none", "lambda", "rho", "both"]

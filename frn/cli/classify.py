@@ -9,7 +9,6 @@ import typer
 
 from frn.cli.choices import Device
 from frn.cli.console import note, print_json, printable, report_left_out, stdout, user_errors
-from frn.cli.extractors import DEFAULT_MODEL
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -20,11 +19,21 @@ BAR = 24
 
 
 def classify(
-    classes: Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class.")],
+    classes: Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")],
     images: Annotated[list[str], typer.Argument(help="Photos, folders of photos, or globs.")],
-    model: Annotated[str, typer.Option(help="Shipped name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
+    model: Annotated[
+        str | None, typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default="conv4")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="Call a photo unknown below this probability.")] = 0.0,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Call a photo unknown where no class explains this share of it; 0 never does.",
+            show_default="calibrated from the example photos",
+        ),
+    ] = None,
     device: Annotated[Device, typer.Option(help="auto: CUDA where it answers.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per photo on stdout.")] = False,
 ) -> None:
@@ -33,27 +42,27 @@ def classify(
     Broken photos are reported and stop nothing; the exit status is then 1.
     """
     with user_errors():
-        from frn.data.folders import scan
+        paths = _image_paths(images)  # before the model is loaded: a wrong path is told at once
 
-        folders = scan(classes)  # before the model is loaded: a wrong path is told at once
-        paths = _image_paths(images)
+        from frn.opening import open_classifier
 
-        from frn.cli.extractors import find_extractor
-        from frn.inference.classifier import Classifier
-
-        classifier = Classifier(find_extractor(model, device))
-        report_left_out([str(error) for error in classifier.enroll(folders.members)])
-        if len(folders.names) == 1:
-            note(f"warning: {classes} has one class, so every photo will be called {folders.names[0]!r}")
+        classifier, left_out = open_classifier(classes, model, device)
+        report_left_out([str(error) for error in left_out])
+        if threshold is not None:
+            classifier.threshold_override = threshold
+        if len(classifier.classes) == 1:
+            note(
+                f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
+            )
         failed = 0
         for path, outcome in classifier.classify(paths):
             if isinstance(outcome, FrnError):
                 failed += 1
                 _show_failure(path, outcome, as_json)
             elif as_json:
-                print_json(_as_line(path, outcome, threshold))
+                print_json(_as_line(path, outcome))
             else:
-                _show(path, outcome, top, threshold)
+                _show(path, outcome, top)
         if failed:
             raise FrnError(f"{failed} of {len(paths)} images could not be read")
 
@@ -80,34 +89,41 @@ def _image_paths(words: Sequence[str]) -> list[Path]:
     return paths
 
 
-def _as_line(path: Path, prediction: "Prediction", threshold: float) -> dict[str, object]:
-    probability = prediction.probabilities[prediction.label]
+def _as_line(path: Path, prediction: "Prediction") -> dict[str, object]:
     return {
         "image": str(path),
         "label": prediction.label,
-        "probability": round(probability, 6),
+        "probability": round(prediction.probabilities[prediction.label], 6),
         "probabilities": {name: round(value, 6) for name, value in prediction.probabilities.items()},
         "errors": {name: round(value, 6) for name, value in prediction.errors.items()},
-        "unknown": probability < threshold,
+        "explained": round(prediction.explained[prediction.label], 6),
+        "threshold": round(prediction.threshold, 6),
+        "unknown": prediction.unknown,
     }
 
 
-def _show(path: Path, prediction: "Prediction", top: int, threshold: float) -> None:
+def _show(path: Path, prediction: "Prediction", top: int) -> None:
     from rich.markup import escape
 
     console = stdout()
-    probability = prediction.probabilities[prediction.label]
-    label = "unknown" if probability < threshold else prediction.label
-    console.print(f"{escape(printable(str(path)))}: [bold]{escape(printable(label))}[/bold] {probability:.1%}")
+    label, share = prediction.label, prediction.explained[prediction.label]
+    name = escape(printable(label))
+    if prediction.unknown:
+        verdict = f"[bold]unknown[/bold] ({share:.0%} explained by {name}, of {prediction.threshold:.0%} needed)"
+    else:
+        verdict = f"[bold]{name}[/bold] {prediction.probabilities[label]:.1%} ({share:.0%} explained)"
+    console.print(f"{escape(printable(str(path)))}: {verdict}")
     if top == 1:
         return
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top]
     width = max(len(name) for name in ranked)
     for name in ranked:
-        share = prediction.probabilities[name]
-        bar = ("█" * round(share * BAR)).ljust(BAR)
+        probability = prediction.probabilities[name]
+        bar = ("█" * round(probability * BAR)).ljust(BAR)
         error = prediction.errors[name]
-        console.print(f"  {escape(printable(name)).ljust(width)}  [green]{bar}[/green] {share:6.1%}  error {error:.4f}")
+        console.print(
+            f"  {escape(printable(name)).ljust(width)}  [green]{bar}[/green] {probability:6.1%}  error {error:.4f}"
+        )
 
 
 def _show_failure(path: Path, error: FrnError, as_json: bool) -> None:

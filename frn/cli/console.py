@@ -83,8 +83,8 @@ def progress_bar(what: str) -> Iterator["Progress"]:
 
 
 def report_left_out(reasons: Sequence[str], *, most: int = 5) -> None:
-    """Say which files are no readable images, and why."""
+    """Say which files could not be used as they were, and why."""
     for reason in reasons[:most]:
-        note(f"warning: left out: {reason}")
+        note(f"warning: {reason}")
     if len(reasons) > most:
         note(f"warning: ... and {len(reasons) - most} more; `frn data check` lists them all")

@@ -9,11 +9,11 @@ from frn.cli.choices import Device, PrecisionChoice
 from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
 
 if TYPE_CHECKING:
-    from frn.evaluation.report import Result
+    from frn.evaluation.report import Result, Unknown
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Model file, run folder or shipped name.")],
+    model: Annotated[str, typer.Argument(help="Model file, run folder, shipped name or features.onnx.")],
     data: Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")],
     split: Annotated[str, typer.Option(help="Which split.")] = "test",
     way: Annotated[int, typer.Option(min=2, help="Classes per episode.")] = 5,
@@ -24,6 +24,9 @@ def evaluate(
     precision: Annotated[PrecisionChoice, typer.Option(help="Of the backbone.")] = "fp32",
     device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
@@ -35,16 +38,23 @@ def evaluate(
         from frn.data.folders import scan, split_folder
         from frn.episodes import EpisodeShape
         from frn.evaluation.report import evaluate_images
-        from frn.model import load_model
+        from frn.inference.extractor import Extractor
+        from frn.model import Model, load_model
         from frn.precision import choose_device, choose_precision, set_threads
 
         folders = scan(split_folder(data, split))
         shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]
         set_threads(threads)
         where = choose_device(device)
-        loaded = load_model(model).to(where)
+        loaded: Model | Extractor
+        if Path(model).suffix.lower() == ".onnx":
+            loaded = Extractor.open(Path(model), device=device, threads=threads or 0)
+            transform = loaded.transform
+        else:
+            loaded = load_model(model).to(where)
+            transform = loaded.config.transform
         with progress_bar(f"decoding {split}") as decoding:
-            images = load_images(folders, loaded.config.transform, progress=decoding)
+            images = load_images(folders, transform, progress=decoding)
         report_left_out([entry.reason for entry in images.broken])
         with progress_bar("features") as extracting, progress_bar("episodes") as scoring:
             results = evaluate_images(
@@ -58,6 +68,7 @@ def evaluate(
                 where=str(folders.root),
                 extracting=extracting,
                 scoring=scoring,
+                unknown=unknown,
             )
     if as_json:
         print_json({"model": model, "data": str(data), "split": split, "seed": seed, "results": results})
@@ -65,6 +76,8 @@ def evaluate(
     console = stdout()
     for result in results:
         console.print(describe(result))
+        if unknown:
+            console.print(f"  {describe_unknown(result['unknown'])}")
 
 
 def describe(result: "Result") -> str:
@@ -72,4 +85,13 @@ def describe(result: "Result") -> str:
     return (
         f"{result['way']}-way {result['shot']}-shot  [bold]{result['accuracy']:.2f} ± {result['ci95']:.2f} %[/bold]  "
         f"({result['episodes']} episodes, {result['queries']} queries, {result['seconds']:.1f} s)"
+    )
+
+
+def describe_unknown(found: "Unknown") -> str:
+    """How strangers are told, as a line of rich markup."""
+    return (
+        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by the explained "
+        f"share, {found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
+        f"threshold calls {found['missed']:.1f} % of known and {found['caught']:.1f} % of unknown queries unknown"
     )

@@ -8,11 +8,13 @@ from frn import __version__
 from frn.cli.bench import app as bench_app
 from frn.cli.classify import classify
 from frn.cli.data import app as data_app
+from frn.cli.enroll import enroll
 from frn.cli.evaluate import evaluate
+from frn.cli.explain import explain
 from frn.cli.export import export
 from frn.cli.models import models
 from frn.cli.presets import presets
-from frn.cli.train import train
+from frn.cli.train import pretrain, train
 
 app = typer.Typer(
     name="frn",
@@ -43,9 +45,12 @@ def main(
 
 
 app.command(rich_help_panel="Use a model")(classify)
+app.command(rich_help_panel="Use a model")(enroll)
+app.command(rich_help_panel="Use a model")(explain)
 app.command(rich_help_panel="Use a model")(export)
 app.command(rich_help_panel="Use a model")(models)
 app.command(rich_help_panel="Train and measure")(train)
+app.command(rich_help_panel="Train and measure")(pretrain)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(presets)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")

@@ -19,12 +19,14 @@ def presets(as_json: Annotated[bool, typer.Option("--json", help="One JSON objec
     if as_json:
         print_json({name: asdict(preset) for name, preset in values.items()})
         return
-    table = Table("preset", "model", "episode", "epochs", "about", box=None, pad_edge=False)
+    table = Table("preset", "model", "step", "epochs", "about", box=None, pad_edge=False)
     for name, preset in values.items():
         table.add_row(
             Text(name, style="bold", no_wrap=True),
             f"{preset.method} {preset.backbone}",
-            f"{preset.episode} {preset.episode.queries}-query",
+            f"{preset.episode} {preset.episode.queries}-query"
+            if preset.stage == "episodes"
+            else f"batch {preset.batch}",
             str(preset.schedule.epochs),
             preset.about,
         )

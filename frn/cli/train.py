@@ -5,11 +5,11 @@ import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from frn.cli.choices import Device, Method, PrecisionChoice
+from frn.cli.choices import Aux, Device, Method, PrecisionChoice, Regularisers
 from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.evaluate import describe
 from frn.errors import FrnError
@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 DEMO_CLASSES = {"train": 60, "val": 15, "test": 20}
 DEMO_IMAGES = 24
+FIXED: dict[str, tuple[Literal["lambda", "rho"], ...]] = {
+    "none": (),
+    "lambda": ("lambda",),
+    "rho": ("rho",),
+    "both": ("lambda", "rho"),
+}
 
 
 def train(
@@ -40,6 +46,14 @@ def train(
     queries: Annotated[int | None, typer.Option(help="Query images per class.", show_default=False)] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)
+    ] = None,
+    aux: Annotated[
+        Aux | None,
+        typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
+    ] = None,
+    fix: Annotated[
+        Regularisers | None,
+        typer.Option(help="What FRN does not learn but keeps at its start.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
     precision: Annotated[PrecisionChoice, typer.Option(help="auto: bf16 where the processor has it.")] = "auto",
@@ -59,13 +73,47 @@ def train(
         from frn.training.presets import find_preset
 
         chosen = _override(find_preset(preset), method, backbone, way, shot, queries, epochs)
-        if chosen.prepare is not None and data is None:
-            raise FrnError(
-                f"preset {preset!r} needs --data DIR with train/ and val/ "
-                f"(`frn data prepare {chosen.prepare} --help` makes one). `frn train demo` needs none."
-            )
-        folder = out or Path("runs") / preset
-        _train(chosen, preset, data, folder, seed, precision, device, threads, resume, init, as_json)
+        fixed = chosen.fixed if fix is None else FIXED[fix]
+        chosen = replace(chosen, aux=aux or chosen.aux, fixed=fixed)
+        if chosen.stage != "episodes":
+            raise FrnError(f"preset {preset!r} is pre-training: `frn pretrain {preset}` runs it")
+        _train(chosen, preset, data, out, seed, precision, device, threads, resume, init, as_json)
+
+
+def pretrain(
+    preset: Annotated[str, typer.Argument(help="What to pre-train; `frn presets` lists them.")],
+    data: Annotated[
+        Path | None, typer.Option(help="Data set: train/ and val/ with one folder per class.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")
+    ] = None,
+    backbone: Annotated[str | None, typer.Option(help="conv4 or resnet12.", show_default=False)] = None,
+    batch: Annotated[int | None, typer.Option(min=2, help="Images per step.", show_default=False)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, batches and augmentation.")] = 0,
+    precision: Annotated[PrecisionChoice, typer.Option(help="auto: bf16 where the processor has it.")] = "auto",
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")] = False,
+) -> None:
+    """Pre-train on all training classes at once, before episodes: with dummy maps (Sec. 3.6) or classically.
+
+    `frn train PRESET --init RUN` then goes on with episodes from its backbone and temperature.
+    """
+    with user_errors():
+        from frn.training.presets import find_preset
+
+        found = find_preset(preset)
+        if found.stage == "episodes":
+            raise FrnError(f"preset {preset!r} trains on episodes: `frn train {preset}` runs it")
+        chosen = replace(
+            _override(found, None, backbone, None, None, None, epochs), batch=found.batch if batch is None else batch
+        )
+        _train(chosen, preset, data, out, seed, precision, device, threads, resume, None, as_json)
 
 
 def _override(
@@ -78,11 +126,13 @@ def _override(
     epochs: int | None,
 ) -> "Preset":
     from frn.episodes import EpisodeShape
+    from frn.training.presets import WITH_AUXILIARY_LOSS
 
     given = preset.episode
     return replace(
         preset,
         method=method or preset.method,
+        aux=preset.aux if method is None or method in WITH_AUXILIARY_LOSS else "off",
         backbone=backbone or preset.backbone,
         episode=EpisodeShape(way=way or given.way, shot=shot or given.shot, queries=queries or given.queries),
         schedule=preset.schedule.scaled_to(epochs) if epochs else preset.schedule,
@@ -93,7 +143,7 @@ def _train(
     preset: "Preset",
     name: str,
     data: Path | None,
-    out: Path,
+    given_out: Path | None,
     seed: int,
     precision: str,
     device: str,
@@ -108,6 +158,12 @@ def _train(
     from frn.training.loop import Settings
     from frn.training.loop import train as run
 
+    if preset.prepare is not None and data is None:
+        raise FrnError(
+            f"preset {name!r} needs --data DIR with train/ and val/ "
+            f"(`frn data prepare {preset.prepare} --help` makes one). `frn train demo` needs none."
+        )
+    out = given_out or Path("runs") / name
     set_threads(threads)
     where = choose_device(device)
     settings = Settings(
@@ -118,8 +174,11 @@ def _train(
     )
     images, val_images = _splits(preset, data, seed)
     report_left_out([entry.reason for entry in images.broken + val_images.broken])
+    steps = f"{preset.episode} with {preset.episode.queries} queries"
+    if preset.stage != "episodes":
+        steps = f"batches of {preset.batch}"
     note(
-        f"{name}: {preset.method} on {preset.backbone}, {preset.episode} with {preset.episode.queries} queries, "
+        f"{name}: {preset.method} on {preset.backbone}, {steps}, "
         f"{len(images)} images of {len(images.names)} classes, {settings.precision} on {where.type}, "
         f"{os.cpu_count() if threads is None else threads} threads"
     )
@@ -138,7 +197,7 @@ def _train(
         )
     if not trained.finished:
         words = [word for word in sys.argv[1:] if word != "--resume"]
-        note(f"saved after {trained.place.total_steps} episodes. Go on with: {shlex.join(['frn', *words, '--resume'])}")
+        note(f"saved after {trained.place.total_steps} steps. Go on with: {shlex.join(['frn', *words, '--resume'])}")
         raise typer.Exit(INTERRUPTED)
     tests = _test_demo(out / "best.safetensors", seed, settings.precision) if preset.prepare is None else []
     if as_json:
@@ -155,7 +214,7 @@ def _print_result(out: Path, place: "Place", tests: "list[Result]") -> None:
 def _show_result(preset: "Preset", data: Path | None, out: Path, place: "Place", tests: "list[Result]") -> None:
     console, best = stdout(), out / "best.safetensors"
     console.print(f"trained in {place.seconds / 60:.1f} minutes: [bold]{best}[/bold]")
-    console.print(f"validation: 5-way {preset.episode.shot}-shot {place.best:.2f} %")
+    console.print(f"validation: 5-way {preset.val_shot or preset.episode.shot}-shot {place.best:.2f} %")
     for test in tests:
         console.print(f"test on classes never seen: {describe(test)}")
     if data is not None and (data / "test").is_dir():

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from frn.data.folders import ClassFolders
 from frn.errors import FrnError
+from frn.files import cache_folder
 from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
 
 VERSION = 1
@@ -78,15 +79,6 @@ class StoredImages:
             flat = self.pixels[ends[image] - lengths[image] : ends[image]]
             canvas[row, :h, :w] = flat.reshape(h, w, 3)
         return canvas, extents
-
-
-def cache_folder() -> Path:
-    """Where caches live: $FRN_CACHE, or the user's cache folder."""
-    if override := os.environ.get("FRN_CACHE"):
-        return Path(override)
-    from platformdirs import user_cache_path
-
-    return user_cache_path("frn", appauthor=False)
 
 
 def load_images(

@@ -93,6 +93,6 @@ def _moment_scorer(head: FRNHead, maps: Tensor, shape: EpisodeShape) -> Scorer:
         residual = residual_from_gram(pool.mT @ pool, lam, rho)
         squared = (residual @ residual).flatten(2).to(moments.dtype)  # e, way, d * d
         query = moments[episodes[..., shape.shot :].flatten(1)]  # e, q, d * d
-        return -gamma * (query @ squared.mT)
+        return -gamma * (squared @ query.mT).mT
 
     return score

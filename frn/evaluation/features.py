@@ -2,9 +2,12 @@
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from frn.data.cache import Progress, StoredImages
+from frn.errors import FrnError
+from frn.heads import build_head
+from frn.inference.extractor import Extractor
 from frn.model import Model
 from frn.precision import Precision, autocast
 
@@ -38,3 +41,39 @@ def extract_features(
         if progress:
             progress(min(start + batch, len(images)), len(images))
     return torch.cat(maps)
+
+
+def extract_in_onnxruntime(
+    extractor: Extractor, images: StoredImages, *, batch: int = 64, progress: Progress | None = None
+) -> Tensor:
+    """Return feature maps (n, r, d), float32, by an exported extractor.
+
+    Args:
+        extractor: the exported file.
+        images: uniform images of its size.
+        batch: images per run.
+        progress: called with images done and in all.
+    """
+    pixels = images.images()
+    maps = torch.empty((len(images), *extractor.shape))
+    for start in range(0, len(images), batch):
+        maps[start : start + batch] = torch.from_numpy(extractor.feature_maps(pixels[start : start + batch]))
+        if progress:
+            progress(min(start + batch, len(images)), len(images))
+    return maps
+
+
+def exported_head(extractor: Extractor) -> nn.Module:
+    """The head that an exported extractor was trained with, its learned numbers set.
+
+    Raises:
+        FrnError: if the head has layers of its own, which an extractor does not hold.
+    """
+    head = build_head(extractor.method, extractor.shape[1])
+    if missing := sorted(set(head.state_dict()) ^ set(extractor.learned)):
+        raise FrnError(
+            f"an exported {extractor.method} model does not hold its whole head ({', '.join(missing)}). "
+            "Evaluate the torch model itself."
+        )
+    head.load_state_dict({name: torch.tensor(value) for name, value in extractor.learned.items()})
+    return head

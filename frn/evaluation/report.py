@@ -2,16 +2,33 @@
 
 import time
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import torch
+from torch import Tensor, nn
 
 from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
+from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
-from frn.evaluation.features import extract_features
+from frn.evaluation.features import exported_head, extract_features, extract_in_onnxruntime
+from frn.evaluation.strangers import doubled, measure_strangers
+from frn.heads.frn import FRNHead
+from frn.inference.enrolment import HeadParameters
+from frn.inference.extractor import Extractor
 from frn.model import Model
 from frn.precision import Precision, keep_freed_memory
+
+
+class Unknown(TypedDict):
+    """Telling strangers from known classes, in percent; `missed` and `caught` at the calibrated threshold."""
+
+    auroc: float
+    auroc_ci95: float
+    auroc_softmax: float
+    auroc_softmax_ci95: float
+    missed: float
+    caught: float
 
 
 class Result(TypedDict):
@@ -24,10 +41,11 @@ class Result(TypedDict):
     accuracy: float
     ci95: float
     seconds: float
+    unknown: NotRequired[Unknown]
 
 
 def evaluate_images(
-    model: Model,
+    model: Model | Extractor,
     images: StoredImages,
     shapes: Sequence[EpisodeShape],
     *,
@@ -38,11 +56,12 @@ def evaluate_images(
     where: str = "the split",
     extracting: Progress | None = None,
     scoring: Progress | None = None,
+    unknown: bool = False,
 ) -> list[Result]:
     """Evaluate a model on images prepared by its own transform.
 
     Args:
-        model: in evaluation mode, on `device`.
+        model: a torch model in evaluation mode, on `device`; or an exported extractor, run by onnxruntime.
         images: uniform images of the model's size.
         shapes: one result each.
         episodes: per shape.
@@ -52,29 +71,59 @@ def evaluate_images(
         where: what to call the images in an error.
         extracting: progress over images.
         scoring: progress over the episodes of one shape.
+        unknown: also measure how well strangers are told from known classes; needs twice as many classes.
 
     Raises:
         FrnError: if a class is too small for one of the shapes.
     """
     keep_freed_memory()
     for shape in shapes:
-        check_classes(images.names, images.sizes, shape, where=where, every_class=True)
-    maps = extract_features(model, images, precision=precision, device=device, progress=extracting)
+        needed = doubled(shape) if unknown else shape
+        check_classes(images.names, images.sizes, needed, where=where, every_class=True)
+    if isinstance(model, Extractor):
+        maps, head = extract_in_onnxruntime(model, images, progress=extracting), exported_head(model)
+    else:
+        maps = extract_features(model, images, precision=precision, device=device, progress=extracting)
+        head = model.head
     results: list[Result] = []
     for shape in shapes:
         began = time.perf_counter()
-        accuracy = evaluate_episodes(
-            model.head, maps, images.sizes, shape, episodes=episodes, seed=seed, progress=scoring
-        )
-        results.append(
-            {
-                "way": shape.way,
-                "shot": shape.shot,
-                "queries": shape.queries,
-                "episodes": episodes,
-                "accuracy": accuracy.mean,
-                "ci95": accuracy.ci95,
-                "seconds": round(time.perf_counter() - began, 3),
-            }
-        )
+        accuracy = evaluate_episodes(head, maps, images.sizes, shape, episodes=episodes, seed=seed, progress=scoring)
+        result: Result = {
+            "way": shape.way,
+            "shot": shape.shot,
+            "queries": shape.queries,
+            "episodes": episodes,
+            "accuracy": accuracy.mean,
+            "ci95": accuracy.ci95,
+            "seconds": round(time.perf_counter() - began, 3),
+        }
+        if unknown:
+            result["unknown"] = _unknown(head, maps, images.sizes, shape, episodes, seed, scoring)
+        results.append(result)
     return results
+
+
+def _unknown(
+    head: nn.Module,
+    maps: Tensor,
+    sizes: tuple[int, ...],
+    shape: EpisodeShape,
+    episodes: int,
+    seed: int,
+    progress: Progress | None,
+) -> Unknown:
+    if not isinstance(head, FRNHead):
+        raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
+    parameters = HeadParameters(head.alpha.item(), head.beta.item(), head.gamma.item())
+    found = measure_strangers(
+        parameters, maps.cpu().numpy(), sizes, shape, episodes=episodes, seed=seed, progress=progress
+    )
+    return {
+        "auroc": found.auroc.mean,
+        "auroc_ci95": found.auroc.ci95,
+        "auroc_softmax": found.auroc_softmax.mean,
+        "auroc_softmax_ci95": found.auroc_softmax.ci95,
+        "missed": found.missed.mean,
+        "caught": found.caught.mean,
+    }

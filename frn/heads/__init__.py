@@ -8,12 +8,29 @@ from collections.abc import Callable
 from torch import nn
 
 from frn.errors import FrnError
+from frn.heads.bifrn import BiFRNHead
+from frn.heads.cosine import CosineHead
+from frn.heads.covariance import CovarianceHead
+from frn.heads.ctx import CTXHead
+from frn.heads.dsn import DSNHead
 from frn.heads.frn import FRNHead
 from frn.heads.proto import ProtoHead
+from frn.heads.ridge import RidgeHead
+from frn.heads.simpleshot import SimpleShotHead
+
+SMALL = 64
+"""Up to this many channels the authors compare whole flattened maps, beyond it average-pooled ones."""
 
 HEADS: dict[str, Callable[[int], nn.Module]] = {
     "frn": lambda d: FRNHead(),
-    "proto": lambda d: ProtoHead(pooled=d > 64),
+    "proto": lambda d: ProtoHead(pooled=d > SMALL),
+    "dsn": lambda d: DSNHead(),
+    "ctx": CTXHead,
+    "covariance": lambda d: CovarianceHead(),
+    "simpleshot": SimpleShotHead,
+    "cosine": lambda d: CosineHead(),
+    "ridge": lambda d: RidgeHead(pooled=d > SMALL),
+    "bifrn": lambda d: BiFRNHead(),
 }
 
 

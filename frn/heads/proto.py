@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from frn.heads.vectors import squared_distances, vectors
+
 
 class ProtoHead(nn.Module):
     """Scores a query by its squared distance from the mean of each class's supports.
@@ -25,11 +27,6 @@ class ProtoHead(nn.Module):
     def class_error(self, support: Tensor, query: Tensor) -> Tensor:
         """Return squared distances per dimension, (queries, way)."""
         with torch.autocast(query.device.type, enabled=False):
-            prototypes = self._embed(support).mean(1)  # way, dimensions
-            embedded = self._embed(query)
-            distance = torch.cdist(embedded, prototypes, compute_mode="donot_use_mm_for_euclid_dist")
-            return distance.square() / embedded.shape[-1]
-
-    def _embed(self, maps: Tensor) -> Tensor:
-        maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
-        return maps.mean(-2) if self.pooled else maps.flatten(-2)
+            prototypes = vectors(support, pooled=self.pooled).mean(1)  # way, dimensions
+            embedded = vectors(query, pooled=self.pooled)
+            return squared_distances(embedded, prototypes) / embedded.shape[-1]

@@ -12,6 +12,14 @@ locations (n = queries * r), m = min(p, d) the side of the system.
 import torch
 from torch import Tensor
 
+from frn.precision import product
+
+LARGE_RHO = 1.9
+"""From 2 on a class adds to the error of some queries: what it takes off is no longer one sum of squares."""
+
+CACHED = 1024
+"""Query locations at once on a processor: their products with all classes stay in its cache."""
+
 
 def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
     """Rebuild every query location as a weighted sum of each class's pool (Eq. 8, Eq. 10).
@@ -43,9 +51,8 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
     """Squared distance of every query location from its reconstruction (the summand of Eq. 4).
 
-    No rebuilt map is formed. With A = S S^T + lam I = L L^T the projection S^T A^-1 S q of a query q
-    is known by y = L^-1 S q alone, and the error is |q|^2 - rho (2 - rho) |y|^2 - rho^2 |z|^2 with
-    z = sqrt(lam) L^-T y. Where p > d it is |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2.
+    No rebuilt map is formed: it is |q|^2 less what a few directions of the class take off, or, where p >= d,
+    |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes.
 
     Args:
         query: query features, (n, d).
@@ -63,13 +70,10 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
         query, pool = _at_least_float32(query, pool)
         lam, rho = _double(lam, query), _double(rho, query)
         if pool.shape[1] >= pool.shape[2]:
-            return _for_all(query, _residual_operator(pool, lam, rho)).square().sum(-1)
-        onto_factor, damping = _dual_factors(pool, lam)
-        y = _for_all(query, onto_factor)  # way, n, p
-        z = y @ damping.to(query.dtype)
-        lost, damped = (rho * (2 - rho)).to(query.dtype), rho.square().to(query.dtype)
-        length = query.square().sum(-1)
-        return length - lost * y.square().sum(-1) - damped * z.square().sum(-1)
+            return _energy(query, _residual_operator(pool, lam, rho))
+        factors, weights = _factors(pool, lam, rho)
+        length = torch.linalg.vector_norm(query, dim=-1).square()  # n; one pass, no temporary
+        return length - weights.to(query.dtype) @ _energy(query, factors)
 
 
 def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
@@ -92,8 +96,8 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
     """
     queries, r, d = query.shape
     way, p, _ = pool.shape
-    by_location = queries * r * way * (d * d if p >= d else p * (p + d))
-    by_moment = queries * d * d * (r + way) + way * d * d * d
+    by_location = queries * r * way * min(p, d) * d
+    by_moment = queries * d * d * (r + way) + 8 * way * d**3  # factored, inverted and squared, in float64
     if by_location <= by_moment:
         errors = location_error(query.flatten(0, 1), pool, lam, rho)  # way, n
         return errors.unflatten(1, (queries, r)).mean(-1).mT
@@ -105,7 +109,7 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 
 def second_moment(maps: Tensor) -> Tensor:
     """C = Q^T Q / r of every feature map: (n, r, d) to (n, d, d)."""
-    return maps.mT @ maps / maps.shape[1]
+    return (maps / maps.shape[1]).mT @ maps
 
 
 def residual_from_gram(gram: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
@@ -126,26 +130,39 @@ def residual_from_gram(gram: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
 
 def moment_error(moment: Tensor, residual: Tensor) -> Tensor:
     """<C_q, B_c^2> for second moments (queries, d, d) and residual operators (way, d, d)."""
-    squared = (residual @ residual).to(moment.dtype)  # B is symmetric
-    return moment.flatten(1) @ squared.flatten(1).mT
+    residual = residual.to(moment.dtype)
+    squared = residual @ residual  # B is symmetric
+    return (squared.flatten(1) @ moment.flatten(1).mT).mT
 
 
-def _for_all(query: Tensor, rows: Tensor) -> Tensor:
-    """Products of every query with every class's rows, as one matrix product: (n, d), (way, m, d) to (way, n, m)."""
-    products = query @ rows.flatten(0, 1).mT.to(query.dtype)  # n, way * m
-    return products.unflatten(1, rows.shape[:2]).transpose(0, 1)
+def _energy(query: Tensor, rows: Tensor) -> Tensor:
+    """Squared length of `rows @ q` for every query, by one matrix product: (n, d), (..., m, d) to (..., n)."""
+    flat = rows.flatten(0, -2).to(query.dtype)
+    blocks = query.split(CACHED) if query.is_cpu else (query,)
+    energies = [product(block, flat).square().unflatten(1, rows.shape[:-1]).sum(-1) for block in blocks]
+    return torch.cat(energies).movedim(0, -1)
 
 
 def _residual_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     return residual_from_gram(_gram(pool), lam, rho)
 
 
-def _dual_factors(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
-    """Return L^-1 S (way, p, d) and sqrt(lam) L^-1 (way, p, p) for A = S S^T + lam I = L L^T."""
+def _factors(pool: Tensor, lam: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors G_j (way, j, p, d) and weights w_j (j) in float64: the error is |q|^2 - sum_j w_j |G_j q|^2.
+
+    With S S^T + lam I = L L^T it is |q|^2 - |C^T L^-1 S q|^2, where C C^T = rho (2 - rho) I + rho^2 lam L^-1 L^-T. That
+    is positive definite for rho < 2 only; for a large rho its two terms stay apart, as two factors.
+    """
+    pool = pool.double()
     factor = _ridge_factor(pool, lam)
     identity = torch.eye(factor.shape[-1], dtype=factor.dtype, device=factor.device)
     inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return inverse @ pool.double(), lam.sqrt() * inverse
+    kept, damped = rho * (2 - rho), rho.square()
+    if rho < LARGE_RHO:
+        root = _cholesky(kept * identity + damped * lam * (inverse @ inverse.mT), lam)
+        return (root.mT @ inverse @ pool)[:, None], torch.ones_like(rho[None])
+    onto = inverse @ pool
+    return torch.stack([onto, lam.sqrt() * inverse.mT @ onto], dim=1), torch.stack([kept, damped])
 
 
 def _ridge_factor(pool: Tensor, lam: Tensor) -> Tensor:

@@ -1,14 +1,17 @@
 """A classifier from a few images per class: a query goes to the enrolled class that rebuilds it best."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from frn.errors import FrnError
-from frn.inference.enrolment import Bank, Enrolled, enroll, probabilities
-from frn.inference.extractor import Extractor, Maps
+from frn.inference.enrolment import Bank, Enrolled, Floats, enroll, probabilities
+from frn.inference.extractor import Extractor
+from frn.inference.features import FeatureStore, Maps
+from frn.inference.session import State, Support, build_state
+from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,64 +22,163 @@ class Prediction:
     """Sum to one over the classes (Eq. 9)."""
     errors: dict[str, float]
     """Mean squared reconstruction error of each class (Eq. 4)."""
+    explained: dict[str, float]
+    """Share of the image's energy that each class rebuilds."""
+    threshold: float
+    """The share below which the image is none of the classes."""
 
     @property
     def label(self) -> str:
         """The class that rebuilds the image best."""
         return min(self.errors, key=self.errors.__getitem__)
 
+    @property
+    def unknown(self) -> bool:
+        """Whether even that class explains too little."""
+        return self.explained[self.label] < self.threshold
+
 
 class Classifier:
     """Enrolled classes over an extractor. Classes may have different numbers of images."""
 
-    def __init__(self, extractor: Extractor) -> None:
+    def __init__(self, extractor: Extractor, store: FeatureStore | None = None) -> None:
+        """Start without classes.
+
+        Args:
+            extractor: of a model trained as FRN.
+            store: where feature maps of example images are kept between programs.
+        """
         if extractor.head is None:
             raise FrnError(
                 f"this model was trained as {extractor.method}, but classes are enrolled by reconstruction. "
                 "Use one trained with --method frn."
             )
         self.extractor = extractor
+        self.store = store
         self.head = extractor.head
+        self.state = State()
+        """The files that the classes were enrolled from."""
+        self.threshold_override: float | None = None
+        """Share that a class must explain; None calibrates it from the examples."""
         self.classes: dict[str, Enrolled] = {}
+        self.left_out: dict[str, Shares] = {}
+        """What the rest of its class explains of each example, for classes with at least two."""
         self._bank: Bank | None = None
+        self._calibrated: float | None = None
+
+    @property
+    def threshold(self) -> float:
+        """Share that a class must explain of an image that is to be known."""
+        if self.threshold_override is not None:
+            return self.threshold_override
+        if self._calibrated is None:
+            self._calibrated = calibrate(list(self.left_out.values()))
+        return self._calibrated
 
     def enroll(self, classes: Mapping[str, Sequence[Path]]) -> list[FrnError]:
-        """Add classes from image files.
+        """Replace the classes by those of image files.
 
         Returns:
-            Why some files could not be read; the rest of their class is used.
+            Why some files were left out (unreadable, or the same photo again); the rest of their class is used.
 
         Raises:
             FrnError: if a class has no readable image.
         """
+        return self._enroll_files(classes, {})
+
+    def enroll_state(self, state: State) -> list[FrnError]:
+        """Replace the classes by those of a session or project; unchanged files that are in the store stay closed.
+
+        Returns:
+            As `enroll`; also which files have changed since they were added (they are used as they are now).
+
+        Raises:
+            FrnError: if a class has no readable image.
+        """
+        supports = [support for entry in state.classes for support in entry.supports]
+        known = {support.path: support.key for support in supports if support.is_unchanged()}
+        notes = self._enroll_files({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
+        found = {entry.name: entry.supports for entry in self.state.classes}
+        self.state = replace(
+            state, classes=tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
+        )
+        self.threshold_override = state.threshold
+        used = self.state.holders()
+        changed = [s.path for s in supports if s.path not in known and s.key not in used]
+        return notes + [
+            FrnError(f"{path}: has changed since it was added; it is used as it is now") for path in changed
+        ]
+
+    def adopt(self, state: State, maps: Mapping[str, Maps]) -> None:
+        """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
+        self.classes, self.left_out = {}, {}
+        for entry in state.classes:
+            self.enroll_maps(entry.name, np.stack([maps[support.key] for support in entry.supports]))
+        self.state = state
+
+    def enroll_maps(self, name: str, maps: Maps) -> None:
+        """Add a class, or replace the one of that name, from feature maps (k, r, d)."""
+        self.classes[name] = enroll(maps, self.head)
+        self.left_out.pop(name, None)
+        if len(maps) > 1:
+            self.left_out[name] = left_out_explained(maps, self.head)
+        self._bank = self._calibrated = None
+
+    def _enroll_files(self, classes: Mapping[str, Sequence[Path]], known: Mapping[Path, str]) -> list[FrnError]:
         labels = [name for name, paths in classes.items() for _ in paths]
-        outcomes = self.extractor.read(path for paths in classes.values() for path in paths)
-        maps: dict[str, list[Maps]] = {name: [] for name in classes}
         broken: dict[str, list[FrnError]] = {name: [] for name in classes}
-        for name, (_, outcome) in zip(labels, outcomes, strict=True):
+        supports: dict[str, list[Support]] = {name: [] for name in classes}
+        maps: dict[str, Maps] = {}
+        files = (path for paths in classes.values() for path in paths)
+        for name, (path, outcome) in zip(
+            labels, self.extractor.read(files, store=self.store, known=known), strict=True
+        ):
             if isinstance(outcome, FrnError):
                 broken[name].append(outcome)
             else:
-                maps[name].append(outcome)
-        for name, found in maps.items():
-            if not found:
-                first = f" The first: {broken[name][0]}" if broken[name] else ""
-                raise FrnError(f"class {name!r} has no readable image among {len(classes[name])} files.{first}")
-            self.classes[name] = enroll(np.stack(found), self.head)
-        self._bank = None
-        return [error for errors in broken.values() for error in errors]
+                maps[outcome.key] = outcome.maps
+                supports[name].append(Support.of(path, outcome.key))
+        state, duplicates = build_state(supports.items())
+        for entry in state.classes:
+            if not entry.supports:
+                reasons = [
+                    *map(str, broken[entry.name]),
+                    *(str(d) for d in duplicates if d.path in classes[entry.name]),
+                ]
+                first = f" The first: {reasons[0]}" if reasons else ""
+                raise FrnError(
+                    f"class {entry.name!r} has no usable image among {len(classes[entry.name])} files.{first}"
+                )
+        self.adopt(state, maps)
+        return [error for errors in broken.values() for error in errors] + [FrnError(str(d)) for d in duplicates]
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
         """Classify image files, in order; one that cannot be read yields its error and stops nothing."""
         for path, outcome in self.extractor.read(paths):
-            yield path, outcome if isinstance(outcome, FrnError) else self.predict(outcome)
+            yield path, outcome if isinstance(outcome, FrnError) else self.predict(outcome.maps)
 
     def predict(self, maps: Maps) -> Prediction:
         """Classify one feature map (r, d)."""
-        if self._bank is None:
-            self._bank = Bank(list(self.classes.values()))
-        errors = self._bank.class_error(maps[None])[0]
-        shares = probabilities(errors, self.head.gamma)
+        errors = self.bank.class_error(maps[None])
+        shares = probabilities(errors[0], self.head.gamma)
+        known = explained(errors, maps[None])[0]
         return Prediction(
-            dict(zip(self.classes, shares.tolist(), strict=True)), dict(zip(self.classes, errors.tolist(), strict=True))
+            dict(zip(self.classes, shares.tolist(), strict=True)),
+            dict(zip(self.classes, errors[0].tolist(), strict=True)),
+            dict(zip(self.classes, known.tolist(), strict=True)),
+            self.threshold,
         )
+
+    def error_maps(self, maps: Maps) -> Floats:
+        """Squared error of every location for every class: (r, d) to (way, h, w)."""
+        error: Floats = self.bank.location_error(maps[None])[0].T.reshape(-1, *self.extractor.grid)
+        return error
+
+    @property
+    def bank(self) -> Bank:
+        """All classes, to be scored together."""
+        if self._bank is None:
+            if not self.classes:
+                raise FrnError("there is no class yet: enroll some first")
+            self._bank = Bank(list(self.classes.values()))
+        return self._bank

@@ -1,15 +1,18 @@
 """A feature extractor in onnxruntime: image files to feature maps, with the head's learned numbers beside them."""
 
+import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, Pixels, open_image
+from frn.images import EvaluationTransform, Pixels, read_file, see
 from frn.inference.enrolment import HeadParameters
+from frn.inference.features import FeatureStore, Maps, content_key
 from frn.inference.runtime import Device, check_model, open_session, parse_json, read_bytes, run_session
 
 FORMAT = "frn-features"
@@ -17,7 +20,15 @@ VERSION = "1"
 BATCH = 16
 """Images per run: enough to be fast, few enough that the first answer comes soon."""
 
-Maps = NDArray[np.float32]
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """An image file's feature map."""
+
+    key: str
+    """Of the file's bytes."""
+    maps: Maps
+    """(r, d)."""
 
 
 class Extractor:
@@ -41,6 +52,8 @@ class Extractor:
         checked = None if trusted else check_model(data, where, [FORMAT])
         if not threads and hasattr(os, "sched_getaffinity"):
             threads = len(os.sched_getaffinity(0))
+        self.data = data
+        self.sha256 = hashlib.sha256(data).hexdigest()
         self.session = open_session(data, where, device=device, threads=threads)
         metadata = checked or self.session.get_modelmeta().custom_metadata_map
         if metadata.get("frn.version") != VERSION:
@@ -52,8 +65,9 @@ class Extractor:
             self.transform = EvaluationTransform(**config["transform"])
             self.method = str(config["method"])
             self.grid = (int(grid[0]), int(grid[1]))
-            self.head = HeadParameters(**head) if self.method == "frn" else None
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            self.learned = {str(name): float(value) for name, value in head.items()}
+            self.head = HeadParameters(**self.learned) if self.method == "frn" else None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise FrnError(f"{where}: its metadata is damaged ({error})") from error
         self._check_signature(where)
 
@@ -72,9 +86,11 @@ class Extractor:
         expected_in = [("images", "tensor(float)", [3, side, side])]
         found_in = [(value.name, value.type, value.shape[1:]) for value in inputs]
         r = self.grid[0] * self.grid[1]
-        fits = len(outputs) == 1 and outputs[0].name == "feature_map" and outputs[0].shape[1:2] == [r]
-        if found_in != expected_in or not fits:
+        fits = [v.name for v in outputs] == ["feature_map"] and [type(n) for n in outputs[0].shape[1:]] == [int, int]
+        if found_in != expected_in or not fits or outputs[0].shape[1] != r:
             raise FrnError(f"{where}: its inputs and outputs are not those of an extractor of {side}-pixel images")
+        self.shape: tuple[int, int] = (r, outputs[0].shape[2])
+        """r locations and d channels of a feature map."""
 
     def feature_maps(self, pixels: Pixels) -> Maps:
         """Feature maps (n, r, d) of prepared images (n, S, S, 3) uint8."""
@@ -83,21 +99,65 @@ class Extractor:
         (maps,) = run_session(self.session, ["feature_map"], {"images": images})
         return maps
 
-    def read(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Maps | FrnError]]:
-        """Feature maps (r, d) of image files, in order; one that cannot be read yields its error."""
-        waiting: list[tuple[Path, Pixels | FrnError]] = []
-        for path in paths:
-            try:
-                waiting.append((path, self.transform(open_image(path))))
-            except FrnError as error:
-                waiting.append((path, error))
-            if len(waiting) == BATCH:
-                yield from self._flush(waiting)
-                waiting = []
-        yield from self._flush(waiting)
+    def read(
+        self,
+        paths: Iterable[Path],
+        *,
+        store: FeatureStore | None = None,
+        known: Mapping[Path, str] | None = None,
+        opening: Callable[[Path], None] | None = None,
+    ) -> Iterator[tuple[Path, Embedded | FrnError]]:
+        """Embed image files, in order; one that cannot be read yields its error.
 
-    def _flush(self, waiting: list[tuple[Path, Pixels | FrnError]]) -> Iterator[tuple[Path, Maps | FrnError]]:
-        pixels = [pixels for _, pixels in waiting if not isinstance(pixels, FrnError)]
-        maps = iter(self.feature_maps(np.stack(pixels)) if pixels else ())
-        for path, outcome in waiting:
-            yield path, outcome if isinstance(outcome, FrnError) else next(maps)
+        Args:
+            paths: of the files.
+            store: where maps that were computed before are found, and new ones kept.
+            known: content keys of files that need not be opened if the store has their maps.
+            opening: told of each file before it is read: what it raises ends the reading.
+        """
+        remaining = iter(paths)
+        while batch := list(islice(remaining, BATCH)):
+            yield from zip(batch, self._embed(batch, store, known or {}, opening), strict=True)
+
+    def _embed(
+        self,
+        paths: Sequence[Path],
+        store: FeatureStore | None,
+        known: Mapping[Path, str],
+        opening: Callable[[Path], None] | None,
+    ) -> list[Embedded | FrnError]:
+        seen = []
+        for path in paths:
+            if opening:
+                opening(path)
+            seen.append(self._look(path, store, known))
+        fresh = [entry for entry in seen if isinstance(entry, _Prepared)]
+        if not fresh:
+            return [entry for entry in seen if not isinstance(entry, _Prepared)]
+        maps = self.feature_maps(np.stack([entry.pixels for entry in fresh]))
+        embedded = [Embedded(entry.key, value) for entry, value in zip(fresh, maps, strict=True)]
+        if store:
+            store.put(self.sha256, {entry.key: entry.maps for entry in embedded})
+        remaining = iter(embedded)
+        return [next(remaining) if isinstance(entry, _Prepared) else entry for entry in seen]
+
+    def _look(
+        self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
+    ) -> "Embedded | _Prepared | FrnError":
+        """A file's stored map, or what the network needs to make it."""
+        if store and path in known and (maps := store.get(self.sha256, known[path])) is not None:
+            return Embedded(known[path], maps)
+        try:
+            data = read_file(path)
+            key = content_key(data)
+            if store and (maps := store.get(self.sha256, key)) is not None:
+                return Embedded(key, maps)
+            return _Prepared(key, see(data, path, self.transform))
+        except FrnError as error:
+            return error
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    key: str
+    pixels: Pixels

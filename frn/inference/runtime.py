@@ -33,7 +33,7 @@ Log MatMul Max MaxPool Min Mul Neg PRelu Pad Pow QuantizeLinear Reciprocal Reduc
 Resize Round Shape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where
 """
 OPERATORS = frozenset(_OPERATORS.split())
-"""What an extractor or classifier may be made of: no loop, no branch, no random number, no allocation by value."""
+"""What an extractor may be made of: no loop, no branch, no random number, no allocation by value."""
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:

@@ -1,27 +1,29 @@
 """The training loop: one forward pass per episode, validation on cached features, checkpoints that survive a kill."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from frn.checkpoints import save_model
 from frn.data.cache import StoredImages
 from frn.data.transforms import augment
-from frn.episodes import Episode, EpisodeShape, check_classes, training_epoch
+from frn.episodes import Episode, EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
-from frn.losses import episode_loss
+from frn.heads.frn import FRNHead
 from frn.model import Model
 from frn.model_file import ModelConfig
 from frn.precision import Precision, autocast, keep_freed_memory
 from frn.training.presets import Preset, Schedule
 from frn.training.run_folder import Place, RunFolder
+from frn.training.stages import build_stage
 
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
 """Validation is 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
@@ -29,14 +31,14 @@ VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An episode has been trained on."""
+    """A step has been taken: an episode, or a batch in pre-training."""
 
     epoch: int
     step: int
     steps_in_epoch: int
     loss: float
     accuracy: float
-    """Share of the episode's queries that were right, in percent."""
+    """Share of its queries (or images) that were right, in percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,9 @@ class _Trainer:
         self.folder = folder
         self.settings = settings
         self.report = report
-        self.val_shape = replace(VALIDATION_SHAPE, shot=preset.episode.shot)
-        check_classes(images.names, images.sizes, preset.episode, where="the training split", every_class=False)
+        self.val_shape = replace(VALIDATION_SHAPE, shot=preset.val_shot or preset.episode.shot)
+        if preset.stage == "episodes":
+            check_classes(images.names, images.sizes, preset.episode, where="the training split", every_class=False)
         if val_images is not None:
             self.val_shape = fit_shape(self.val_shape, val_images)
             check_classes(
@@ -142,11 +145,14 @@ class _Trainer:
         self.run_settings = {"seed": settings.seed, "precision": settings.precision, **asdict(self.preset)}
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
         self.model.record = {"seed": settings.seed, **facts}
-        self.optimizer = build_optimizer(self.model, self.preset.schedule)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(settings.seed)
+            self.stage = build_stage(self.preset, self.model, self.images.sizes).to(settings.device)
+        self.optimizer = build_optimizer([*self.model.parameters(), *self.stage.parameters()], self.preset.schedule)
         self.spent = 0.0
         self.began = self.saved = time.monotonic()
         if resume:
-            self.place = self.folder.load_last(self.model, self.optimizer, self.run_settings)
+            self.place = self.folder.load_last(self.model, self.stage, self.optimizer, self.run_settings)
             self.spent = self.place.seconds
             self.folder.rewind_metrics(self.place)
         else:
@@ -157,20 +163,18 @@ class _Trainer:
         """Write the resumable checkpoint."""
         self.saved = time.monotonic()
         self.place.seconds = self.spent + self.saved - self.began
-        self.folder.save_last(self.model, self.optimizer, self.place, self.run_settings)
+        self.folder.save_last(self.model, self.stage, self.optimizer, self.place, self.run_settings)
 
     def run(self, stop: Callable[[], bool]) -> Trained:
         """Train until the schedule ends or `stop` says so."""
         schedule, place = self.preset.schedule, self.place
         while place.epoch < schedule.epochs:
-            episodes = training_epoch(
-                self.images.sizes, self.preset.episode, seed=self.settings.seed, epoch=place.epoch
-            )
+            steps = self.stage.epoch(self.images.sizes, seed=self.settings.seed, epoch=place.epoch)
             for group in self.optimizer.param_groups:
                 group["lr"] = schedule.learning_rate_at(place.epoch)
             self.model.train()
-            while place.step < len(episodes):
-                self.train_on(episodes[place.step], len(episodes))
+            while place.step < len(steps):
+                self.train_on(steps[place.step], len(steps))
                 if stop():
                     self.save()
                     return Trained(place, finished=False)
@@ -181,17 +185,15 @@ class _Trainer:
             self.save()
         return Trained(place, finished=True)
 
-    def train_on(self, episode: Episode, steps_in_epoch: int) -> None:
-        """Take one optimiser step on one episode."""
-        place, settings, shape = self.place, self.settings, self.preset.episode
+    def train_on(self, drawn: Episode, steps_in_epoch: int) -> None:
+        """Take one optimiser step on one episode, or one batch."""
+        place, settings = self.place, self.settings
         generator = np.random.default_rng([settings.seed, place.epoch, place.step, 1])
-        canvas, extents = self.images.gather(episode.ravel())
+        canvas, extents = self.images.gather(drawn.ravel())
         batch = augment(canvas, extents, self.preset.augmentation, generator, settings.device)
         with autocast(settings.device, settings.precision):
-            maps = self.model.feature_maps(batch).unflatten(0, (shape.way, shape.per_class))
-        support, query = maps[:, : shape.shot], maps[:, shape.shot :].flatten(0, 1)
-        logits = self.model.head(support, query)
-        loss = episode_loss(logits, support, shape.queries, self.preset.aux)
+            maps = self.model.feature_maps(batch)
+        loss, logits, target = self.stage.score(self.model, maps, drawn)
         value = loss.item()
         if not np.isfinite(value):
             raise FrnError(
@@ -201,7 +203,6 @@ class _Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
-        target = torch.arange(shape.way, device=logits.device).repeat_interleave(shape.queries)
         accuracy = 100 * (logits.argmax(1) == target).float().mean().item()
         place.step += 1
         place.total_steps += 1
@@ -260,15 +261,30 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
         model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())
+    fix_regularisers(model, preset)
     return model
 
 
-def build_optimizer(model: Model, schedule: Schedule) -> torch.optim.Optimizer:
-    """SGD with momentum or Adam (with L2 decay, not AdamW), one parameter group."""
+def fix_regularisers(model: Model, preset: Preset) -> None:
+    """Leave out of training what the preset keeps at its start (SM, Ablation Study).
+
+    Raises:
+        FrnError: if something is to be kept, but the head is not FRN's.
+    """
+    if preset.fixed and not isinstance(model.head, FRNHead):
+        raise FrnError(f"a fixed {' and '.join(preset.fixed)} is for --method frn, not {preset.method}")
+    for name in preset.fixed:
+        parameter = model.head.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
+        parameter.requires_grad_(False).zero_()
+
+
+def build_optimizer(parameters: Iterable[nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
+    """SGD with momentum or Adam (with L2 decay, not AdamW), one parameter group of all that is not fixed."""
+    learned = [parameter for parameter in parameters if parameter.requires_grad]
     if schedule.optimizer == "adam":
-        return torch.optim.Adam(model.parameters(), schedule.learning_rate, weight_decay=schedule.weight_decay)
+        return torch.optim.Adam(learned, schedule.learning_rate, weight_decay=schedule.weight_decay)
     return torch.optim.SGD(
-        model.parameters(),
+        learned,
         schedule.learning_rate,
         momentum=schedule.momentum,
         nesterov=schedule.nesterov,

@@ -10,6 +10,9 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 
+WITH_AUXILIARY_LOSS = frozenset({"frn", "bifrn", "dsn", "ctx"})
+"""Methods that the paper trains with Eq. 11 (SM, Implemented Baselines), and FRN's own kin."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
@@ -56,10 +59,18 @@ class Preset:
     transform: EvaluationTransform
     """For validation and for everyone who uses the model."""
     aux: Literal["reference", "paper", "off"] = "reference"
+    fixed: tuple[Literal["lambda", "rho"], ...] = ()
+    """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
+    stage: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
+    """Episodes; or, before them, all classes at once: with dummy maps (Sec. 3.6), or classically."""
+    batch: int = 128
+    """Images of a step of pre-training."""
     store_side: int
     """Training images are kept at most this large (shorter side, pixels)."""
     val_every: int = 5
     """Epochs between validations."""
+    val_shot: int | None = None
+    """Shot of validation; None: that of training. The authors validate pre-training at 1 shot."""
     val_episodes: int = 1000
     test_shots: tuple[int, ...] = field(default=(1, 5))
 
@@ -83,15 +94,15 @@ def demo() -> Preset:
 def cifar_fs_conv4() -> Preset:
     """The paper's Conv-4 recipe at CIFAR's own size, without the last pooling (r = 16 instead of 4)."""
     return Preset(
-        about="CIFAR-FS at 32 x 32, r = 16; 20 minutes on two cores",
+        about="CIFAR-FS at 32 x 32, r = 16; 50 minutes on two cores",
         prepare="cifar-fs",
         last_pool=False,
         episode=EpisodeShape(way=20, shot=5, queries=15),
-        schedule=Schedule(epochs=64, milestones=(28, 37, 44, 49, 53, 56, 59, 62), lr_decay=0.5),
+        schedule=Schedule(epochs=150, milestones=(66, 87, 103, 115, 124, 131, 138, 145), lr_decay=0.5),
         augmentation=Augmentation(size=32, crop="padded", padding=4),
         transform=EvaluationTransform(size=32),
         store_side=32,
-        val_every=8,
+        val_every=15,
     )
 
 
@@ -102,6 +113,38 @@ def cifar_fs_resnet12() -> Preset:
         about="CIFAR-FS at 32 x 32, r = 16; wants a GPU",
         backbone="resnet12",
         episode=EpisodeShape(way=10, shot=5, queries=15),
+    )
+
+
+def cifar_fs_conv4_pretrain() -> Preset:
+    """FRN pre-training (Sec. 3.6): all training classes at once, each rebuilt from its dummy map."""
+    return replace(
+        cifar_fs_conv4(),
+        about="CIFAR-FS, FRN pre-training with dummy maps",
+        stage="frn-pretrain",
+        schedule=Schedule(epochs=60, milestones=(30, 42, 50, 56), lr_decay=0.3),
+        val_every=6,
+        val_shot=1,
+    )
+
+
+def cifar_fs_conv4_average() -> Preset:
+    """The classical pre-training that the paper compares with: a linear classifier on average-pooled maps."""
+    return replace(
+        cifar_fs_conv4_pretrain(),
+        about="CIFAR-FS, classical pre-training on average-pooled maps",
+        stage="average-pretrain",
+        method="proto",
+    )
+
+
+def cifar_fs_conv4_finetune() -> Preset:
+    """Episodes after pre-training: `--init` with its result; the rate is a hundredth, as the paper has it."""
+    return replace(
+        cifar_fs_conv4(),
+        about="CIFAR-FS, episodes after pre-training: needs --init",
+        schedule=Schedule(epochs=40, milestones=(20, 32), learning_rate=1e-3),
+        val_every=5,
     )
 
 
@@ -136,7 +179,16 @@ def general_conv4() -> Preset:
 
 PRESETS: dict[str, Callable[[], Preset]] = {
     preset.__name__.replace("_", "-"): preset
-    for preset in (demo, cifar_fs_conv4, cifar_fs_resnet12, omniglot_conv4, general_conv4)
+    for preset in (
+        demo,
+        cifar_fs_conv4,
+        cifar_fs_resnet12,
+        cifar_fs_conv4_pretrain,
+        cifar_fs_conv4_average,
+        cifar_fs_conv4_finetune,
+        omniglot_conv4,
+        general_conv4,
+    )
 }
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import safetensors
 import torch
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
-from frn.checkpoints import OPTIMIZER
+from frn.checkpoints import OPTIMIZER, STAGE
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.model import Model
@@ -50,10 +50,15 @@ class RunFolder:
         self.events = path / "tensorboard"
 
     def save_last(
-        self, model: Model, optimizer: torch.optim.Optimizer, place: Place, run: Mapping[str, object]
+        self,
+        model: Model,
+        stage: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        place: Place,
+        run: Mapping[str, object],
     ) -> None:
         """Write the resumable checkpoint, atomically."""
-        tensors = dict(model.state_dict())
+        tensors = {**model.state_dict(), **{f"{STAGE}{name}": value for name, value in stage.state_dict().items()}}
         state = optimizer.state_dict()["state"]
         for index, entries in state.items():
             tensors |= {f"{OPTIMIZER}{index}/{name}": value for name, value in entries.items()}
@@ -61,8 +66,10 @@ class RunFolder:
         contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         write_atomically(self.last, save(contiguous, metadata=header(model.config, record)))
 
-    def load_last(self, model: Model, optimizer: torch.optim.Optimizer, run: Mapping[str, object]) -> Place:
-        """Restore model and optimiser, and say where the run stood.
+    def load_last(
+        self, model: Model, stage: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
+    ) -> Place:
+        """Restore model, stage and optimiser, and say where the run stood.
 
         Raises:
             FrnError: if there is no checkpoint, or it belongs to a run with other settings.
@@ -80,7 +87,8 @@ class RunFolder:
             raise FrnError(f"{self.path}: was started with other settings ({changes}). Use them, or another --out.")
         with safetensors.safe_open(self.last, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-        model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith(OPTIMIZER)})
+        model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
+        stage.load_state_dict({name.removeprefix(STAGE): t for name, t in tensors.items() if name.startswith(STAGE)})
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith(OPTIMIZER):

@@ -11,6 +11,7 @@ from frn_export.builder import FLOAT, UINT8, GraphBuilder
 from frn_export.classifier import _prepare, classifier_graph
 from frn_export.graphs import features_graph
 from PIL import Image
+from torchvision.transforms import functional
 
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
@@ -66,17 +67,32 @@ def test_preparation_in_the_graph_is_pillows_within_a_grey_level(name: str) -> N
         assert difference.mean() <= 0.02, (width, height)
 
 
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_images_that_are_enlarged_or_pass_are_pillows_to_the_last_bit(name: str) -> None:
+    transform = TRANSFORMS[name]
+    run, generator = preparer(transform), np.random.default_rng(1)
+    length = transform.resize or 35
+    for width, height in [(1, 1), (32, 32), (2, 9), (length, length), *generator.integers(3, length, (40, 2)).tolist()]:
+        image = photo(width, height, seed=width)
+        (ours,) = run.run(None, {"image": np.asarray(image)})
+        np.testing.assert_array_equal((ours[0].transpose(1, 2, 0) * 255).round(), transform(image))
+
+
 def test_geometry_is_the_same_for_any_size_even_a_strip() -> None:
     """A gradient tells by its values where a crop was taken."""
     run, transform = preparer(TRANSFORMS["shorter"]), TRANSFORMS["shorter"]
     generator = np.random.default_rng(0)
-    sizes = [tuple(int(n) for n in generator.integers(20, 700, 2)) for _ in range(60)]
+    sizes = [tuple(int(n) for n in generator.integers(20, 700, 2)) for _ in range(300)]
     for width, height in [*sizes, (1, 1), (1, 500), (3, 2000), (5000, 2)]:
         across = np.broadcast_to(np.linspace(0, 255, width), (height, width))
         down = np.broadcast_to(np.linspace(0, 255, height)[:, None], (height, width))
         pixels = np.stack([across, down, across], axis=-1).astype(np.uint8)
         (ours,) = run.run(None, {"image": pixels})
-        expected = transform(Image.fromarray(pixels)).astype(float)
+        image = Image.fromarray(pixels)
+        expected = transform(image).astype(float)
+        if max(width, height) <= 20 * min(width, height):
+            theirs = np.asarray(functional.center_crop(functional.resize(image, [92]), [84]), dtype=float)
+            assert np.abs(theirs - expected).max() <= 1, (width, height)
         assert np.abs(ours[0].transpose(1, 2, 0) * 255 - expected).max() <= 1.01, (width, height)
 
 
@@ -104,10 +120,11 @@ def test_the_file_answers_as_the_classifier_does(features: bytes, moths: Path) -
     for path, prediction in classifier.classify(paths):
         assert isinstance(prediction, Prediction)
         pixels = np.asarray(Image.open(path).convert("RGB"))
-        label, probability, error, error_map = run.run(None, {"image": pixels})
+        label, probability, error, explained, error_map = run.run(None, {"image": pixels})
         assert str(label) == prediction.label
         np.testing.assert_allclose(probability, list(prediction.probabilities.values()), atol=5e-3)
         np.testing.assert_allclose(error, list(prediction.errors.values()), rtol=2e-3)
+        np.testing.assert_allclose(explained, list(prediction.explained.values()), atol=2e-3)
         maps = classifier.extractor.feature_maps(classifier.extractor.transform(Image.open(path))[None])
         expected = Bank(list(classifier.classes.values())).location_error(maps)[0].T.reshape(5, 4, 4)
         np.testing.assert_allclose(error_map, expected, rtol=2e-3, atol=1e-3)

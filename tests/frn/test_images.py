@@ -9,7 +9,7 @@ from PIL import Image
 
 from frn import images
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, limit_shorter_side, open_image
+from frn.images import EvaluationTransform, glance, limit_shorter_side, open_image, read_file, see
 
 
 def save(path: Path, image: Image.Image, **options: Any) -> Path:
@@ -96,3 +96,36 @@ def test_a_strip_is_cropped_before_it_explodes() -> None:
 def test_a_crop_larger_than_the_resize_is_refused() -> None:
     with pytest.raises(FrnError, match="the crop must fit"):
         EvaluationTransform(size=84, resize=64)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "F"])
+def test_a_few_rows_at_a_time_make_the_same_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    path = tmp_path / "x.tif"
+    ramp = np.arange(70 * 50, dtype=np.uint16).reshape(70, 50)
+    picture = Image.fromarray(ramp) if mode == "I;16" else Image.fromarray(ramp.astype(np.uint8)).convert(mode)
+    if mode in ("RGBA", "LA"):
+        picture.putalpha(Image.fromarray((ramp % 251).astype(np.uint8)))
+    picture.save(path)
+    whole = np.asarray(open_image(path))
+    monkeypatch.setattr(images, "STRIP", 170)
+    np.testing.assert_array_equal(np.asarray(open_image(path)), whole)
+
+
+def test_seeing_is_opening_and_cropping_also_for_large_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, transform = tmp_path / "x.jpg", EvaluationTransform(size=40)
+    Image.radial_gradient("L").convert("RGB").save(path)
+    expected = transform(open_image(path))
+    for large in (images.LARGE, 10):
+        monkeypatch.setattr(images, "LARGE", large)
+        np.testing.assert_array_equal(see(read_file(path), path, transform), expected)
+
+
+def test_a_glance_is_nearly_the_same_and_knows_the_upright_size(tmp_path: Path) -> None:
+    path, transform = tmp_path / "x.jpg", EvaluationTransform(size=40)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.radial_gradient("L").resize((1600, 1200)).convert("RGB").save(path, exif=exif)
+    crop, size = glance(read_file(path), path, transform)
+    assert size == open_image(path).size == (1200, 1600)
+    difference = crop.astype(int) - transform(open_image(path)).astype(int)
+    assert np.abs(difference).mean() < 2

@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from frn.checkpoints import save_model
 from frn.cli.console import printable
 from frn.cli.main import app
+from frn.data.moths import draw_moth, species
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
@@ -139,10 +140,9 @@ def test_broken_photos_stop_nothing(moths: Path, model: Path, tmp_path: Path, tr
 def test_names_with_spaces_umlauts_and_emoji_and_a_class_of_one_image(moths: Path, model: Path, tmp_path: Path) -> None:
     for name, count in (("Käfer 🐞", 1), ("Grüner Wurm", 3)):
         (tmp_path / "my photos ♥" / name).mkdir(parents=True)
+        species = moths / "test" / f"moth 4{count}"  # of its own: a photo is an example of one class only
         for number in range(count):
-            shutil.copy(
-                moths / "test" / "moth 40" / f"0{number}.png", tmp_path / "my photos ♥" / name / f"Foto {number} ß.png"
-            )
+            shutil.copy(species / f"0{number}.png", tmp_path / "my photos ♥" / name / f"Foto {number} ß.png")
     query = tmp_path / "my photos ♥" / "Käfer 🐞" / "Foto 0 ß.png"
     answer = lines(frn("classify", tmp_path / "my photos ♥", query, "--json", "--model", model))[0]
     assert answer["image"] == str(query)
@@ -155,14 +155,14 @@ def test_odd_folders_get_one_clear_line(model: Path, moths: Path, tmp_path: Path
     shutil.copytree(moths / "test" / "moth 40", one / "moth 40")
     result = frn("classify", one, query, "--json", "--model", model)
     assert result.exit_code == 0
-    assert "has one class, so every photo will be called 'moth 40'" in result.stderr
+    assert "has one class: every photo is called 'moth 40' or unknown" in result.stderr
     (tmp_path / "empty").mkdir()
     bad = tmp_path / "bad" / "words"
     bad.mkdir(parents=True)
     (bad / "text.png").write_text("no picture")
     for folder, reason in (
         (tmp_path / "empty", "has no class folders"),
-        (tmp_path / "bad", "class 'words' has no readable image among 1 files"),
+        (tmp_path / "bad", "class 'words' has no usable image among 1 files"),
         (tmp_path / "none", "cannot be listed"),
     ):
         result = frn("classify", folder, query, "--model", model)
@@ -174,10 +174,10 @@ def test_odd_folders_get_one_clear_line(model: Path, moths: Path, tmp_path: Path
 
 
 def test_two_hundred_classes_are_no_trouble(moths: Path, model: Path, tmp_path: Path) -> None:
-    image = moths / "test" / "moth 40" / "00.png"
     for number in range(200):
         (tmp_path / f"{number}").mkdir()
-        shutil.copy(image, tmp_path / f"{number}" / "x.png")
+        draw_moth(species(number), np.random.default_rng(number), 32).save(tmp_path / f"{number}" / "x.png")
+    image = tmp_path / "7" / "x.png"
     answer = lines(frn("classify", tmp_path, image, "--json", "--model", model))[0]
     assert len(answer["errors"]) == 200  # type: ignore[arg-type]
 
@@ -247,7 +247,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert stdout == ""
     assert re.search(
-        r"saved after \d+ episodes\. Go on with: frn train demo --out '.*run with space' --epochs 500 --resume", stderr
+        r"saved after \d+ steps\. Go on with: frn train demo --out '.*run with space' --epochs 500 --resume", stderr
     )
     assert "Traceback" not in stderr
 
@@ -295,7 +295,7 @@ def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: 
     assert result.exit_code == 0, result.stderr
     exported = json.loads(result.stdout)
     assert exported["difference"] <= 5e-6
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["features.onnx", "head.onnx"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["README.md", "features.onnx", "head.onnx"]
     again = frn("export", "--model", model, "--out", tmp_path / "with", "--classes", moths / "test")
     assert again.exit_code == 0, again.stderr
     assert (tmp_path / "with" / "classifier.onnx").is_file()

@@ -66,7 +66,7 @@ def test_broken_files_are_returned_and_the_rest_of_the_class_is_used(
     assert not isinstance(answer, FrnError)
     assert answer.probabilities == {"moth": 1.0}
     assert isinstance(failure, FrnError)
-    with pytest.raises(FrnError, match=r"class 'x' has no readable image among 1 files. The first: .*text\.png"):
+    with pytest.raises(FrnError, match=r"class 'x' has no usable image among 1 files. The first: .*text\.png"):
         classifier.enroll({"x": [text]})
 
 
@@ -79,3 +79,17 @@ def test_every_shipped_model_has_its_extractor_and_they_agree() -> None:
     assert set(shipped_models()) == set(shipped_extractors())
     for name, path in shipped_extractors().items():
         assert path.read_bytes() == features_graph(load_model(name)).SerializeToString(deterministic=True), name
+
+
+def test_each_file_is_announced_before_it_is_opened_and_an_objection_ends_the_reading(moths: Path) -> None:
+    extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu")
+    paths = sorted((moths / "test" / "moth 40").iterdir())[:3]
+    told: list[Path] = []
+    assert len(list(extractor.read(paths, opening=told.append))) == 3
+    assert told == paths
+
+    def object_to(path: Path) -> None:
+        raise InterruptedError(path.name)
+
+    with pytest.raises(InterruptedError, match=paths[0].name):
+        list(extractor.read(paths, opening=object_to))

@@ -55,23 +55,26 @@ def test_the_error_map_is_the_torch_heads() -> None:
     np.testing.assert_allclose(ours, theirs.numpy().reshape(3, 9), rtol=2e-6)
 
 
-@pytest.mark.parametrize("kind", ["zero", "duplicated", "low rank", "times 30"])
-def test_degenerate_supports_stay_within_5e_6(kind: str) -> None:
-    query, pool = maps_of(2, 25, 64), maps_of(5, 25, 64, seed=1)
+@pytest.mark.parametrize("d", [64, 160])  # fewer channels than the pool has rows, and more
+@pytest.mark.parametrize("kind", ["zero", "duplicated", "nearly duplicated", "low rank", "times 30"])
+def test_degenerate_supports_stay_within_5e_6(kind: str, d: int) -> None:
+    query, pool = maps_of(2, 25, d), maps_of(5, 25, d, seed=1)
     if kind == "zero":
         pool = np.zeros_like(pool)
     elif kind == "duplicated":
         pool[:] = pool[0, 0]
+    elif kind == "nearly duplicated":
+        query, pool = 30 * query, 30 * pool[0, 0] * (1 + 1e-3 * maps_of(5, 25, d, seed=2))
     elif kind == "low rank":
-        pool = maps_of(5, 25, 3) @ maps_of(3, 64, seed=2)
+        pool = maps_of(5, 25, 3) @ maps_of(3, d, seed=2)
     else:
         query, pool = 30 * query, 30 * pool
     for alpha in (-3.0, 3.0):
-        for beta in (-3.0, 0.7, 3.0):
+        for beta in (-3.0, 0.6, 0.7, 3.0):
             head = HeadParameters(alpha, beta, 1.0)
             errors = Bank([enroll(pool.astype(np.float32), head)]).class_error(query.astype(np.float32))[:, 0]
             expected = torch_error(
-                query.astype(np.float32).astype(float), pool.astype(np.float32).astype(float).reshape(-1, 64), head
+                query.astype(np.float32).astype(float), pool.astype(np.float32).astype(float).reshape(-1, d), head
             )
             unit = np.square(query).sum(-1).mean() * max(1.0, (head.rho - 1) ** 2)
             assert np.abs(errors - expected).max() <= 5e-6 * unit

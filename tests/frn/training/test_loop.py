@@ -84,11 +84,24 @@ def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_pat
     assert load(tmp_path / "run" / "last.safetensors").config == model.config
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, optimizer: str) -> None:
+def pretraining(stage: str = "frn-pretrain", **changes: object) -> Preset:
+    method = "frn" if stage == "frn-pretrain" else "proto"
+    preset = replace(TINY, stage=stage, method=method, batch=32, val_shot=1)  # type: ignore[arg-type]
+    return replace(preset, **changes)  # type: ignore[arg-type]
+
+
+PIECES = {
+    "sgd": TINY,
+    "adam": replace(TINY, schedule=replace(TINY.schedule, optimizer="adam", learning_rate=1e-3)),
+    "dummy maps": pretraining(),
+    "average": pretraining("average-pretrain"),
+}
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
     torch.set_num_threads(1)
-    rate = 0.1 if optimizer == "sgd" else 1e-3
-    preset = replace(TINY, schedule=replace(TINY.schedule, optimizer=optimizer, learning_rate=rate))  # type: ignore[arg-type]
+    preset = PIECES[kind]
     quick(tmp_path / "whole", preset)
     finished, stops = False, iter((1, 4, 2, 1000))
     while not finished:
@@ -184,3 +197,39 @@ def test_classes_too_small_are_named_before_anything_is_written(tmp_path: Path) 
     ):
         quick(tmp_path / "run", preset)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("stage", ["frn-pretrain", "average-pretrain"])
+def test_pretraining_learns_the_classes_and_leaves_a_plain_model(tmp_path: Path, stage: str) -> None:
+    torch.set_num_threads(1)
+    preset = pretraining(stage, schedule=Schedule(epochs=25, milestones=(20,)), val_every=25)
+    events, finished = quick(tmp_path / "run", preset)
+    losses = [event.loss for event in events if isinstance(event, Step)]
+    assert finished
+    assert losses[0] > 1.5  # eight classes: chance is log 8 = 2.1
+    assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
+    model = load_model(tmp_path / "run" / "best.safetensors")
+    assert not [name for name in model.state_dict() if "dummy" in name or "classifier" in name]
+    if stage == "frn-pretrain":
+        learned = dict(model.head.named_parameters())
+        assert (learned["alpha"].item(), learned["beta"].item()) == (0.0, 0.0)
+        assert learned["gamma"].item() != 1.0
+    assert load(tmp_path / "run" / "last.safetensors").config == model.config
+
+
+def test_episodes_go_on_from_pretraining_with_its_backbone_and_temperature(tmp_path: Path) -> None:
+    quick(tmp_path / "before", pretraining(schedule=Schedule(epochs=2, milestones=())))
+    before = load_model(tmp_path / "before" / "best.safetensors")
+    fixed = replace(TINY, schedule=replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12))
+    quick(tmp_path / "after", fixed, init=before)
+    after = load_model(tmp_path / "after" / "best.safetensors")
+    for ours, theirs in zip(after.parameters(), before.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    assert all(parameter.requires_grad for parameter in after.head.parameters())
+
+
+def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="has 96 images, fewer than a batch of 128"):
+        quick(tmp_path / "a", pretraining(batch=128))
+    with pytest.raises(FrnError, match="FRN pre-training is for --method frn, not proto"):
+        quick(tmp_path / "b", pretraining(method="proto"))

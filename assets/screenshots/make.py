@@ -1,0 +1,125 @@
+"""Makes the pictures of the terminal app beside this file: `python assets/screenshots/make.py`.
+
+Drives the app itself, with its engine, on the shipped samples, and draws what is on its screen then. Nothing in the
+pictures depends on the terminal, the time or the user's settings: a second run writes the same bytes.
+"""
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+here = Path(__file__).parent
+home = Path(tempfile.mkdtemp())
+# Before Textual reads them. The home is where the file picker starts.
+os.environ |= {
+    "HOME": str(home),
+    "FRN_STATE": str(home / ".state"),
+    "FRN_CACHE": str(home / ".cache"),
+    "TEXTUAL_ANIMATIONS": "none",
+    "TEXTUAL_COLOR_SYSTEM": "truecolor",
+    "TERM": "xterm-256color",
+}
+os.environ.pop("NO_COLOR", None)
+
+from frn_tui.app import FrnApp  # noqa: E402
+from frn_tui.widgets import jobs  # noqa: E402
+from svg import draw  # noqa: E402
+from textual.pilot import Pilot  # noqa: E402
+
+jobs.PASSING = 600.0  # a message stays until the picture is taken, however slow the machine is
+
+
+class Stage:
+    """The app, someone at its keys, and a camera."""
+
+    def __init__(self, app: FrnApp, pilot: Pilot[None]) -> None:
+        self.app, self.pilot = app, pilot
+
+    async def press(self, *keys: str) -> None:
+        """Press keys one after the other, each when the last one's work is done."""
+        for key in keys:
+            await self.pilot.press(key)
+            await self.settle()
+
+    async def settle(self, reached: Callable[[], object] = lambda: True) -> None:
+        """Wait until no work is under way."""
+        for _ in range(3000):
+            await self.pilot.pause(0.02)
+            screens = self.app.screen_stack
+            if reached() and not any(worker.is_running for screen in screens for worker in screen.workers):
+                await self.pilot.pause(0.1)
+                return
+        sys.exit("the app did not settle")
+
+    def take(self, name: str, label: str) -> None:
+        """Draw the screen into a file."""
+        strips = self.app.screen._compositor.render_strips()  # what `App.export_screenshot` draws, too
+        path = here / f"{name}.svg"
+        path.write_text(draw(strips, self.app.size.width, label), encoding="utf-8")
+        print(f"{path.name}  {path.stat().st_size / 1000:.0f} kB")
+
+
+@asynccontextmanager
+async def opened(width: int, height: int) -> AsyncIterator[Stage]:
+    """The app on the samples, as a new user meets it."""
+    shutil.rmtree(home / ".state", ignore_errors=True)
+    app = FrnApp(images="half")
+    async with app.run_test(size=(width, height), tooltips=False) as pilot:
+        stage = Stage(app, pilot)
+        await stage.settle(lambda: len(app.bench.answers) == 18 and "maps" in app.bench.answers[0])
+        yield stage
+
+
+async def show(stage: Stage, name: str) -> None:
+    """Go on until the photo of this name is on show."""
+    for _ in stage.app.bench.answers:
+        if Path(stage.app.bench.answers[stage.app.bench.at]["path"]).stem == name:
+            return
+        await stage.press("full_stop")
+    sys.exit(f"no answer for {name}")
+
+
+async def screens() -> None:
+    """The three sizes that the README shows."""
+    async with opened(140, 40) as stage:
+        await show(stage, "eyed footman 6")
+        await stage.press("3")
+        stage.take("workspace", "Six classes, the photos of one, and a query with its error map")
+        await stage.press("l")
+        stage.take("results", "A table of all answers of a folder")
+    async with opened(80, 24) as stage:
+        await show(stage, "eyed footman 6")
+        stage.take("small", "The same in 80 columns and 24 rows")
+
+
+async def tour() -> None:
+    """Five steps, from the start to a test of the classes."""
+    shutil.copytree(here.parent / "samples" / "queries", home / "photos")
+    async with opened(120, 34) as stage:
+        stage.take("tour-1", "The app starts on the samples")
+        await stage.press("p", "enter", "end", "up")
+        stage.take("tour-2", "Picking a photo to ask about")
+        await stage.press("enter", "right_square_bracket")
+        stage.take("tour-3", "Where another class could not rebuild the photo")
+        await stage.press("tab", "tab", "6", "left_square_bracket")
+        stage.take("tour-4", "The photo has become an example of its class, and is known")
+        await stage.press("k", "enter")
+        stage.take("tour-5", "How well the classes tell one another apart")
+
+
+async def main() -> None:
+    """All of them."""
+    try:
+        await screens()
+        await tour()
+    finally:
+        shutil.rmtree(home)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,218 @@
+"""The model card: a README beside the exported files, for people who have onnxruntime and not this library.
+
+It is made of the files themselves, so it says what they say, and the same files give the same card.
+"""
+
+import json
+from collections.abc import Mapping
+from string import Template
+from typing import Any
+
+import onnx
+from onnx import TensorProto
+
+from frn import __version__
+
+PRECISIONS = {
+    "fp32": "fp32",
+    "fp16": "fp16: weights are stored in half precision, computation is in float32",
+    "int8": "int8: convolutions are computed with 8-bit integers",
+}
+TYPES = {
+    TensorProto.FLOAT: "float32",
+    TensorProto.INT64: "int64",
+    TensorProto.UINT8: "uint8",
+    TensorProto.STRING: "string",
+}
+MEANINGS = {
+    "images": "prepared images: RGB in [0, 1], resized and cropped as below; normalisation is inside",
+    "feature_map": "r locations of d channels",
+    "support": "feature maps of each class's examples, zeros where a class has fewer than the others",
+    "shots": "how many examples each class really has",
+    "query": "feature maps of the images in question",
+    "logits": "the largest is the answer; softmax gives probabilities",
+    "class_error": "mean squared error with which the class rebuilds the image; the smallest is the answer",
+    "image": "RGB of any size, upright; resizing and cropping are inside",
+    "label": "the class that rebuilds the image best",
+    "probability": "softmax over the classes; sums to 1, also for an image that is none of them",
+    "explained": "share of the image's feature energy that the class rebuilds, 1 - class_error / mean \\|q\\|^2",
+    "error_map": "squared error of each location for each class; its mean is `class_error`",
+}
+
+TITLE = "# An exported few-shot classifier"
+CARD = Template("""\
+$title
+
+| | |
+|---|---|
+| backbone | $backbone |
+| method | $method |
+| image | $size x $size pixels, RGB: $geometry |
+| feature map | r = $r locations ($grid) of d = $d channels |
+| trained on | $data |
+| precision | $precision |
+| format | ONNX, opset $opset, standard operators, each file self-contained |
+| program | frn $version |
+
+What the model's file says of its training:
+
+```json
+$record
+```
+
+The examples need numpy, pillow and onnxruntime. A picture with transparency belongs on white first.
+
+$sections""")
+
+CLASSIFIER = Template("""\
+## classifier.onnx
+
+A photo of any size in, one of $way classes out.
+
+$signature
+
+Metadata: `frn.classes`, the names in the order of `way` (a JSON list), and `frn.threshold` (a JSON number): the photo
+is none of the classes, "unknown", when `explained.max() < threshold`.
+
+```python
+import json
+import numpy as np
+import onnxruntime
+from PIL import Image, ImageOps
+
+session = onnxruntime.InferenceSession("classifier.onnx", providers=["CPUExecutionProvider"])
+image = np.asarray(ImageOps.exif_transpose(Image.open("photo.jpg")).convert("RGB"))
+label, explained = session.run(["label", "explained"], {"image": image})
+threshold = json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"])
+print("unknown" if explained.max() < threshold else label)
+```
+""")
+
+FEATURES = Template("""\
+## features.onnx
+
+An image in, its feature map out.
+
+$signature
+
+An image must be prepared as the model was trained, $geometry:
+
+```python
+import numpy as np
+import onnxruntime
+from PIL import Image, ImageOps
+
+features = onnxruntime.InferenceSession("features.onnx", providers=["CPUExecutionProvider"])
+def embed(path):
+    image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+    image = $resized
+    left, top = (round((side - $size) / 2) for side in image.size)
+    pixels = np.asarray(image.crop((left, top, left + $size, top + $size)), np.float32) / 255
+    return features.run(["feature_map"], {"images": pixels.transpose(2, 0, 1)[None]})[0]
+```
+""")
+
+HEAD = Template("""\
+## head.onnx
+
+Classes from a few examples, for any number of classes, examples and images in question.
+
+$signature
+
+With `embed` from above:
+
+```python
+head = onnxruntime.InferenceSession("head.onnx", providers=["CPUExecutionProvider"])
+classes = {"jay": ["jay-1.jpg", "jay-2.jpg"], "wren": ["wren-1.jpg"]}
+maps = [np.concatenate([embed(path) for path in paths]) for paths in classes.values()]
+support = np.zeros((len(maps), max(map(len, maps)), $r, $d), np.float32)
+for row, found in zip(support, maps):
+    row[: len(found)] = found
+inputs = {"support": support, "shots": np.array([len(found) for found in maps]), "query": embed("photo.jpg")}
+(logits,) = head.run(["logits"], inputs)
+print(list(classes)[logits[0].argmax()])
+```
+""")
+
+
+def model_card(
+    files: Mapping[str, bytes], record: Mapping[str, object], *, precision: str = "fp32", cost: str = ""
+) -> str:
+    """Write the card.
+
+    Args:
+        files: the exported files by name: `features`, and `head` and `classifier` where there are such.
+        record: where the model comes from, as its file has it.
+        precision: fp32, fp16 or int8.
+        cost: what the precision was found to cost, in a few words.
+    """
+    models = {name: onnx.load_model_from_string(data) for name, data in files.items()}
+    metadata = {entry.key: entry.value for entry in models["features"].metadata_props}
+    config = json.loads(metadata["frn.config"])
+    transform, grid = config["transform"], json.loads(metadata["frn.grid"])
+    r, d = _shape(models["features"].graph.output[0])[1:]
+    facts = {
+        "title": TITLE,
+        "backbone": config["backbone"],
+        "method": config["method"],
+        "size": transform["size"],
+        "geometry": _geometry(**transform),
+        "resized": _resized(**transform),
+        "r": r,
+        "d": d,
+        "grid": f"{grid[0]} x {grid[1]}",
+        "data": _cell(record.get("data", "not recorded")),
+        "precision": PRECISIONS[precision] + (f" ({cost})" if cost else ""),
+        "opset": models["features"].opset_import[0].version,
+        "version": __version__,
+        "record": json.dumps(record, indent=2, sort_keys=True),
+    }
+    sections = []
+    for name, section in (("classifier", CLASSIFIER), ("features", FEATURES), ("head", HEAD)):
+        if name in models:
+            graph = models[name].graph
+            own = {"signature": _signature(graph), "way": _way(graph)}
+            sections.append(section.substitute(facts, **own))
+    return CARD.substitute(facts, sections="\n".join(sections))
+
+
+def _signature(graph: onnx.GraphProto) -> str:
+    """A Markdown table of what goes in and out."""
+    rows = ["| | name | type | shape | |", "|---|---|---|---|---|"]
+    for kind, values in (("in", graph.input), ("out", graph.output)):
+        for value in values:
+            dimensions = ", ".join(map(str, _shape(value)))
+            elements = TYPES[value.type.tensor_type.elem_type]
+            rows.append(f"| {kind} | `{value.name}` | {elements} | ({dimensions}) | {MEANINGS[value.name]} |")
+    return "\n".join(rows)
+
+
+def _shape(value: onnx.ValueInfoProto) -> list[int | str]:
+    return [dimension.dim_param or dimension.dim_value for dimension in value.type.tensor_type.shape.dim]
+
+
+def _way(graph: onnx.GraphProto) -> int | str:
+    return next((_shape(value)[0] for value in graph.output if value.name == "probability"), "way")
+
+
+def _geometry(size: int, resize: int | None, square: bool) -> str:
+    how = f"{'both sides' if square else 'the shorter side'} to {resize or _default(size)}"
+    exempt = "" if resize else f" (not where the image is {size} x {size} already)"
+    return f"{how}{exempt}, then the centre {size} x {size}"
+
+
+def _resized(size: int, resize: int | None, square: bool) -> str:
+    """The expression of the example that resizes; a model without `resize` leaves an image of its own size alone."""
+    length = resize or _default(size)
+    target = f"({length}, {length})" if square else f"[{length} * n // min(image.size) for n in image.size]"
+    resized = f"image.resize({target}, Image.BILINEAR)"
+    return resized if resize else f"image if image.size == ({size}, {size}) else {resized}"
+
+
+def _default(size: int) -> int:
+    return round(size * 92 / 84)
+
+
+def _cell(value: Any) -> str:
+    """Text that stays inside a cell of a table."""
+    return " ".join(str(value).split()).replace("|", "\\|")

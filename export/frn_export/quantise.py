@@ -1,0 +1,109 @@
+"""Smaller extractors: weights stored in half precision, or convolutions computed in int8.
+
+Only weights and what flows between them change. Names, shapes and metadata stay, so whatever runs `features.onnx` runs
+these. What int8 costs depends on the model: `judgement` measures it.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from frn.errors import FrnError
+from frn.images import Pixels
+
+WEIGHTED = ("Conv", "Gemm", "MatMul")
+"""Operators whose second input is a weight. What lies between them stays in float: pooling in int8 is slower."""
+BATCH = 16
+PREPARED = ("onnx.quant.pre_process", "onnxruntime.quant")
+"""Tells the quantiser that the graph is already simplified (BatchNorm is folded); it would print advice otherwise."""
+
+
+def half(features: bytes) -> bytes:
+    """Store weights as float16, each with a Cast to float32 that onnxruntime folds when it loads the file.
+
+    Computation stays in float32. Biases and the numbers of the normalisation are few and keep their precision.
+
+    Args:
+        features: bytes of a `features.onnx`.
+    """
+    model = onnx.load_model_from_string(features)
+    graph = model.graph
+    weights = {node.input[1] for node in graph.node if node.op_type in WEIGHTED}
+    casts = []
+    for tensor in graph.initializer:
+        if tensor.name in weights and tensor.data_type == TensorProto.FLOAT and len(tensor.dims) >= 2:
+            name, stored = tensor.name, f"{tensor.name}_half"
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float16), stored))
+            casts.append(helper.make_node("Cast", [stored], [name], name=f"Cast_{name}", to=TensorProto.FLOAT))
+    nodes = [*casts, *graph.node]
+    return _replace(model, nodes, list(graph.initializer))
+
+
+def int8(features: bytes, pixels: Pixels) -> bytes:
+    """Compute convolutions in int8: weights symmetric for each channel, activations between the extremes they reached.
+
+    Weights use seven of the eight bits: older processors add two products in 16 bits, where eight could overflow, and
+    the file would answer differently there.
+
+    Args:
+        features: bytes of a `features.onnx`.
+        pixels: prepared images (n, S, S, 3) that show which values activations take.
+
+    Raises:
+        FrnError: if there is no room for temporary files.
+    """
+    from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+
+    model = onnx.load_model_from_string(features)
+    prepared = onnx.load_model_from_string(features)
+    prepared.metadata_props.add(key=PREPARED[0], value=PREPARED[1])
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "int8.onnx"
+            quantize_static(
+                prepared,
+                path,
+                _Batches(pixels),
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=list(WEIGHTED),
+                per_channel=True,
+                reduce_range=True,
+                activation_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                calibrate_method=CalibrationMethod.MinMax,
+            )
+            graph = onnx.load_model(path, load_external_data=False).graph
+    except OSError as error:
+        raise FrnError(
+            f"{error.filename or tempfile.gettempdir()}: temporary files of int8 cannot be written ({error.strerror}). "
+            "Free some space, or set TMPDIR to another folder."
+        ) from error
+    return _replace(model, list(graph.node), list(graph.initializer))
+
+
+class _Batches:
+    """Hands prepared images to the calibration, as `CalibrationDataReader` does."""
+
+    def __init__(self, pixels: Pixels) -> None:
+        self.batches: Iterator[Pixels] = iter([pixels[i : i + BATCH] for i in range(0, len(pixels), BATCH)])
+
+    def get_next(self) -> dict[str, NDArray[np.float32]] | None:
+        """The next input of the extractor; None at the end."""
+        batch = next(self.batches, None)
+        return None if batch is None else {"images": batch.transpose(0, 3, 1, 2).astype(np.float32) / np.float32(255)}
+
+
+def _replace(model: onnx.ModelProto, nodes: list[onnx.NodeProto], tensors: list[onnx.TensorProto]) -> bytes:
+    """The model with another inside: what a quantiser writes of itself and its machine stays behind."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    for field, entries in ((result.graph.node, nodes), (result.graph.initializer, tensors)):
+        del field[:]
+        field.extend(entries)
+    onnx.checker.check_model(result, full_check=True)
+    return result.SerializeToString(deterministic=True)

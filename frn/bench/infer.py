@@ -1,0 +1,74 @@
+"""An exported model beside what it was made from: its extractor and torch, a whole classifier and its extractor."""
+
+import numpy as np
+import torch
+
+from frn.bench.timing import take_turns
+from frn.data.moths import draw_classes
+from frn.errors import FrnError
+from frn.inference.enrolment import Enrolled, enroll
+from frn.inference.extractor import Extractor
+from frn.inference.runtime import open_session
+from frn.model import Model
+
+
+def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int) -> dict[str, float]:
+    """Milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
+
+    Args:
+        model: in evaluation mode.
+        extractor: made from it, on one thread.
+        batch: images at once.
+        rounds: how often each is timed.
+    """
+    side = extractor.transform.size
+    images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
+    inputs = {"images": images.numpy()}
+    return take_turns(
+        {
+            "torch": lambda: model.feature_maps(images),
+            "onnxruntime": lambda: extractor.session.run(None, inputs),
+        },
+        rounds=rounds,
+    )
+
+
+def time_classifier(
+    extractor: Extractor, classifier: bytes, *, height: int, width: int, rounds: int
+) -> dict[str, float]:
+    """Milliseconds per image of the "extractor", from prepared pixels, and of the whole "classifier", from any.
+
+    Args:
+        extractor: on one thread.
+        classifier: bytes of a `classifier.onnx` that was made from it.
+        height: of the image that the classifier prepares.
+        width: of the image that the classifier prepares.
+        rounds: how often each is timed.
+    """
+    session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
+    generator = np.random.default_rng(0)
+    side = extractor.transform.size
+    prepared = {"images": generator.random((1, 3, side, side), dtype=np.float32)}
+    image = {"image": generator.integers(0, 256, (height, width, 3), dtype=np.uint8)}
+    return take_turns(
+        {
+            "extractor": lambda: extractor.session.run(None, prepared),
+            "classifier": lambda: session.run(None, image),
+        },
+        rounds=rounds,
+    )
+
+
+def enroll_moths(extractor: Extractor, *, way: int = 5, shot: int = 5) -> dict[str, Enrolled]:
+    """Enroll drawn moths.
+
+    Raises:
+        FrnError: if the model has no FRN head.
+    """
+    if extractor.head is None:
+        raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
+    side = extractor.transform.size
+    moths = draw_classes(way, shot, size=side, seed=0)
+    maps = extractor.feature_maps(moths.pixels.reshape(-1, side, side, 3))
+    by_class = maps.reshape(way, shot, *maps.shape[1:])
+    return {name: enroll(supports, extractor.head) for name, supports in zip(moths.names, by_class, strict=True)}

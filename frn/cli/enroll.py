@@ -1,0 +1,118 @@
+"""`frn enroll`: classes from folders, kept in a project file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.choices import Device
+from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
+from frn.errors import FrnError
+from frn.shipped import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from frn.inference.classifier import Classifier
+
+
+def enroll(
+    sources: Annotated[
+        list[str], typer.Argument(help="A folder of class folders, several NAME=FOLDER, or a project to make anew.")
+    ],
+    out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
+    model: Annotated[str, typer.Option(help="Shipped name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Share of a photo that a class must explain.", show_default="calibrated from the photos"
+        ),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one becomes .bak.")] = False,
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it answers.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Make classes from folders of photos and keep them in a project file.
+
+    `frn classify`, `frn explain`, `frn export` and frn-tui open it. It refers to the photos where they are. For each
+    class it shows what the rest of the class explains of each photo: a low minimum is a photo that does not belong.
+    """
+    with user_errors():
+        import dataclasses
+
+        from frn.inference.classifier import Classifier
+        from frn.inference.features import FeatureStore
+        from frn.inference.project import Project, is_project, save_project
+        from frn.opening import find_extractor, refer_to
+
+        if not is_project(out):
+            raise FrnError(f"{out}: a project is called something.frn.json")
+        if out.exists() and not replace:
+            raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
+        members = _members(sources)
+        classifier = Classifier(find_extractor(model, device), FeatureStore())
+        left_out = classifier.enroll(members)
+        report_left_out([str(error) for error in left_out])
+        classifier.threshold_override = threshold
+        state = dataclasses.replace(classifier.state, threshold=threshold)
+        save_project(out, Project(refer_to(model, classifier.extractor, out.parent), state), replace=replace)
+    if as_json:
+        print_json(_summary(out, classifier, len(left_out)))
+    else:
+        _show(out, classifier)
+
+
+def _members(sources: list[str]) -> dict[str, list[Path]]:
+    """The files of each class."""
+    from frn.data.folders import image_files
+    from frn.inference.project import is_project
+    from frn.opening import class_files
+
+    members: dict[str, list[Path]] = {}
+    for source in sources:
+        path = Path(source)
+        name, equals, folder = source.partition("=")
+        if is_project(path) or path.exists() or not equals:
+            found = class_files(path).members
+        else:
+            files = [Path(folder) / file for file in image_files(Path(folder))]
+            if not files:
+                raise FrnError(f"{folder}: has no images in it")
+            found = {name: files}
+        for twin in found.keys() & members.keys():
+            raise FrnError(f"class {twin!r} is there twice: in {source} and before it")
+        members |= found
+    return members
+
+
+def _summary(out: Path, classifier: "Classifier", left_out: int) -> dict[str, object]:
+    return {
+        "project": str(out),
+        "threshold": round(classifier.threshold, 6),
+        "left_out": left_out,
+        "classes": {
+            entry.name: {
+                "images": len(entry.supports),
+                "explained": [round(float(share), 6) for share in classifier.left_out.get(entry.name, ())],
+            }
+            for entry in classifier.state.classes
+        },
+    }
+
+
+def _show(out: Path, classifier: "Classifier") -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("class", "images", "explained by the others", "least explained", box=None, pad_edge=False)
+    for entry in classifier.state.classes:
+        shares = classifier.left_out.get(entry.name)
+        cells = ("", "one image: nothing to compare with")
+        if shares is not None:
+            cells = (
+                f"{shares.mean():.0%} on average",
+                f"{shares.min():.0%} {entry.supports[shares.argmin()].path.name}",
+            )
+        table.add_row(
+            Text(printable(entry.name), style="bold"), str(len(entry.supports)), cells[0], printable(cells[1])
+        )
+    stdout().print(table)
+    stdout().print(f"{printable(str(out))}: unknown below {classifier.threshold:.0%} explained", markup=False)

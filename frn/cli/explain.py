@@ -1,0 +1,83 @@
+"""`frn explain`: where a photo was and was not rebuilt by each class, as a picture."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frn.cli.choices import Device
+from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
+
+FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+
+
+def explain(
+    classes: Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")],
+    image: Annotated[Path, typer.Argument(help="The photo.")],
+    out: Annotated[Path, typer.Option(help="Picture to write: .png, .jpg or .webp.")],
+    model: Annotated[
+        str | None, typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default="conv4")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Classes to show, the likeliest first.")] = 7,
+    smooth: Annotated[
+        bool, typer.Option("--smooth", help="Blend between locations instead of drawing blocks.")
+    ] = False,
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it answers.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object with the numbers on stdout.")] = False,
+) -> None:
+    """Draw where each class could and could not rebuild a photo.
+
+    Dark parts are explained, light ones are not. All classes share one scale.
+    """
+    with user_errors():
+        import io
+
+        from frn.errors import FrnError
+        from frn.files import write_atomically
+        from frn.images import open_image
+        from frn.inference.explanation import Panel, sheet
+        from frn.opening import open_classifier
+
+        if out.suffix.lower() not in FORMATS:
+            raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
+        photo = open_image(image)  # before the classes: a wrong photo is told at once
+        classifier, left_out = open_classifier(classes, model, device)
+        report_left_out([str(error) for error in left_out])
+        crop = classifier.extractor.transform(photo)
+        (maps,) = classifier.extractor.feature_maps(crop[None])
+        prediction = classifier.predict(maps)
+        error_maps = dict(zip(classifier.classes, classifier.error_maps(maps), strict=True))
+        ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
+        panels = [
+            Panel(
+                name,
+                f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}",
+                error_maps[name],
+            )
+            for name in ranked[:top]
+        ]
+        picture = io.BytesIO()
+        sheet(crop, image.name, panels, smooth=smooth).save(picture, FORMATS[out.suffix.lower()])
+        write_atomically(out, picture.getvalue())
+    label = "unknown" if prediction.unknown else prediction.label
+    if as_json:
+        print_json(
+            {
+                "image": str(image),
+                "label": prediction.label,
+                "unknown": prediction.unknown,
+                "threshold": round(prediction.threshold, 6),
+                "out": str(out),
+                "classes": {
+                    name: {
+                        "probability": round(prediction.probabilities[name], 6),
+                        "explained": round(prediction.explained[name], 6),
+                        "error": round(prediction.errors[name], 6),
+                        "error_map": [[round(float(value), 6) for value in row] for row in error_maps[name]],
+                    }
+                    for name in ranked
+                },
+            }
+        )
+        return
+    stdout().print(f"{printable(str(out))}: {printable(label)}", markup=False)

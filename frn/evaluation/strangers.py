@@ -1,0 +1,87 @@
+"""How well photos of unknown classes are told from those of known ones (`inference.unknown`), over random episodes.
+
+Each episode has twice `way` classes: the first half is enrolled, queries come from both. The area under the ROC curve
+is the chance that a known query looks more known than an unknown one: by the share of it that the best class explains,
+and, for comparison, by the largest probability.
+
+Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.data.cache import Progress
+from frn.episodes import EpisodeShape, evaluation_episode
+from frn.evaluation.accuracy import Accuracy, summarise
+from frn.inference.enrolment import Bank, HeadParameters, enroll, probabilities
+from frn.inference.unknown import calibrate, explained, left_out_explained
+
+Scores = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class Strangers:
+    """Means over episodes, in percent."""
+
+    auroc: Accuracy
+    """By the explained share."""
+    auroc_softmax: Accuracy
+    """By the largest probability."""
+    missed: Accuracy
+    """Known queries below the calibrated threshold."""
+    caught: Accuracy
+    """Unknown queries below it."""
+
+
+def doubled(shape: EpisodeShape) -> EpisodeShape:
+    """The episode with as many unknown classes beside the known ones."""
+    return EpisodeShape(way=2 * shape.way, shot=shape.shot, queries=shape.queries)
+
+
+def measure_strangers(
+    head: HeadParameters,
+    maps: NDArray[np.float32],
+    sizes: tuple[int, ...],
+    shape: EpisodeShape,
+    *,
+    episodes: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> Strangers:
+    """Measure over random episodes.
+
+    Args:
+        head: of the model.
+        maps: feature maps of all images, class by class, (n, r, d).
+        sizes: images of each class.
+        shape: of the enrolled half; there must be twice as many classes.
+        episodes: how many.
+        seed: the same seed draws the same episodes.
+        progress: called with episodes done and in all.
+    """
+    outcomes = np.empty((episodes, 4))
+    for index in range(episodes):
+        drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
+        supports = maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
+        bank = Bank([enroll(pool, head) for pool in supports])
+        left_out = [left_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
+        threshold = calibrate(left_out)
+        shares, likeliest = [], []
+        for half in (drawn[: shape.way], drawn[shape.way :]):
+            queries = maps[half[:, shape.shot :].flatten()]
+            errors = bank.class_error(queries)
+            shares.append(explained(errors, queries).max(1))
+            likeliest.append(probabilities(errors, head.gamma).max(1))
+        outcomes[index] = auroc(*shares), auroc(*likeliest), *(np.mean(half < threshold) for half in shares)
+        if progress:
+            progress(index + 1, episodes)
+    return Strangers(*(summarise(column) for column in outcomes.T))
+
+
+def auroc(known: Scores, unknown: Scores) -> float:
+    """Share of pairs of a known and an unknown query in which the known one scores higher; ties count half."""
+    order = np.sort(unknown)
+    below = np.searchsorted(order, known, side="left") + np.searchsorted(order, known, side="right")
+    return float(below.mean() / 2 / len(unknown))

@@ -1,0 +1,39 @@
+"""CrossTransformers (Doersch et al., NeurIPS 2020), as the paper's baseline has them (Sec. 3.5, Eq. 12).
+
+Like FRN it rebuilds a query map from each class's pool, but by attention between learned projections instead of a
+closed form. The text gives no width for them; here keys and values are as wide as the map.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class CTXHead(nn.Module):
+    """Scores a query by how well attention over each class's pool rebuilds its values.
+
+    Logits are divided by d and multiplied by the temperature gamma.
+    """
+
+    scaled_maps = False
+
+    def __init__(self, d: int) -> None:
+        """Keys and values of d channels."""
+        super().__init__()
+        self.key = nn.Linear(d, d, bias=False)
+        self.value = nn.Linear(d, d, bias=False)
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        return -self.gamma * self.class_error(support, query)
+
+    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return mean squared errors of the rebuilt values per dimension, (queries, way)."""
+        with torch.autocast(query.device.type, enabled=False):
+            dtype = torch.promote_types(query.dtype, torch.float32)
+            pool, locations = support.flatten(1, 2).to(dtype), query.flatten(0, 1).to(dtype)  # way, p, d and n, d
+            d = pool.shape[-1]
+            attention = (self.key(locations) @ self.key(pool).mT / d**0.5).softmax(-1)  # way, n, p
+            rebuilt = attention @ self.value(pool)  # Eq. 12
+            error = (rebuilt - self.value(locations)).square().sum(-1)  # way, n
+            return error.unflatten(1, query.shape[:2]).mean(-1).mT / d

@@ -1,0 +1,45 @@
+"""Deep Subspace Networks (Simon et al., CVPR 2020), as the paper's baseline has them (SM, Implemented Baselines).
+
+FRN with r = 1: images are average-pooled, and a query is projected onto what the supports of a class span. The
+projection is the closed form of FRN with a small fixed lambda.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from frn.heads.reconstruction import location_error
+from frn.heads.vectors import vectors
+
+
+class DSNHead(nn.Module):
+    """Scores a query by its squared distance from the subspace of each class's supports.
+
+    Logits are divided by d and multiplied by the temperature gamma.
+    """
+
+    scaled_maps = False
+    lam = 0.01
+    """"for sufficiently small regularizer lambda; we use 0.01" (SM)."""
+
+    def __init__(self, *, recentred: bool = False) -> None:
+        """Keep the origin in every subspace, or move it to each class's mean as the original method does."""
+        super().__init__()
+        self.recentred = recentred
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        return -self.gamma * self.class_error(support, query)
+
+    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return squared distances per dimension, (queries, way)."""
+        with torch.autocast(query.device.type, enabled=False):
+            pool, queries = vectors(support, pooled=True), vectors(query, pooled=True)  # way, shot, d and queries, d
+            if not self.recentred:
+                return location_error(queries, pool, self.lam, 1.0).mT / pool.shape[-1]
+            centres = pool.mean(1)
+            errors = [
+                location_error(queries - centre, (members - centre)[None], self.lam, 1.0)[0]
+                for members, centre in zip(pool, centres, strict=True)
+            ]
+            return torch.stack(errors, dim=1) / pool.shape[-1]

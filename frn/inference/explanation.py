@@ -1,0 +1,96 @@
+"""Where a photo was and was not rebuilt: the error map over the very crop that the network saw.
+
+Greys are the photo; colour, from violet over red to yellow, is the error. It covers more where the error is larger, so
+well explained parts stay visible. Blocks are the locations of the feature map (5 x 5 or so): that is all the map knows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from frn.images import Pixels
+
+RAMP = ((0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164))
+"""Colours of errors from the least to the largest; lightness rises all the way, so it reads without colour too."""
+LEAST_COVER, MOST_COVER = 0.15, 0.75
+PANEL = 252
+"""Side of a panel in pixels; 84 three times."""
+GAP = 12
+LINE = 18
+BACKGROUND, INK, FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
+
+Map = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One class's error map and what to write below it."""
+
+    title: str
+    note: str
+    error_map: Map
+    """(h, w)."""
+
+
+def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bool = False) -> Image.Image:
+    """The crop in grey under the colours of its errors.
+
+    Args:
+        crop: what the network saw, (S, S, 3).
+        error_map: (h, w).
+        low: the error that is drawn as the least.
+        high: the error that is drawn as the largest.
+        smooth: blend between locations instead of drawing blocks.
+    """
+    height, width = crop.shape[:2]
+    share = np.clip((error_map - low) / (high - low), 0, 1) if high > low else np.zeros(error_map.shape)
+    grid = Image.fromarray((255 * share).round().astype(np.uint8))
+    how = Image.Resampling.BILINEAR if smooth else Image.Resampling.NEAREST
+    level = np.asarray(grid.resize((width, height), how), dtype=np.float64) / 255
+    colours = np.stack([np.interp(level, np.linspace(0, 1, len(RAMP)), channel) for channel in zip(*RAMP, strict=True)])
+    cover = (LEAST_COVER + (MOST_COVER - LEAST_COVER) * level)[..., None]
+    grey = np.asarray(Image.fromarray(crop).convert("L"), dtype=np.float64)[..., None]
+    return Image.fromarray(((1 - cover) * grey + cover * colours.transpose(1, 2, 0)).round().astype(np.uint8))
+
+
+def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, columns: int = 4, smooth: bool = False) -> Image.Image:
+    """The photo and its error map for each class, side by side on one scale.
+
+    Args:
+        crop: what the network saw, (S, S, 3).
+        title: written below the photo.
+        panels: classes, the likeliest first.
+        columns: panels in a row, the photo included.
+        smooth: blend between locations instead of drawing blocks.
+    """
+    maps = np.stack([panel.error_map for panel in panels])
+    low, high = float(maps.min()), float(maps.max())
+    pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high, smooth=smooth) for m in maps)]
+    captions = [(title, f"errors {low:.3g} (dark) to {high:.3g} (light)"), *((p.title, p.note) for p in panels)]
+    columns = min(columns, len(pictures))
+    rows = -(-len(pictures) // columns)
+    cell = (PANEL + GAP, PANEL + 2 * LINE + 2 * GAP)
+    canvas = Image.new("RGB", (columns * cell[0] + GAP, rows * cell[1] + GAP), BACKGROUND)
+    draw = ImageDraw.Draw(canvas)
+    for i, (picture, lines) in enumerate(zip(pictures, captions, strict=True)):
+        left, top = GAP + i % columns * cell[0], GAP + i // columns * cell[1]
+        canvas.paste(picture.resize((PANEL, PANEL), Image.Resampling.NEAREST), (left, top))
+        for number, (line, ink) in enumerate(zip(lines, (INK, FAINT), strict=True)):
+            draw.text((left, top + PANEL + 4 + number * LINE), _fit(line, draw), fill=ink, font=_font())
+    return canvas
+
+
+def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    return ImageFont.load_default(14)
+
+
+def _fit(text: str, draw: ImageDraw.ImageDraw) -> str:
+    """The text, shortened to the width of a panel."""
+    if draw.textlength(text, font=_font()) <= PANEL:
+        return text
+    while text and draw.textlength(text + "…", font=_font()) > PANEL:
+        text = text[:-1]
+    return text + "…"

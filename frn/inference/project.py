@@ -1,0 +1,234 @@
+"""A project file, `X.frn.json`: which photos make which classes, under which model. It holds no pixels and no features.
+
+Paths are relative to the file and use `/`, so a project travels with its photos; a name that is not UTF-8 is kept in
+base64. Keys that this version does not know stay as they are when the project is saved. Saving is atomic, keeps the
+last version as `X.frn.json.bak`, and never overwrites what someone else has changed meanwhile.
+"""
+
+import base64
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn.images import EvaluationTransform
+from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
+
+SUFFIX = ".frn.json"
+FORMAT = "frn-project"
+VERSION = 1
+MAX_BYTES = 256 << 20
+
+Document = dict[str, Any]
+
+MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
+"""From each older version to the next: pure functions of the document. Version 1 is the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReference:
+    """The extractor that a project was made with."""
+
+    id: str
+    """A shipped name, or a path to an extractor or model."""
+    sha256: str
+    """Of the extractor's bytes."""
+    preprocess: EvaluationTransform
+    """How it sees a photo; the extractor says so itself, this is for people."""
+
+    def check(self, sha256: str, where: Path, name: str) -> None:
+        """Refuse another extractor: its features do not fit this project's threshold and answers.
+
+        Raises:
+            FrnError: naming both, and the way out.
+        """
+        if sha256 != self.sha256:
+            raise FrnError(
+                f"{where}: was made with {self.id} ({self.sha256[:8]}), but {name} is another model ({sha256[:8]}). "
+                f"`frn enroll {where} --model {name} --replace --out {where}` makes it anew with that one."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """What a project file says."""
+
+    model: ModelReference
+    state: State
+    document: Document = field(default_factory=dict)
+    """As it was read, with the keys that this version does not know."""
+    stamp: bytes | None = None
+    """The bytes that it was read from; None for a new one."""
+
+
+def is_project(path: Path) -> bool:
+    """Whether a path is named like a project."""
+    return path.name.lower().endswith(SUFFIX)
+
+
+def load_project(path: Path) -> Project:
+    """Read a project file.
+
+    Raises:
+        FrnError: if it cannot be read, is no project, of a newer version, or damaged.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise FrnError(f"{path}: has {path.stat().st_size >> 20} MiB; a project has at most {MAX_BYTES >> 20} MiB")
+        data = path.read_bytes()
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be read ({error.strerror})") from error
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FrnError(f"{path}: is no project: it is not JSON ({error}).{_backup_hint(path)}") from error
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise FrnError(f"{path}: is JSON, but no project (its format is not {FORMAT!r})")
+    version = document.get("version")
+    if not isinstance(version, int) or version < 1:
+        raise FrnError(f"{path}: is a project of no known version ({version!r}).{_backup_hint(path)}")
+    if version > VERSION:
+        raise FrnError(
+            f"{path}: is a project of version {version}; this program reads up to {VERSION}. Install a newer frn."
+        )
+    while document["version"] < VERSION:
+        document = MIGRATIONS[document["version"]](document)
+    try:
+        model, state = _parse(document, path.parent)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise FrnError(f"{path}: is a damaged project ({reason}).{_backup_hint(path)}") from error
+    return Project(model, state, document, data)
+
+
+def save_project(path: Path, project: Project, *, replace: bool = False) -> Project:
+    """Write a project file and return the project as it is on disk.
+
+    Args:
+        path: where; its folder is made if it is missing.
+        project: what to write.
+        replace: overwrite a file that this project was not read from. The old one is kept as `.bak` in any case.
+
+    Raises:
+        FrnError: if there is another file, or it was changed meanwhile, or it cannot be written.
+    """
+    if not is_project(path):
+        raise FrnError(f"{path}: a project is called something{SUFFIX}")
+    try:
+        current = path.read_bytes() if path.exists() else None
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be read before it is replaced ({error.strerror})") from error
+    if current is not None and current != project.stamp and not replace:
+        changed = "was changed by another program meanwhile" if project.stamp is not None else "is there already"
+        raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).")
+    document = _document(project, path.parent)
+    data = json.dumps(document, ensure_ascii=False, indent=1).encode()
+    if current is not None and current != data:
+        write_atomically(path.with_name(path.name + ".bak"), current)
+    write_atomically(path, data)
+    return Project(project.model, project.state, document, data)
+
+
+def _document(project: Project, folder: Path) -> Document:
+    """The project as JSON: known keys over those that were there when it was read."""
+    old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
+    return {
+        **project.document,
+        "format": FORMAT,
+        "version": VERSION,
+        "model": {
+            **project.document.get("model", {}),
+            "id": project.model.id,
+            "sha256": project.model.sha256,
+            "preprocess": asdict(project.model.preprocess),
+        },
+        "threshold": project.state.threshold,
+        "next_id": project.state.next_id,
+        "classes": [_class_document(entry, old_classes.get(entry.id, {}), folder) for entry in project.state.classes],
+    }
+
+
+def _class_document(entry: ClassEntry, old: Mapping[str, Any], folder: Path) -> Document:
+    old_images = {image.get("key"): image for image in old.get("images", [])}
+    return {
+        **old,
+        "id": entry.id,
+        "name": entry.name,
+        "images": [_image_document(support, old_images.get(support.key, {}), folder) for support in entry.supports],
+    }
+
+
+def _image_document(support: Support, old: Mapping[str, Any], folder: Path) -> Document:
+    kept = {key: value for key, value in old.items() if key not in ("path", "path_b64")}
+    own = {"key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}
+    return {**kept, **write_path(support.path, folder), **own}
+
+
+def write_path(path: Path, folder: Path) -> dict[str, str]:
+    """A path as the project in `folder` names it: relative where that is possible, with `/`."""
+    try:
+        named = os.path.relpath(path, folder)
+    except ValueError:  # another drive
+        named = str(path.absolute())
+    named = Path(named).as_posix()
+    try:
+        named.encode()
+    except UnicodeEncodeError:
+        return {"path_b64": base64.b64encode(os.fsencode(named)).decode()}
+    return {"path": named}
+
+
+def read_path(document: Mapping[str, Any], folder: Path) -> Path:
+    """The path that `write_path` wrote."""
+    if "path_b64" in document:
+        return folder / os.fsdecode(base64.b64decode(document["path_b64"], validate=True))
+    if "\0" in document["path"]:
+        raise ValueError("a path with a NUL in it")
+    return folder / PurePosixPath(document["path"])
+
+
+def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
+    model = document["model"]
+    reference = ModelReference(_text(model["id"]), _text(model["sha256"]), EvaluationTransform(**model["preprocess"]))
+    classes = tuple(_parse_class(entry, folder) for entry in document["classes"])
+    _refuse_twins([entry.name for entry in classes], "classes called")
+    _refuse_twins([entry.id for entry in classes], "classes with number")
+    _refuse_twins([support.key for entry in classes for support in entry.supports], "images with key")
+    threshold = document.get("threshold")
+    next_id = max([0, *(entry.id for entry in classes)]) + 1
+    return reference, State(
+        classes,
+        None if threshold is None else check_threshold(float(threshold)),
+        max(next_id, int(document.get("next_id", 1))),
+    )
+
+
+def _parse_class(document: Document, folder: Path) -> ClassEntry:
+    supports = tuple(
+        Support(read_path(image, folder), _text(image["key"]), int(image["size"]), int(image["mtime_ns"]))
+        for image in document["images"]
+    )
+    return ClassEntry(int(document["id"]), check_name(_text(document["name"])), supports)
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def _refuse_twins(values: list[Any], what: str) -> None:
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"there are two {what} {value!r}")
+        seen.add(value)
+
+
+def _backup_hint(path: Path) -> str:
+    backup = path.with_name(path.name + ".bak")
+    return f" The version before it is {backup}." if backup.is_file() else ""

@@ -1,0 +1,300 @@
+"""What a user has built: classes of example photos. Plain frozen data; every edit can be undone.
+
+An edit makes a new `State` that shares what it did not touch with the old one, so undo and redo are a stack of states.
+Photos are known by their content (`Support.key`): the same photo is never an example twice, whatever its file's name.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from frn.errors import FrnError
+
+MAX_NAME = 200
+MAX_CLASSES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """An example photo."""
+
+    path: Path
+    key: str
+    """Hash of the file's bytes (`features.content_key`)."""
+    size: int
+    """Bytes of the file when it was added."""
+    mtime_ns: int
+    """Its time of change then."""
+
+    @classmethod
+    def of(cls, path: Path, key: str) -> "Support":
+        """Describe a file whose content is known; one that is away has no size and no time."""
+        try:
+            status = path.stat()
+        except OSError:
+            return cls(path, key, 0, 0)
+        return cls(path, key, status.st_size, status.st_mtime_ns)
+
+    def is_unchanged(self) -> bool:
+        """Whether the file is as it was, or away: then what is known of its content still counts."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return True
+        return (status.st_size, status.st_mtime_ns) == (self.size, self.mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassEntry:
+    """A class and its examples."""
+
+    id: int
+    """Never used again, so that what refers to a class survives its renaming."""
+    name: str
+    supports: tuple[Support, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All classes, and when a photo is none of them."""
+
+    classes: tuple[ClassEntry, ...] = ()
+    threshold: float | None = None
+    """Share of a photo that a class must explain; None calibrates it from the examples (`unknown.calibrate`)."""
+    next_id: int = 1
+
+    def find(self, class_id: int) -> ClassEntry:
+        """A class by its id.
+
+        Raises:
+            FrnError: if there is none.
+        """
+        for entry in self.classes:
+            if entry.id == class_id:
+                return entry
+        raise FrnError(f"there is no class number {class_id}")
+
+    def named(self, name: str) -> ClassEntry | None:
+        """A class by its name."""
+        return next((entry for entry in self.classes if entry.name == name), None)
+
+    def holders(self) -> dict[str, tuple[ClassEntry, Support]]:
+        """Where each photo is an example, by its key."""
+        return {support.key: (entry, support) for entry in self.classes for support in entry.supports}
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A photo that was not added, because it is there already."""
+
+    path: Path
+    key: str
+    class_name: str
+    """Where."""
+    twin: Path
+    """As which file."""
+
+    def __str__(self) -> str:
+        return f"{self.path}: is the same photo as {self.twin} of class {self.class_name!r}; it is not added"
+
+
+class Session:
+    """The state, what it was before, and what was undone."""
+
+    def __init__(self, state: State | None = None) -> None:
+        self._states = [state or State()]
+        self._at = 0
+        self._saved: State | None = self._states[0]
+
+    @property
+    def state(self) -> State:
+        """As it is now."""
+        return self._states[self._at]
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether nothing was edited since `mark_saved`."""
+        return self.state is self._saved
+
+    def mark_saved(self) -> None:
+        """Note that the state is on disk."""
+        self._saved = self.state
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is an edit to take back."""
+        return self._at > 0
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is an undone edit."""
+        return self._at < len(self._states) - 1
+
+    def undo(self) -> State:
+        """Take the last edit back, if there is one."""
+        self._at = max(self._at - 1, 0)
+        return self.state
+
+    def redo(self) -> State:
+        """Do the last undone edit again, if there is one."""
+        self._at = min(self._at + 1, len(self._states) - 1)
+        return self.state
+
+    @contextmanager
+    def one_edit(self) -> Iterator[None]:
+        """Edits made inside are undone together; if one is refused, none is made."""
+        before, at = self._states, self._at
+        try:
+            yield
+        except BaseException:  # a cancelled task too must leave the state whole; it is raised again
+            self._states, self._at = before, at
+            raise
+        if self.state is not before[at]:
+            self._states, self._at = [*before[: at + 1], self.state], at + 1
+
+    def create(self, name: str) -> int:
+        """Add an empty class and return its id.
+
+        Raises:
+            FrnError: if the name is taken, empty or too long, or there are too many classes.
+        """
+        state = self.state
+        if len(state.classes) >= MAX_CLASSES:
+            raise FrnError(f"there are {MAX_CLASSES} classes already; no more are possible")
+        entry = ClassEntry(state.next_id, self._fresh_name(name))
+        self._edit(replace(state, classes=(*state.classes, entry), next_id=state.next_id + 1))
+        return entry.id
+
+    def rename(self, class_id: int, name: str) -> None:
+        """Give a class another name; nothing else changes.
+
+        Raises:
+            FrnError: if the name is taken, empty or too long.
+        """
+        entry = self.state.find(class_id)
+        if name.strip() != entry.name:
+            self._replace(replace(entry, name=self._fresh_name(name)))
+
+    def delete(self, class_id: int) -> None:
+        """Remove a class; its files stay where they are."""
+        self.state.find(class_id)
+        self._edit(replace(self.state, classes=tuple(entry for entry in self.state.classes if entry.id != class_id)))
+
+    def add(self, class_id: int, supports: Iterable[Support]) -> list[Duplicate]:
+        """Add examples to a class, all in one edit.
+
+        Returns:
+            Those left out because they are examples already, of this class or another.
+        """
+        entry = self.state.find(class_id)
+        holders = self.state.holders()
+        added: list[Support] = []
+        duplicates = []
+        for support in supports:
+            if support.key in holders:
+                there, twin = holders[support.key]
+                duplicates.append(Duplicate(support.path, support.key, there.name, twin.path))
+            else:
+                holders[support.key] = (entry, support)
+                added.append(support)
+        if added:
+            self._replace(replace(entry, supports=(*entry.supports, *added)))
+        return duplicates
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove examples from whichever classes they are in; their files stay where they are."""
+        gone = set(keys)
+        classes = tuple(
+            replace(entry, supports=tuple(support for support in entry.supports if support.key not in gone))
+            for entry in self.state.classes
+        )
+        self._edit(replace(self.state, classes=classes))
+
+    def move(self, keys: Iterable[str], class_id: int) -> None:
+        """Make examples of any classes examples of another."""
+        target, moving = self.state.find(class_id), set(keys)
+        arriving = [
+            support
+            for entry in self.state.classes
+            if entry.id != class_id
+            for support in entry.supports
+            if support.key in moving
+        ]
+        arrived = {support.key for support in arriving}
+        classes = tuple(
+            replace(target, supports=(*target.supports, *arriving))
+            if entry.id == class_id
+            else replace(entry, supports=tuple(support for support in entry.supports if support.key not in arrived))
+            for entry in self.state.classes
+        )
+        self._edit(replace(self.state, classes=classes))
+
+    def replace_state(self, state: State) -> None:
+        """Put a whole state in place of this one: an edit like any other."""
+        self._edit(state)
+
+    def amend(self, state: State) -> None:
+        """Put a state in place of this one without an edit: not the user changed something, but the world did."""
+        self._states = [*self._states[: self._at], state, *self._states[self._at + 1 :]]
+
+    def set_threshold(self, threshold: float | None) -> None:
+        """Set the share of a photo that a class must explain; None calibrates it.
+
+        Raises:
+            FrnError: if it is not between 0 and 1.
+        """
+        self._edit(replace(self.state, threshold=check_threshold(threshold)))
+
+    def _fresh_name(self, name: str) -> str:
+        name = check_name(name)
+        if self.state.named(name) is not None:
+            raise FrnError(f"there is a class {name!r} already; choose another name")
+        return name
+
+    def _replace(self, changed: ClassEntry) -> None:
+        classes = tuple(changed if entry.id == changed.id else entry for entry in self.state.classes)
+        self._edit(replace(self.state, classes=classes))
+
+    def _edit(self, state: State) -> None:
+        if state != self.state:
+            self._states = [*self._states[: self._at + 1], state]
+            self._at += 1
+
+
+def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State, list[Duplicate]]:
+    """A state of classes with examples, and the examples left out because they are there twice.
+
+    Raises:
+        FrnError: if a name is there twice, empty or too long.
+    """
+    session = Session()
+    duplicates = []
+    for name, supports in classes:
+        duplicates += session.add(session.create(name), supports)
+    return session.state, duplicates
+
+
+def check_name(name: str) -> str:
+    """A class name without blanks around it.
+
+    Raises:
+        FrnError: if it is empty or too long.
+    """
+    name = name.strip()
+    if not name:
+        raise FrnError("a class needs a name")
+    if len(name) > MAX_NAME:
+        raise FrnError(f"the class name {name[:40]!r}... has {len(name)} characters; the limit is {MAX_NAME}")
+    return name
+
+
+def check_threshold(threshold: float | None) -> float | None:
+    """A threshold that is None or a share.
+
+    Raises:
+        FrnError: if it is not between 0 and 1.
+    """
+    if threshold is not None and not 0 <= threshold <= 1:
+        raise FrnError(f"the threshold is a share of the photo, between 0 and 1, not {threshold}")
+    return threshold

@@ -1,0 +1,94 @@
+"""What an optimiser step is made of: an episode, or in pre-training a batch of images of all classes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.episodes import Episode, EpisodeShape, training_epoch
+from frn.errors import FrnError
+from frn.heads.frn import FRNHead
+from frn.heads.pretrain import AveragePoolHead, DummyMapHead
+from frn.losses import AuxMode, episode_loss
+from frn.model import Model
+from frn.training.presets import Preset
+
+
+class Stage(nn.Module, ABC):
+    """Draws the images of each step and scores their feature maps. What it learns itself is not part of the model."""
+
+    @abstractmethod
+    def epoch(self, sizes: Sequence[int], *, seed: int, epoch: int) -> list[Episode]:
+        """Image indices of every step of an epoch: a function of its arguments alone."""
+
+    @abstractmethod
+    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss, and logits and targets of what was classified, from maps (images, r, d) of a step."""
+
+
+class Episodic(Stage):
+    """Episodes by the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
+
+    def __init__(self, shape: EpisodeShape, aux: AuxMode) -> None:
+        super().__init__()
+        self.shape, self.aux = shape, aux
+
+    def epoch(self, sizes: Sequence[int], *, seed: int, epoch: int) -> list[Episode]:
+        """Episodes of image indices (way, shot + queries)."""
+        return training_epoch(sizes, self.shape, seed=seed, epoch=epoch)
+
+    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+        """Score the queries of an episode by its supports."""
+        shape = self.shape
+        episode = maps.unflatten(0, (shape.way, shape.per_class))
+        support, query = episode[:, : shape.shot], episode[:, shape.shot :].flatten(0, 1)
+        logits = model.head(support, query)
+        target = torch.arange(shape.way, device=logits.device).repeat_interleave(shape.queries)
+        return episode_loss(logits, support, shape.queries, self.aux), logits, target
+
+
+class Pretraining(Stage):
+    """Shuffled batches of all classes; a remainder smaller than a batch is left for the next epoch."""
+
+    def __init__(self, model: Model, sizes: Sequence[int], *, batch: int, average: bool) -> None:
+        """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps.
+
+        Raises:
+            FrnError: if there are fewer images than a batch, or dummy maps are asked for without an FRN head.
+        """
+        super().__init__()
+        if sum(sizes) < batch:
+            raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {batch}")
+        self.batch = batch
+        self.labels = np.repeat(np.arange(len(sizes)), sizes)
+        h, w = model.grid
+        self.head: DummyMapHead | AveragePoolHead
+        if average:
+            self.head = AveragePoolHead(len(sizes), model.d)
+            return
+        if not isinstance(model.head, FRNHead):
+            raise FrnError(f"FRN pre-training is for --method frn, not {model.config.method}")
+        self.head = DummyMapHead(len(sizes), h * w, model.d)
+        for fixed in (model.head.alpha, model.head.beta):
+            fixed.requires_grad_(False)
+
+    def epoch(self, sizes: Sequence[int], *, seed: int, epoch: int) -> list[Episode]:
+        """Batches of image indices (batch,)."""
+        order = np.random.default_rng([seed, epoch]).permutation(sum(sizes))
+        return list(order[: len(order) // self.batch * self.batch].reshape(-1, self.batch))
+
+    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+        """Classify the images of a batch among all classes."""
+        logits = self.head(maps, model.head) if isinstance(self.head, DummyMapHead) else self.head(maps)
+        target = torch.from_numpy(self.labels[drawn]).to(logits.device)
+        return F.cross_entropy(logits, target), logits, target
+
+
+def build_stage(preset: Preset, model: Model, sizes: Sequence[int]) -> Stage:
+    """The stage that a preset asks for."""
+    if preset.stage == "episodes":
+        return Episodic(preset.episode, preset.aux)
+    return Pretraining(model, sizes, batch=preset.batch, average=preset.stage == "average-pretrain")

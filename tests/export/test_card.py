@@ -1,0 +1,161 @@
+"""The card beside the exported files: what it says is true, and its code runs without this library."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import PIL
+import pytest
+import torch
+from frn_export.card import model_card
+from frn_export.graphs import features_graph, head_parameters
+from frn_export.head import head_graph
+from PIL import Image
+from typer.testing import CliRunner
+
+from frn import __version__
+from frn.cli.main import app
+from frn.images import EvaluationTransform
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.extractor import Extractor
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+TRANSFORMS = {
+    "shorter": EvaluationTransform(size=32, resize=40),
+    "square": EvaluationTransform(size=32, resize=40, square=True),
+    "as is": EvaluationTransform(size=32),
+}
+
+
+def exported(transform: EvaluationTransform, method: str = "frn") -> dict[str, bytes]:
+    torch.manual_seed(0)
+    model = Model(ModelConfig(backbone="conv4", method=method, last_pool=False, transform=transform)).eval()
+    files = {"features": features_graph(model).SerializeToString()}
+    if method == "frn":
+        files["head"] = head_graph(head_parameters(model)).SerializeToString()
+    return files
+
+
+def code_blocks(card: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python that has numpy, pillow and onnxruntime, and nothing else."""
+    home = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    packages = next(home.glob("[Ll]ib/**/site-packages"))
+    for package in (np, PIL, onnxruntime):
+        folder = Path(str(package.__file__)).parent
+        (packages / folder.name).symlink_to(folder, target_is_directory=True)
+    for libraries in ("numpy.libs", "pillow.libs"):  # what wheels bring along, where they do
+        if (folder.parent / libraries).is_dir():
+            (packages / libraries).symlink_to(folder.parent / libraries, target_is_directory=True)
+    return next(home.glob("bin/python"), home / "Scripts" / "python.exe")
+
+
+def run(python: Path, code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([python, "-I", "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_the_code_of_the_card_runs_in_a_bare_python_and_answers_as_the_classifier(
+    bare_python: Path, moths: Path, tmp_path: Path
+) -> None:
+    for module in ("torch", "frn", "onnx"):
+        assert f"No module named '{module}'" in run(bare_python, f"import {module}", tmp_path).stderr
+    out = tmp_path / "out"
+    examples = {"jay": [out / "jay-1.jpg", out / "jay-2.jpg"], "wren": [out / "wren-1.jpg"]}
+    for name, home in (("jay", "moth 40"), ("wren", "moth 42")):
+        for number, path in enumerate(examples[name]):
+            for copy in (path, tmp_path / "classes" / name / path.name):
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(moths / "test" / home / f"0{number}.png", copy)
+    words = ["export", "--out", str(out), "--classes", str(tmp_path / "classes"), "--precision", "fp16"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    classifying, embedding, comparing = code_blocks((out / "README.md").read_text(encoding="utf-8"))
+
+    classifier = Classifier(Extractor.open(out / "features.onnx"))
+    classifier.enroll(examples)
+    metadata = {entry.key: entry.value for entry in onnx.load(out / "classifier.onnx").metadata_props}
+    classifier.threshold_override = json.loads(metadata["frn.threshold"])
+    for photo, expected in (("moth 40/07.png", "jay"), ("moth 42/07.png", "wren")):
+        shutil.copy(moths / "test" / photo, out / "photo.jpg")
+        ((_, prediction),) = classifier.classify([out / "photo.jpg"])
+        assert isinstance(prediction, Prediction)
+        assert prediction.label == expected
+        answer = run(bare_python, classifying, out)
+        assert (answer.stdout.strip(), answer.stderr) == ("unknown" if prediction.unknown else expected, "")
+        answer = run(bare_python, embedding + comparing + 'print(*head.run(["class_error"], inputs)[0][0])', out)
+        label, errors = answer.stdout.splitlines()
+        assert (label, answer.stderr) == (expected, "")
+        np.testing.assert_allclose([float(e) for e in errors.split()], list(prediction.errors.values()), rtol=2e-3)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_the_card_prepares_an_image_as_the_model_does(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = exported(TRANSFORMS[name])
+    (tmp_path / "features.onnx").write_bytes(files["features"])
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    exec(code_blocks(model_card(files, {}))[0], scope)
+    extractor = Extractor(files["features"], "m")
+    for size in ((32, 32), (97, 61), (40, 131)):
+        pixels = np.random.default_rng(0).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+        image = Image.fromarray(pixels).resize(size, Image.Resampling.BICUBIC)
+        image.save(tmp_path / "photo.png")
+        found = scope["embed"](tmp_path / "photo.png")  # type: ignore[operator]
+        expected = extractor.feature_maps(extractor.transform(image)[None])
+        assert np.abs(found - expected).max() <= 5e-3 * expected.max(), size
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_each_example_takes_at_most_ten_lines(name: str) -> None:
+    for block in code_blocks(model_card(exported(TRANSFORMS[name]), {})):
+        assert len([line for line in block.splitlines() if line]) <= 10
+
+
+def test_the_card_says_what_the_model_is_and_names_every_input_and_output() -> None:
+    files = exported(TRANSFORMS["shorter"])
+    record = {"data": "a | b\nc", "validation": {"accuracy": 57.0}}
+    card = model_card(files, record, precision="int8", cost="60.00 % in fp32, 59.90 % in int8")
+    for row in (
+        "| backbone | conv4 |",
+        "| method | frn |",
+        "| image | 32 x 32 pixels, RGB: the shorter side to 40, then the centre 32 x 32 |",
+        "| feature map | r = 16 locations (4 x 4) of d = 64 channels |",
+        "| trained on | a \\| b c |",
+        "| precision | int8: convolutions are computed with 8-bit integers (60.00 % in fp32, 59.90 % in int8) |",
+        f"| program | frn {__version__} |",
+        "| in | `images` | float32 | (n, 3, 32, 32) |",
+        "| out | `feature_map` | float32 | (n, 16, 64) |",
+        "| in | `shots` | int64 | (way) |",
+        "| out | `logits` | float32 | (q, way) |",
+    ):
+        assert row in card
+    (told,) = re.findall(r"```json\n(.*?)```", card, flags=re.DOTALL)
+    assert json.loads(told) == record
+    for data in files.values():
+        graph = onnx.load_model_from_string(data).graph
+        assert all(f"| `{value.name}` |" in card for value in [*graph.input, *graph.output])
+
+
+def test_the_same_files_give_the_same_card() -> None:
+    first, again = (model_card(exported(TRANSFORMS["as is"]), {"data": "moths", "seed": 0}) for _ in range(2))
+    assert first == again
+
+
+def test_a_model_without_a_closed_form_head_gets_a_card_of_its_extractor() -> None:
+    card = model_card(exported(TRANSFORMS["as is"], "proto"), {})
+    assert "| method | proto |" in card
+    assert "| trained on | not recorded |" in card
+    assert re.findall("^## (.*)", card, flags=re.MULTILINE) == ["features.onnx"]

@@ -1,0 +1,114 @@
+"""The checks that stand between an export and the disk."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from frn_export.classifier import classifier_graph
+from frn_export.graphs import features_graph, head_parameters
+from frn_export.head import head_graph
+from frn_export.parity import (
+    COARSE_TOLERANCE,
+    HALF_TOLERANCE,
+    Difference,
+    compare_classifier,
+    compare_features,
+    compare_head,
+)
+from frn_export.quantise import half
+
+from frn.errors import FrnError
+from frn.images import EvaluationTransform
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.model import Model, load_model
+from frn.model_file import ModelConfig
+
+
+def small_model(seed: int = 0) -> Model:
+    torch.manual_seed(seed)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    model = Model(config).eval()
+    with torch.no_grad():
+        model.head.beta.fill_(0.4)  # type: ignore[operator]
+        model.head.gamma.fill_(3.0)  # type: ignore[operator]
+    return model
+
+
+def features_file(model: Model) -> bytes:
+    return features_graph(model).SerializeToString(deterministic=True)
+
+
+def head_file(model: Model) -> bytes:
+    return head_graph(head_parameters(model)).SerializeToString(deterministic=True)
+
+
+@pytest.fixture
+def classifier(moths: Path) -> Classifier:
+    enrolled = Classifier(Extractor(features_file(load_model("conv4")), "m", threads=1))
+    homes = sorted((moths / "test").iterdir())
+    enrolled.enroll({home.name: sorted(home.iterdir())[: 2 + i] for i, home in enumerate(homes)})
+    return enrolled
+
+
+@pytest.fixture
+def photos(moths: Path) -> list[Path]:
+    return [sorted(home.iterdir())[-1] for home in sorted((moths / "test").iterdir())]
+
+
+def test_what_was_exported_is_what_it_was_exported_from() -> None:
+    model = small_model()
+    for found in (compare_features(model, features_file(model)), compare_head(model, head_file(model))):
+        found.require()
+        assert 0 < found.share <= 1e-6
+    assert next(model.parameters()).dtype == torch.float32
+
+
+def test_half_precision_is_within_its_own_tolerance_and_beyond_that_of_float() -> None:
+    model = load_model("conv4")
+    smaller = half(features_file(model))
+    compare_features(model, smaller, allowed=HALF_TOLERANCE).require()
+    with pytest.raises(FrnError, match=r"features.onnx differs .* of the largest feature; at most 5e-06 is allowed"):
+        compare_features(model, smaller).require()
+
+
+def test_another_models_files_are_refused() -> None:
+    model, other = small_model(), small_model(1)
+    with pytest.raises(FrnError, match=r"features.onnx differs .* Nothing was written"):
+        compare_features(model, features_file(other), allowed=HALF_TOLERANCE).require()
+    for name in ("alpha", "beta", "gamma"):
+        other = small_model()
+        with torch.no_grad():
+            getattr(other.head, name).add_(1e-3)
+        with pytest.raises(FrnError, match=r"head.onnx differs .* of the query's energy"):
+            compare_head(model, head_file(other)).require()
+
+
+def test_a_difference_that_is_no_number_is_refused() -> None:
+    with pytest.raises(FrnError, match="x differs"):
+        Difference("x", float("nan"), 1e-6, "y").require()
+
+
+def test_the_classifier_file_answers_as_its_classes(classifier: Classifier, photos: list[Path]) -> None:
+    graph = classifier_graph(classifier.extractor.data, classifier.classes).SerializeToString()
+    found = compare_classifier(classifier, graph, photos)
+    found.require()
+    assert found.share > 0
+
+
+def test_a_classifier_file_with_its_names_mixed_up_is_refused(classifier: Classifier, photos: list[Path]) -> None:
+    names = list(classifier.classes)
+    mixed = dict(zip([*names[1:], names[0]], classifier.classes.values(), strict=True))
+    graph = classifier_graph(classifier.extractor.data, mixed).SerializeToString()
+    with pytest.raises(FrnError, match=r"classifier.onnx says 'moth 41' of .* but its classes say 'moth 40'"):
+        compare_classifier(classifier, graph, photos)
+
+
+def test_a_classifier_file_of_other_examples_is_refused(
+    classifier: Classifier, photos: list[Path], moths: Path
+) -> None:
+    other = Classifier(classifier.extractor)
+    other.enroll({home.name: sorted(home.iterdir())[6:7] for home in sorted((moths / "test").iterdir())})
+    graph = classifier_graph(classifier.extractor.data, other.classes).SerializeToString()
+    with pytest.raises(FrnError, match=r"classifier.onnx (differs|says)"):
+        compare_classifier(classifier, graph, photos, allowed=COARSE_TOLERANCE).require()

@@ -1,0 +1,40 @@
+"""What is timed runs, and is what people would run."""
+
+import pytest
+import torch
+from frn_export.classifier import classifier_graph
+from frn_export.graphs import features_graph
+
+from frn.bench.infer import enroll_moths, time_classifier, time_extractor
+from frn.errors import FrnError
+from frn.images import EvaluationTransform
+from frn.inference.extractor import Extractor
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+
+def small(method: str = "frn") -> tuple[Model, Extractor]:
+    torch.manual_seed(0)
+    model = Model(ModelConfig(backbone="conv4", method=method, transform=EvaluationTransform(size=32))).eval()
+    return model, Extractor(features_graph(model).SerializeToString(), "small", device="cpu", threads=1)
+
+
+def test_an_extractor_is_timed_beside_torch() -> None:
+    model, extractor = small()
+    milliseconds = time_extractor(model, extractor, batch=2, rounds=1)
+    assert set(milliseconds) == {"torch", "onnxruntime"}
+    assert min(milliseconds.values()) > 0
+
+
+def test_a_classifier_is_timed_beside_its_extractor() -> None:
+    _, extractor = small()
+    classes = enroll_moths(extractor, way=3, shot=2)
+    assert len(classes) == 3
+    classifier = classifier_graph(extractor.data, classes).SerializeToString()
+    milliseconds = time_classifier(extractor, classifier, height=40, width=50, rounds=1)
+    assert set(milliseconds) == {"extractor", "classifier"}
+
+
+def test_a_model_without_an_frn_head_makes_no_classifier() -> None:
+    with pytest.raises(FrnError, match="trained as proto; a classifier needs an FRN head"):
+        enroll_moths(small("proto")[1])

@@ -1,0 +1,126 @@
+"""`frn export` in every precision: what it tells, what it refuses, and that a refusal leaves nothing."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import pytest
+from frn_export.graphs import features_graph
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.model import Model, load_model
+from frn.shipped import shipped_extractors
+
+
+@pytest.fixture(autouse=True)
+def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn_export.judgement.EPISODES", 100)
+
+
+def export(*words: object) -> Result:
+    return CliRunner().invoke(app, ["export", *(str(word) for word in words)], catch_exceptions=False)
+
+
+@pytest.fixture
+def two_classes(moths: Path, tmp_path: Path) -> Path:
+    for home in sorted((moths / "test").iterdir())[:2]:
+        (tmp_path / "two" / home.name).mkdir(parents=True)
+        for path in sorted(home.iterdir())[:2]:
+            shutil.copy(path, tmp_path / "two" / home.name)
+    return tmp_path / "two"
+
+
+def operators(path: Path) -> set[str]:
+    return {node.op_type for node in onnx.load(path).graph.node}
+
+
+def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes: Path, tmp_path: Path) -> None:
+    words = ("--precision", "int8", "--calibrate", moths / "val", "--classes", two_classes, "--json")
+    results = [export("--out", tmp_path / name, *words) for name in ("a", "b")]
+    assert [result.stderr for result in results] == ["", ""]
+    told = json.loads(results[0].stdout)
+    assert told["precision"] == "int8"
+    assert told["drop"] == told["accuracy_fp32"] - told["accuracy"] <= 1
+    assert told["difference"] <= 5e-6
+    assert told["head_difference"] <= 5e-6
+    assert told["classifier_difference"] <= 2e-2
+    names = ["README.md", "classifier.onnx", "features.onnx", "head.onnx"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert "QuantizeLinear" in operators(tmp_path / "a" / "features.onnx")
+    assert "QuantizeLinear" in operators(tmp_path / "a" / "classifier.onnx")
+    card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+    assert "int8: convolutions are computed with 8-bit integers (5-way 1-shot accuracy" in card
+    assert str(tmp_path) not in card
+
+
+def test_fp16_halves_the_extractor_and_says_every_difference(two_classes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = export("--out", out, "--precision", "fp16", "--classes", two_classes)
+    assert result.exit_code == 0, result.stderr
+    for file, unit in (("features", "largest feature"), ("head", "query's energy"), ("classifier", "photo's energy")):
+        assert re.search(f"{file}.onnx: within .* of the {unit}", result.stdout)
+    assert (out / "features.onnx").stat().st_size <= 0.51 * shipped_extractors()["conv4"].stat().st_size
+    assert "Cast" in operators(out / "classifier.onnx")
+
+
+def test_int8_that_loses_too_much_is_refused_and_leaves_nothing(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untrained = features_graph(Model(load_model("conv4").config).eval()).SerializeToString()
+    monkeypatch.setattr("frn_export.quantise.int8", lambda features, pixels: untrained)
+    words = ("--precision", "int8", "--calibrate", moths / "val")
+    result = export("--out", tmp_path / "out", *words)
+    assert result.exit_code == 1
+    assert "error: int8 loses" in result.stderr
+    assert "at most 1 is allowed. Use --precision fp16" in result.stderr
+    assert not (tmp_path / "out").exists()
+    assert export("--out", tmp_path / "out", *words, "--max-drop", 100).exit_code == 0
+
+
+@pytest.mark.parametrize("file", ["features", "head", "classifier"])
+def test_a_failed_check_leaves_no_file(
+    file: str, two_classes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"features": "HALF_TOLERANCE", "head": "HEAD_TOLERANCE", "classifier": "CLASSIFIER_TOLERANCE"}
+    monkeypatch.setattr(f"frn_export.parity.{limits[file]}", 0.0)
+    result = export("--out", tmp_path / "out", "--classes", two_classes, "--precision", "fp16")
+    assert result.exit_code == 1
+    assert f"error: {file}.onnx" in result.stderr
+    assert "Nothing was written." in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_options_that_do_not_fit_are_told_before_anything_is_done(moths: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert "--precision int8 needs --calibrate FOLDER" in export("--out", out, "--precision", "int8").stderr
+    assert "fp16 needs no images" in export("--out", out, "--precision", "fp16", "--calibrate", moths).stderr
+    missing = export("--out", out, "--precision", "int8", "--calibrate", tmp_path / "none")
+    assert "none: cannot be listed" in missing.stderr
+    assert not out.exists()
+
+
+def test_a_readme_of_someone_elses_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# My project")
+    result = export("--out", tmp_path)
+    assert result.exit_code == 1
+    assert "README.md: is not the README of an export and would be overwritten" in result.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
+
+
+def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp_path: Path) -> None:
+    folder, project = shutil.copytree(moths / "test", tmp_path / "moths"), tmp_path / "m.frn.json"
+    assert CliRunner().invoke(app, ["enroll", str(folder), "--out", str(project), "--threshold", "0.25"]).exit_code == 0
+    result = export("--classes", project, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    metadata = onnxruntime.InferenceSession(tmp_path / "out" / "classifier.onnx").get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["frn.threshold"]) == 0.25
+    assert json.loads(metadata["frn.classes"]) == sorted(path.name for path in folder.iterdir())
+    export("--classes", folder, "--out", tmp_path / "calibrated")
+    session = onnxruntime.InferenceSession(tmp_path / "calibrated" / "classifier.onnx")
+    assert 0.3 < json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"]) < 1

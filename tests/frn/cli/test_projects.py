@@ -1,0 +1,197 @@
+"""`frn enroll`, and what opens its projects."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from frn_export.graphs import features_graph
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.images import EvaluationTransform
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def extractor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    path = tmp_path_factory.mktemp("extractor") / "features.onnx"
+    path.write_bytes(features_graph(Model(config).eval()).SerializeToString())
+    return path
+
+
+@pytest.fixture
+def birds(moths: Path, tmp_path: Path) -> Path:
+    """Class folders that a test may change."""
+    return Path(shutil.copytree(moths / "test", tmp_path / "meine Vögel 🐦"))
+
+
+def answers(result: Result) -> list[dict[str, object]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_project_answers_as_its_folder_does(birds: Path, moths: Path, extractor: Path, tmp_path: Path) -> None:
+    project = tmp_path / "sub" / "birds.frn.json"
+    result = frn("enroll", birds, "--model", extractor, "--out", project, "--json")
+    assert result.exit_code == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["classes"]["moth 41"]["images"] == 12
+    assert len(summary["classes"]["moth 41"]["explained"]) == 12
+    query = moths / "val" / "moth 20"
+    by_folder = frn("classify", birds, query, "--model", extractor, "--json")
+    by_project = frn("classify", project, query, "--json")  # it remembers its model
+    assert answers(by_project) == answers(by_folder)
+    assert answers(by_project)[0]["threshold"] == summary["threshold"]
+
+
+def test_photos_of_a_project_may_go_but_a_change_is_told(
+    birds: Path, moths: Path, extractor: Path, tmp_path: Path
+) -> None:
+    project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
+    frn("enroll", birds, "--model", extractor, "--out", project)
+    before = answers(frn("classify", project, query, "--json"))
+    (birds / "moth 40" / "00.png").unlink()  # what is known of it is in the cache
+    assert answers(frn("classify", project, query, "--json")) == before
+    shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
+    changed = frn("classify", project, query, "--json")
+    assert "moth 41/00.png: has changed since it was added; it is used as it is now" in changed.stderr
+    assert answers(changed)[0]["errors"] != before[0]["errors"]
+
+
+def test_missing_photos_are_reported_and_the_rest_is_used(
+    birds: Path, moths: Path, extractor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
+    frn("enroll", birds, "--model", extractor, "--out", project)
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "another, empty cache"))
+    (birds / "moth 40" / "00.png").unlink()
+    result = frn("classify", project, query, "--json")
+    assert result.exit_code == 0
+    assert "moth 40/00.png: cannot be read (No such file or directory)" in result.stderr
+    shutil.rmtree(birds / "moth 40")
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "a third"))
+    result = frn("classify", project, query, "--json")
+    assert result.exit_code == 1
+    assert "error: class 'moth 40' has no usable image among 12 files" in result.stderr
+
+
+def test_another_model_is_refused_and_the_way_out_works(
+    birds: Path, moths: Path, extractor: Path, tmp_path: Path
+) -> None:
+    project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
+    frn("enroll", birds, "--model", extractor, "--out", project)
+    result = frn("classify", project, query, "--model", "conv4")
+    assert result.exit_code == 1
+    assert "b.frn.json: was made with" in result.stderr
+    assert "but conv4 is another model" in result.stderr
+    assert frn("enroll", project, "--model", "conv4", "--replace", "--out", project).exit_code == 0
+    assert frn("classify", project, query, "--model", "conv4").exit_code == 0
+    assert project.with_name("b.frn.json.bak").is_file()
+
+
+def test_classes_from_named_folders(birds: Path, extractor: Path, tmp_path: Path) -> None:
+    words = [f"jay={birds / 'moth 40'}", f"a=b={birds / 'moth 41'}"]
+    result = frn("enroll", words[0], "--model", extractor, "--out", tmp_path / "x.frn.json", "--json")
+    assert list(json.loads(result.stdout)["classes"]) == ["jay"]
+    wrong = frn("enroll", words[1], "--model", extractor, "--out", tmp_path / "y.frn.json")
+    assert wrong.exit_code == 1
+    assert "cannot be listed" in wrong.stderr
+    twice = frn("enroll", words[0], words[0], "--model", extractor, "--out", tmp_path / "y.frn.json")
+    assert "class 'jay' is there twice" in twice.stderr
+
+
+def test_a_project_is_not_replaced_by_accident(birds: Path, extractor: Path, tmp_path: Path) -> None:
+    project = tmp_path / "b.frn.json"
+    assert frn("enroll", birds, "--model", extractor, "--out", project).exit_code == 0
+    before = project.read_bytes()
+    again = frn("enroll", birds, "--model", extractor, "--out", project)
+    assert again.exit_code == 1
+    assert "--replace replaces it" in again.stderr
+    assert project.read_bytes() == before
+    assert "something.frn.json" in frn("enroll", birds, "--out", tmp_path / "b.json").stderr
+
+
+def test_a_corrupt_project_is_one_line(moths: Path, tmp_path: Path) -> None:
+    project = tmp_path / "b.frn.json"
+    project.write_text("{")
+    for words in (["classify", project, moths], ["explain", project, moths / "val/moth 20/00.png", "--out", "e.png"]):
+        result = frn(*words)
+        assert result.exit_code == 1
+        assert len(result.stderr.splitlines()) == 1
+
+
+def test_photos_that_are_unlike_the_classes_become_unknown(tmp_path: Path) -> None:
+    from frn.shipped import assets_folder
+
+    samples = assets_folder() / "samples"
+    noise = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "noise.png")
+    (stranger,) = answers(frn("classify", samples / "moths", tmp_path / "noise.png", "--json"))
+    assert stranger["unknown"] is True
+    (kept,) = answers(frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--threshold", 0))
+    assert kept["unknown"] is False
+    known = answers(frn("classify", samples / "moths", samples / "queries", "--json"))
+    assert sum(bool(answer["unknown"]) for answer in known) <= 2
+
+
+def test_explain_draws_the_map_and_gives_its_numbers(birds: Path, moths: Path, extractor: Path, tmp_path: Path) -> None:
+    query = moths / "val" / "moth 20" / "00.png"
+    result = frn("explain", birds, query, "--model", extractor, "--out", tmp_path / "map ü.png", "--json", "--top", 2)
+    assert result.exit_code == 0, result.stderr
+    answer = json.loads(result.stdout)
+    (line,) = answers(frn("classify", birds, query, "--model", extractor, "--json"))
+    assert answer["label"] == line["label"] == next(iter(answer["classes"]))
+    for name, numbers in answer["classes"].items():
+        assert np.shape(numbers["error_map"]) == (4, 4)
+        assert np.mean(numbers["error_map"]) == pytest.approx(line["errors"][name], rel=1e-4)  # type: ignore[index]
+    with Image.open(tmp_path / "map ü.png") as picture:
+        assert picture.size[0] > 3 * 252
+    assert "something.png" in frn("explain", birds, query, "--out", tmp_path / "map.txt").stderr
+    broken = frn("explain", birds, tmp_path / "none.png", "--out", tmp_path / "no.png")
+    assert (broken.exit_code, broken.stderr.count("\n")) == (1, 1)
+
+
+def test_using_a_model_imports_no_torch(birds: Path, extractor: Path, tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    project, query = tmp_path / "b.frn.json", birds / "moth 40" / "00.png"
+    commands = [
+        ["enroll", birds, "--model", extractor, "--out", project],
+        ["classify", project, query],
+        ["explain", project, query, "--out", tmp_path / "e.png"],
+    ]
+    code = (
+        "import json, sys; from frn.cli.main import app\n"
+        "for words in json.loads(sys.argv[1]): app(words, standalone_mode=False)\n"
+        "import frn; frn.FewShotClassifier\n"
+        "print('torch' in sys.modules)"
+    )
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    result = subprocess.run([sys.executable, "-c", code, words], capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("False\n")
+    assert result.stderr == ""
+
+
+def test_evaluation_in_onnxruntime_is_that_in_torch(moths: Path, extractor: Path, tmp_path: Path) -> None:
+    from frn.checkpoints import save_model
+
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    save_model(Model(config).eval(), tmp_path / "m.safetensors")
+    words = ["--data", moths, "--queries", 5, "--episodes", 300, "--json", "--threads", 1]
+    found = [
+        [result["accuracy"] for result in json.loads(frn("eval", model, *words).stdout)["results"]]
+        for model in (tmp_path / "m.safetensors", extractor)
+    ]
+    np.testing.assert_allclose(found[0], found[1], atol=0.02)

@@ -1,0 +1,208 @@
+"""The paper's baselines and the field's, each against a formula written down a second time, in float64."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.heads import HEADS, build_head
+from frn.heads.bifrn import BiFRNHead
+from frn.heads.cosine import CosineHead
+from frn.heads.covariance import ROOT_FLOOR, CovarianceHead
+from frn.heads.ctx import CTXHead
+from frn.heads.dsn import DSNHead
+from frn.heads.frn import FRNHead
+from frn.heads.reconstruction import location_error
+from frn.heads.ridge import RidgeHead
+from frn.heads.simpleshot import SimpleShotHead
+
+WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+def episode() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    support = torch.randn(WAY, SHOT, R, D, generator=generator, dtype=torch.float64)
+    return support, torch.randn(QUERIES, R, D, generator=generator, dtype=torch.float64)
+
+
+def by_hand(score: Score) -> Tensor:
+    """Logits from a score of one query map and one class's supports."""
+    support, query = episode()
+    return torch.stack([torch.stack([score(q, s) for s in support]) for q in query])
+
+
+def check(head: nn.Module, score: Score) -> None:
+    support, query = episode()
+    with torch.no_grad():
+        torch.testing.assert_close(head.double().eval()(support, query), by_hand(score), rtol=1e-9, atol=1e-9)
+
+
+def onto_span(q: Tensor, rows: Tensor) -> Tensor:
+    """Ridge projection of q onto the span of rows, with the penalty of DSN."""
+    weights = torch.linalg.solve(rows @ rows.T + 0.01 * torch.eye(len(rows), dtype=rows.dtype), rows @ q)
+    return rows.T @ weights
+
+
+def test_dsn_is_the_distance_from_the_span_of_the_pooled_supports() -> None:
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        pooled = q.mean(0)
+        return -(pooled - onto_span(pooled, s.mean(1))).square().sum() / D
+
+    check(DSNHead(), score)
+
+
+def test_recentred_dsn_measures_from_each_class_mean() -> None:
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        rows = s.mean(1)
+        moved, rows = q.mean(0) - rows.mean(0), rows - rows.mean(0)
+        return -(moved - onto_span(moved, rows)).square().sum() / D
+
+    check(DSNHead(recentred=True), score)
+
+
+def test_dsn_is_frn_with_one_location_and_its_lambda() -> None:
+    support, query = episode()
+    pool = support.mean(2)
+    expected = -location_error(query.mean(1), pool, 0.01, 1.0).T / D
+    torch.testing.assert_close(DSNHead().double()(support, query), expected)
+
+
+def test_ctx_is_equation_12() -> None:
+    torch.manual_seed(0)
+    head = CTXHead(D).double()
+    key, value = head.key.weight.detach(), head.value.weight.detach()
+
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        rows = s.flatten(0, 1)
+        errors = []
+        for location in q:
+            attention = torch.softmax((key @ location) @ (key @ rows.T) / D**0.5, dim=0)
+            errors.append((value @ location - value @ rows.T @ attention).square().sum())
+        return -torch.stack(errors).mean() / D
+
+    check(head, score)
+
+
+def test_covariance_compares_rooted_second_moments() -> None:
+    def rooted(m: Tensor) -> Tensor:
+        centred = m - m.mean(0)
+        raw = sum(torch.outer(row, row) for row in centred) / R
+        return torch.sign(raw) * torch.sqrt(torch.abs(raw) + ROOT_FLOOR)  # type: ignore[arg-type]
+
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        prototype = sum(rooted(m) for m in s) / SHOT
+        return -(rooted(q) - prototype).square().sum() / D
+
+    check(CovarianceHead(), score)
+
+
+def test_simpleshot_centres_normalises_and_takes_the_nearest_centroid() -> None:
+    head = SimpleShotHead(D).double()
+    head.centre.copy_(torch.linspace(-1, 1, D))
+
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        on_sphere = [F.normalize(m.mean(0) - head.centre, dim=0) for m in (q, *s)]
+        return -10 * (on_sphere[0] - sum(on_sphere[1:]) / SHOT).square().sum()
+
+    check(head, score)
+
+
+def test_simpleshots_centre_follows_training_only() -> None:
+    head, (support, query) = SimpleShotHead(D).double(), episode()
+    head.eval()(support, query)
+    assert head.centre.abs().max() == 0
+    for _ in range(200):
+        head.train()(support, query)
+    mean = torch.cat([support.mean(2).flatten(0, 1), query.mean(1)]).mean(0)
+    torch.testing.assert_close(head.centre, mean, rtol=1e-3, atol=1e-4)
+
+
+def test_cosine_is_the_angle_to_the_mean_direction() -> None:
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        directions = torch.stack([m.mean(0) / m.mean(0).norm() for m in s]).mean(0)
+        return 10 * torch.cosine_similarity(q.mean(0), directions, dim=0)
+
+    check(CosineHead(), score)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_ridge_regresses_the_labels_on_the_features(pooled: bool) -> None:
+    head, (support, query) = RidgeHead(pooled=pooled).double(), episode()
+    with torch.no_grad():
+        head.log_lam.fill_(0.7)
+        head.offset.fill_(0.3)
+    examples, queries = (m.mean(-2) if pooled else m.flatten(-2) for m in (support.flatten(0, 1), query))
+    labels = torch.eye(WAY, dtype=torch.float64).repeat_interleave(SHOT, 0)
+    n = examples.shape[1]  # the primal form, where the head takes the dual
+    ridge = examples.T @ examples + math.exp(0.7) * torch.eye(n, dtype=torch.float64)
+    weights = torch.linalg.solve(ridge, examples.T @ labels)
+    with torch.no_grad():
+        torch.testing.assert_close(head(support, query), queries @ weights + 0.3, rtol=1e-9, atol=1e-9)
+
+
+def test_bifrn_adds_the_error_of_the_supports_rebuilt_from_the_query() -> None:
+    head = BiFRNHead().double()
+    with torch.no_grad():
+        head.back.alpha.fill_(0.4)
+        head.forth.beta.fill_(-0.2)
+        head.weight_back.fill_(0.8)
+
+    def one_way(rows: Tensor, pool: Tensor, part: FRNHead) -> Tensor:
+        p = len(pool)
+        lam = p / D * part.alpha.exp() + 1e-6
+        weights = torch.linalg.solve(pool @ pool.T + lam * torch.eye(p, dtype=pool.dtype), pool @ rows.T)
+        return (rows - part.beta.exp() * weights.T @ pool).square().sum(-1).mean()
+
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        rows = s.flatten(0, 1)
+        return -(0.5 * one_way(q, rows, head.forth) + 0.8 * one_way(rows, q, head.back))
+
+    check(head, score)
+
+
+def test_bifrn_without_its_second_direction_is_frn() -> None:
+    support, query = episode()
+    head = BiFRNHead().double()
+    with torch.no_grad():
+        head.weight_back.zero_()
+        head.weight_forth.fill_(1.0)
+        torch.testing.assert_close(head(support, query), FRNHead().double()(support, query))
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_what_order_things_come_in_changes_nothing(name: str) -> None:
+    torch.manual_seed(0)
+    head, (support, query) = build_head(name, D).double().eval(), episode()
+    with torch.no_grad():
+        logits = head(support, query)
+        torch.testing.assert_close(head(support[:, [1, 0]], query), logits)  # supports
+        torch.testing.assert_close(head(support[[2, 0, 1]], query), logits[:, [2, 0, 1]])  # classes
+        torch.testing.assert_close(head(support, query[[1, 0, 2, 4, 3]]), logits[[1, 0, 2, 4, 3]])  # queries
+        if name not in ("proto", "ridge"):  # those two compare locations in place where channels are few
+            torch.testing.assert_close(head(support[:, :, [3, 1, 0, 2]], query[:, [3, 1, 0, 2]]), logits)
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_gradients_are_those_of_the_logits(name: str) -> None:
+    torch.manual_seed(0)
+    head, (support, query) = build_head(name, D).double().eval(), episode()
+    support, query = support[:2].requires_grad_(), query[:2].requires_grad_()
+    torch.autograd.gradcheck(head, (support, query))
+    head(support, query).square().sum().backward()
+    for parameter_name, parameter in head.named_parameters():
+        assert not parameter.requires_grad or parameter.grad is not None, parameter_name
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_half_precision_maps_are_compared_in_float32(name: str) -> None:
+    torch.manual_seed(0)
+    head, (support, query) = build_head(name, D).eval(), episode()
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+        logits = head(support.bfloat16(), query.bfloat16())
+    expected = head(support.bfloat16().float(), query.bfloat16().float())
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits, expected)

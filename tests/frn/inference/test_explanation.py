@@ -1,0 +1,41 @@
+"""The picture of an error map."""
+
+import numpy as np
+
+from frn.inference.explanation import GAP, PANEL, RAMP, Panel, overlay, sheet
+
+CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
+
+
+def lightness(picture: object) -> np.ndarray:
+    return np.asarray(picture, dtype=float) @ [0.299, 0.587, 0.114]
+
+
+def test_the_worst_explained_block_is_the_brightest_and_where_it_belongs() -> None:
+    errors = np.zeros((5, 5))
+    errors[1, 3] = 2.0
+    grey = np.full((85, 85, 3), 90, dtype=np.uint8)
+    light = lightness(overlay(grey, errors, low=0, high=2))
+    blocks = light.reshape(5, 17, 5, 17).mean((1, 3))
+    assert np.unravel_index(blocks.argmax(), (5, 5)) == (1, 3)
+    assert np.allclose(light.reshape(5, 17, 5, 17).std((1, 3)), 0)  # blocks, not a blur
+    smooth = lightness(overlay(grey, errors, low=0, high=2, smooth=True))
+    assert smooth.reshape(5, 17, 5, 17).std((1, 3)).max() > 1
+
+
+def test_lightness_of_the_ramp_rises_all_the_way() -> None:
+    assert (np.diff(lightness(np.array(RAMP))) > 0).all()
+
+
+def test_a_map_without_contrast_is_drawn_as_the_least() -> None:
+    flat = overlay(CROP, np.full((5, 5), 3.0), low=3, high=3)
+    assert lightness(flat).mean() < lightness(CROP).mean()
+
+
+def test_the_sheet_has_the_photo_untouched_and_a_panel_per_class() -> None:
+    panels = [Panel(f"class {i} " + "x" * 200, "note ß", np.random.default_rng(i).random((5, 5))) for i in range(5)]
+    picture = sheet(CROP, "a photo with a very long name " * 5, panels, columns=4)
+    assert picture.size[0] == 4 * (PANEL + GAP) + GAP
+    photo = np.asarray(picture.crop((GAP, GAP, GAP + PANEL, GAP + PANEL)).resize((84, 84), 0))
+    np.testing.assert_array_equal(photo, CROP)
+    assert sheet(CROP, "t", panels[:1]).size[0] == 2 * (PANEL + GAP) + GAP

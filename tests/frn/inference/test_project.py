@@ -1,0 +1,171 @@
+"""Project files: what is written is read back, nothing is lost, and damage is told in one line."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn.images import EvaluationTransform
+from frn.inference import project
+from frn.inference.project import ModelReference, Project, is_project, load_project, save_project
+from frn.inference.session import ClassEntry, State, Support
+
+MODEL = ModelReference("conv4", "ab" * 32, EvaluationTransform(size=84, resize=92))
+
+
+def state(folder: Path) -> State:
+    jay = ClassEntry(
+        3, 'jay 🐦 "ß"', (Support(folder / "a photo.jpg", "k1", 10, 11), Support(folder.parent / "b.png", "k2", 1, 2))
+    )
+    return State((jay, ClassEntry(5, "empty")), threshold=0.25, next_id=9)
+
+
+def test_what_is_saved_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "my birds.frn.json"
+    saved = save_project(path, Project(MODEL, state(tmp_path)))
+    loaded = load_project(path)
+    assert (loaded.model, loaded.state.threshold, loaded.state.next_id) == (MODEL, 0.25, 9)
+    assert [e.name for e in loaded.state.classes] == ['jay 🐦 "ß"', "empty"]
+    for ours, theirs in zip(loaded.state.classes[0].supports, state(tmp_path).classes[0].supports, strict=True):
+        assert ours.path.resolve() == theirs.path.resolve()
+        assert (ours.key, ours.size, ours.mtime_ns) == (theirs.key, theirs.size, theirs.mtime_ns)
+    assert saved.stamp == path.read_bytes()
+    text = path.read_text()
+    assert '"path": "a photo.jpg"' in text
+    assert '"path": "../b.png"' in text
+    assert str(tmp_path) not in text
+
+
+def test_a_project_travels_with_its_photos(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    save_project(tmp_path / "here" / "x.frn.json", Project(MODEL, state(tmp_path / "here")))
+    (tmp_path / "here").rename(tmp_path / "there")
+    loaded = load_project(tmp_path / "there" / "x.frn.json")
+    assert loaded.state.classes[0].supports[0].path == tmp_path / "there" / "a photo.jpg"
+
+
+def test_a_name_that_is_not_utf8_survives(tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"caf\xe9.jpg")
+    entry = ClassEntry(1, "x", (Support(odd, "k", 1, 1),))
+    save_project(tmp_path / "x.frn.json", Project(MODEL, State((entry,))))
+    assert load_project(tmp_path / "x.frn.json").state.classes[0].supports[0].path == odd
+
+
+def test_unknown_keys_stay(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, Project(MODEL, state(tmp_path)))
+    document = json.loads(path.read_text())
+    document["colour"] = "blue"
+    document["model"]["note"] = "m"
+    document["classes"][0]["icon"] = "i"
+    document["classes"][0]["images"][1]["stars"] = 5
+    path.write_text(json.dumps(document))
+    save_project(path, load_project(path))
+    again = json.loads(path.read_text())
+    assert (again["colour"], again["model"]["note"], again["classes"][0]["icon"]) == ("blue", "m", "i")
+    assert again["classes"][0]["images"][1]["stars"] == 5
+
+
+def test_what_another_program_wrote_is_not_overwritten_and_the_last_version_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    first = save_project(path, Project(MODEL, State()))
+    old = path.read_bytes()
+    second = save_project(path, Project(MODEL, state(tmp_path), first.document, first.stamp))
+    assert path.with_name("x.frn.json.bak").read_bytes() == old
+    with pytest.raises(FrnError, match="was changed by another program meanwhile"):
+        save_project(path, Project(MODEL, State(), first.document, first.stamp))
+    with pytest.raises(FrnError, match="is there already"):
+        save_project(path, Project(MODEL, State()))
+    assert path.read_bytes() == second.stamp
+    save_project(path, Project(MODEL, State()), replace=True)
+    assert path.with_name("x.frn.json.bak").read_bytes() == second.stamp
+
+
+def test_a_failed_write_leaves_the_old_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.frn.json"
+    saved = save_project(path, Project(MODEL, State()))
+
+    def full(place: Path, content: bytes) -> None:
+        if place == path:
+            raise FrnError(f"{place}: cannot be written (No space left on device, {len(content):,} bytes)")
+        write_atomically(place, content)
+
+    monkeypatch.setattr(project, "write_atomically", full)
+    with pytest.raises(FrnError, match="No space left on device"):
+        save_project(path, Project(MODEL, state(tmp_path), saved.document, saved.stamp))
+    assert path.read_bytes() == saved.stamp
+    with pytest.raises(FrnError, match=r"a project is called something\.frn\.json"):
+        save_project(tmp_path / "x.json", Project(MODEL, State()))
+
+
+def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda document: document.update(changes)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (harm(version=2), "of version 2; this program reads up to 1. Install a newer frn"),
+        (harm(version="x"), "of no known version"),
+        (harm(format="other"), "is JSON, but no project"),
+        (harm(threshold=7), "the threshold is a share"),
+        (harm(threshold=[]), "damaged project"),
+        (harm(classes=3), "damaged project"),
+        (harm(model={}), "damaged project .'id' is missing"),
+        (harm(model={"id": 3, "sha256": "", "preprocess": {"size": 84}}), "3 is no text"),
+        (lambda d: d["classes"][0].update(name=""), "a class needs a name"),
+        (lambda d: d["classes"][1].update(name=d["classes"][0]["name"]), "two classes called"),
+        (lambda d: d["classes"][1].update(id=3), "two classes with number 3"),
+        (lambda d: d["classes"][0]["images"][0].update(key="k2"), "two images with key 'k2'"),
+        (lambda d: d["classes"][0]["images"][0].update(path="a\0b"), "a path with a NUL"),
+        (lambda d: d["classes"][0]["images"][0].update(path_b64="%%"), "damaged project"),
+    ],
+)
+def test_damage_is_one_clear_line(tmp_path: Path, damage: Callable[[dict[str, Any]], object], reason: str) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, Project(MODEL, state(tmp_path)))
+    document = json.loads(path.read_text())
+    damage(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(FrnError, match=reason) as caught:
+        load_project(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null"])
+def test_what_is_no_json_is_told_and_the_backup_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.frn.json"
+    path.write_bytes(content)
+    path.with_name("x.frn.json.bak").write_text("{}")
+    with pytest.raises(FrnError, match=r"is no project: it is not JSON.*x.frn.json.bak|is JSON, but no project"):
+        load_project(path)
+    with pytest.raises(FrnError, match="cannot be read"):
+        load_project(tmp_path / "none.frn.json")
+
+
+def test_older_versions_are_brought_up_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, Project(MODEL, State()))
+    monkeypatch.setattr(project, "VERSION", 3)
+    steps = {1: lambda d: {**d, "version": 2, "a": 1}, 2: lambda d: {**d, "version": 3, "b": d["a"] + 1}}
+    monkeypatch.setattr(project, "MIGRATIONS", steps)
+    assert load_project(path).document["b"] == 2
+
+
+def test_features_of_another_model_are_refused() -> None:
+    with pytest.raises(
+        FrnError, match=r"x.frn.json: was made with conv4 \(abababab\), but mine is another model \(cdcdcdcd\)"
+    ):
+        MODEL.check("cd" * 32, Path("x.frn.json"), "mine")
+    MODEL.check("ab" * 32, Path("x.frn.json"), "conv4")
+
+
+def test_a_project_is_known_by_its_name() -> None:
+    assert is_project(Path("a.FRN.json"))
+    assert not is_project(Path("a.json"))

@@ -1,0 +1,153 @@
+"""Edits, their undoing, and photos that are there already."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from frn.errors import FrnError
+from frn.inference.session import Session, State, Support, build_state, check_threshold
+
+
+def support(key: str) -> Support:
+    return Support(Path(f"{key}.jpg"), key, size=3, mtime_ns=4)
+
+
+def keys(state: State) -> dict[str, list[str]]:
+    return {entry.name: [s.key for s in entry.supports] for entry in state.classes}
+
+
+def test_classes_are_made_filled_renamed_and_deleted() -> None:
+    session = Session()
+    jay, wren = session.create("jay"), session.create("  wren ")
+    session.add(jay, [support("a"), support("b")])
+    session.add(wren, [support("c")])
+    session.rename(wren, "Zaunkönig")
+    assert keys(session.state) == {"jay": ["a", "b"], "Zaunkönig": ["c"]}
+    session.move(["b", "c"], wren)
+    assert keys(session.state) == {"jay": ["a"], "Zaunkönig": ["c", "b"]}
+    session.remove(["c"])
+    session.delete(jay)
+    assert keys(session.state) == {"Zaunkönig": ["b"]}
+    assert session.create("owl") not in (jay, wren)  # a number is never given twice
+
+
+def test_a_photo_is_an_example_once_and_the_place_is_named() -> None:
+    session = Session()
+    jay, wren = session.create("jay"), session.create("wren")
+    session.add(jay, [support("a")])
+    twins = session.add(wren, [support("a"), support("b"), Support(Path("copy.jpg"), "b", 1, 1)])
+    assert keys(session.state) == {"jay": ["a"], "wren": ["b"]}
+    assert [str(twin) for twin in twins] == [
+        "a.jpg: is the same photo as a.jpg of class 'jay'; it is not added",
+        "copy.jpg: is the same photo as b.jpg of class 'wren'; it is not added",
+    ]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_any_edits_can_be_undone_and_done_again(seed: int) -> None:
+    draw = random.Random(seed)
+    session = Session()
+    seen = [session.state]
+    for _ in range(60):
+        ids = [entry.id for entry in session.state.classes]
+        photos = [support(str(draw.randrange(30))) for _ in range(3)]
+        edits: list[Callable[[], object]] = [lambda: session.create(str(draw.random()))]
+        if ids:
+            some = draw.choice(ids)
+            edits += [
+                lambda: session.add(some, photos),  # noqa: B023
+                lambda: session.move([p.key for p in photos], some),  # noqa: B023
+                lambda: session.remove([p.key for p in photos]),  # noqa: B023
+                lambda: session.rename(some, str(draw.random())),  # noqa: B023
+                lambda: session.delete(some),  # noqa: B023
+                lambda: session.set_threshold(draw.random()),
+            ]
+        draw.choice(edits)()
+        if session.state != seen[-1]:
+            seen.append(session.state)
+        everything = [s.key for entry in session.state.classes for s in entry.supports]
+        assert len(everything) == len(set(everything))
+    for state in reversed(seen[:-1]):
+        assert session.undo() == state
+    assert not session.can_undo
+    assert session.undo() == seen[0]
+    for state in seen[1:]:
+        assert session.redo() == state
+    assert not session.can_redo
+
+
+def test_an_edit_after_undo_forgets_what_was_undone() -> None:
+    session = Session()
+    session.create("a")
+    session.undo()
+    session.create("b")
+    assert not session.can_redo
+    assert [entry.name for entry in session.state.classes] == ["b"]
+
+
+def test_edits_made_together_are_undone_together_and_refused_together() -> None:
+    session = Session()
+    before = session.state
+    with session.one_edit():
+        jay = session.create("jay")
+        session.add(jay, [support("a")])
+    assert keys(session.undo()) == keys(before)
+    assert keys(session.redo()) == {"jay": ["a"]}
+    with pytest.raises(FrnError), session.one_edit():
+        _ = [session.create(name) for name in ("wren", "jay")]
+    assert keys(session.state) == {"jay": ["a"]}
+    assert not session.can_redo
+
+
+def test_an_edit_that_changes_nothing_is_no_edit() -> None:
+    session = Session()
+    jay = session.create("jay")
+    session.mark_saved()
+    session.rename(jay, "jay")
+    session.remove(["none"])
+    session.add(jay, [])
+    saved = [session.is_saved]
+    session.set_threshold(0.4)
+    saved.append(session.is_saved)
+    session.undo()
+    saved.append(session.is_saved)
+    assert saved == [True, False, True]
+
+
+def test_wrong_edits_are_refused_and_change_nothing() -> None:
+    session = Session()
+    session.create("jay")
+    before = session.state
+    for name, reason in (
+        ("jay", "there is a class 'jay' already"),
+        (" ", "needs a name"),
+        ("x" * 300, "has 300 characters; the limit is 200"),
+    ):
+        with pytest.raises(FrnError, match=reason):
+            session.create(name)
+    with pytest.raises(FrnError, match="there is no class number 9"):
+        session.rename(9, "owl")
+    with pytest.raises(FrnError, match="between 0 and 1, not 2"):
+        session.set_threshold(2)
+    with pytest.raises(FrnError, match="not nan"):
+        check_threshold(float("nan"))
+    assert session.state is before
+
+
+def test_a_state_is_built_from_lists(tmp_path: Path) -> None:
+    state, twins = build_state([("jay", [support("a")]), ("wren", [support("b"), support("a")])])
+    assert keys(state) == {"jay": ["a"], "wren": ["b"]}
+    assert len(twins) == 1
+
+
+def test_a_file_that_changes_is_noticed_and_one_that_is_away_is_not_a_change(tmp_path: Path) -> None:
+    path = tmp_path / "a.jpg"
+    path.write_bytes(b"123")
+    there = Support.of(path, "k")
+    assert there.is_unchanged()
+    path.write_bytes(b"1234")
+    assert not there.is_unchanged()
+    path.unlink()
+    assert there.is_unchanged()

@@ -1,0 +1,112 @@
+"""Random keys, pastes, clicks and sizes on an engine that is slow and fails now and then.
+
+`FRN_FUZZ=20x2000` runs 20 seeds of 2,000 events.
+"""
+
+import os
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from frn_tui.screens.workspace import Workspace
+from textual import events
+from textual.binding import Binding
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver, FakeEngine
+
+SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "2x60").split("x"))
+KEYS = [
+    *(key for binding in Workspace.BINDINGS if isinstance(binding, Binding) for key in binding.key.split(",")),
+    *("enter", "space", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "backspace", "f2"),
+    *("v", "ctrl+a", "ctrl+p", "j", "q", "o", "tab", "enter", "enter", "escape", "escape", "down", "ctrl+q"),
+]
+CHARACTERS = {
+    "slash": "/",
+    "comma": ",",
+    "full_stop": ".",
+    "space": " ",
+    "minus": "-",
+    "plus": "+",
+    "question_mark": "?",
+}
+PASTES = [
+    "/photos",
+    "/photos/jay",
+    "/photos/owl/owl-1.jpg /photos/wren/bad-1.jpg",
+    "'/queries/swan-1.jpg'",
+    "/home/birds.frn.json",
+    "file:///queries/jay-10.jpg",
+    "/nowhere \x1b[31m\u202e\udcff.jpg",
+    "\x00",
+    "",
+    "\n\n",
+    "x" * 5000,
+]
+SIZES = [(80, 24), (140, 40), (40, 12), (20, 5), (1, 1), (100, 30)]
+
+
+async def do_something(driver: "Driver", chance: random.Random) -> None:
+    app, pilot = driver.app, driver.pilot
+    kind = chance.random()
+    if kind < 0.8:
+        for _ in range(chance.randint(1, 3)):  # faster than they are served
+            key = chance.choice(KEYS)
+            app.post_message(events.Key(key, CHARACTERS.get(key, key if len(key) == 1 else None)))
+    elif kind < 0.88:
+        app.post_message(events.Paste(chance.choice(PASTES)))
+    elif kind < 0.92:
+        await pilot.resize_terminal(*chance.choice(SIZES))
+    else:
+        place = (chance.randrange(app.size.width), chance.randrange(app.size.height))
+        mouse: list[Callable[..., Awaitable[bool]]] = [pilot.click, pilot.mouse_down, pilot.mouse_up, pilot.hover]
+        await chance.choice(mouse)(offset=place)
+    if chance.random() < 0.5:
+        await pilot.pause()
+
+
+def check(driver: "Driver") -> None:
+    app, session = driver.app, driver.app.bench.session
+    assert app.is_running
+    assert app.workspace in app.screen_stack
+    state = session.state
+    names = [entry.name for entry in state.classes]
+    ids = [entry.id for entry in state.classes]
+    keys = [support.key for entry in state.classes for support in entry.supports]
+    assert len(set(names)) == len(names)
+    assert len(set(ids)) == len(ids)
+    assert all(number < state.next_id for number in ids)
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")  # of work that is cancelled before its first step
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_series_of_events_breaks_it(
+    seed: int, drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        chance = random.Random(seed)
+        monkeypatch.setattr(driver.app, "exit", lambda *_, **__: None)
+        fake_engine.chance = random.Random(seed)
+        for _ in range(EVENTS):
+            await do_something(driver, chance)
+            check(driver)
+        fake_engine.chance = None
+        for _ in range(50):
+            if driver.app.screen is not driver.app.workspace:
+                driver.app.screen.dismiss(None)
+            driver.app.workspace.watched = None
+            driver.app.workspace.workers.cancel_group(driver.app.workspace, "watch")
+            await driver.pilot.pause()
+        await driver.idle()
+        for _ in range(10 * EVENTS):
+            if not driver.app.bench.session.can_undo:
+                break
+            await driver.app.bench.edit(lambda session: session.undo())
+            check(driver)
+        assert not driver.app.bench.session.can_undo
+        if driver.app.bench.project is None:
+            assert not driver.counts
+
+    drive(scenario, size=(100, 30))

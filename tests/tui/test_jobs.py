@@ -1,0 +1,92 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from frn_tui.widgets import jobs
+from frn_tui.widgets.jobs import JobLine, duration
+from textual.app import App
+from textual.message import Message
+from textual.pilot import Pilot
+
+Play = Callable[..., None]
+Lines = Callable[[App[Any]], list[str]]
+Told = list[Message]
+
+
+def test_progress_in_words_and_as_a_bar(play: Play, lines: Lines) -> None:
+    job = JobLine()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        job.show("Embedding wren", 23, 31, 1.9)
+        await pilot.pause()
+        assert lines(pilot.app)[0].rstrip() == " Embedding wren  ████████▉───  23/31 74 %  1.9 s left  esc cancel"
+        job.show("Looking for images", 12, None)
+        await pilot.pause()
+        assert lines(pilot.app)[0].rstrip() == " Looking for images  12  esc cancel"
+        job.clear()
+        await pilot.pause()
+        assert not lines(pilot.app)[0].strip()
+
+    play(job, scenario, size=(80, 3))
+
+
+def test_a_message_stands_on_the_right_and_passes(play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "PASSING", 0.05)
+    job = JobLine()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        job.show("Embedding", 1, 2)
+        job.say("undo: added 9 images to wren")
+        await pilot.pause()
+        line = lines(pilot.app)[0]
+        assert line.startswith(" Embedding  ██████──────  1/2 50 %  esc cancel ")
+        assert line.endswith(" undo: added 9 images to wren ")
+        job.clear()
+        await pilot.pause()
+        assert lines(pilot.app)[0].startswith(" undo: added 9 images to wren ")
+        await pilot.pause(0.1)
+        assert not lines(pilot.app)[0].strip()
+
+    play(job, scenario, size=(100, 3))
+
+
+@pytest.mark.parametrize("width", [1, 2, 10, 20, 40, 60, 80, 200])
+def test_it_fits_every_width(play: Play, lines: Lines, width: int) -> None:
+    job = JobLine()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        job.say("saved /some/where/very/deep/birds.frn.json")
+        job.show("Embedding a class with a really long name \x1b[2J 🦜", 23, 31, 1.9)
+        await pilot.pause()
+        line = lines(pilot.app)[0]
+        assert all(char.isprintable() for char in line)
+        assert len(line) <= width
+        if width >= 20:
+            assert "23/31" in line
+
+    play(job, scenario, size=(width, 2))
+
+
+def test_evil_text_is_escaped(play: Play, lines: Lines) -> None:
+    job = JobLine()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        job.say("cannot read \x1b[31m[bold]x\udcff\n\u202e.jpg")
+        await pilot.pause()
+        assert lines(pilot.app)[0].strip() == r"cannot read \x1b[31m[bold]x\xff\n\u202e.jpg"
+
+    play(job, scenario, size=(80, 2))
+
+
+def test_durations_have_a_fitting_unit() -> None:
+    assert [duration(s) for s in (-1, 0, 1.94, 9.97, 45.4, 89, 100, 3600, 7200)] == [
+        "0.0 s",
+        "0.0 s",
+        "1.9 s",
+        "10 s",
+        "45 s",
+        "89 s",
+        "2 min",
+        "60 min",
+        "2.0 h",
+    ]

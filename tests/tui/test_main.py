@@ -1,0 +1,34 @@
+"""The command line of the app, where there is no terminal for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(*words: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "frn_tui.main", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_in_a_pipe_it_shows_on_the_samples_what_does_the_job_there(tmp_path: Path) -> None:
+    result = run()
+    assert result.returncode == 0
+    assert "needs a terminal" in result.stderr
+    assert len(result.stdout.splitlines()) == 18
+    assert sum("footman" in line.partition(": ")[2] for line in result.stdout.splitlines()) == 18
+    refused = run(tmp_path)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_help_and_version_import_nothing_of_the_app() -> None:
+    code = (
+        "import sys; from frn_tui.main import run\n"
+        "sys.argv[1:] = ['--help']\n"
+        "try: run()\n"
+        "except SystemExit: pass\n"
+        "assert not {'textual', 'numpy', 'torch', 'PIL', 'typer'} & set(sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "Without arguments it opens on the shipped samples" in result.stdout

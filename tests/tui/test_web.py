@@ -1,0 +1,123 @@
+"""`frn-tui --web` as people start it: a process that serves a page."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+
+START = 60.0
+"""Seconds within which it should have started, also on a busy machine."""
+
+
+@pytest.fixture
+def server(private_state: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server on a free port, in a session of its own, and its address."""
+    pytest.importorskip("textual_serve", reason="needs textual-serve: pip install 'frn[web]'")
+    command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("frn-tui: http://127.0.0.1:"), line
+        yield process, line.split()[1]
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def page(address: str) -> str:
+    for _ in range(int(START / 0.1)):
+        try:
+            with urlopen(Request(address), timeout=START) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            time.sleep(0.1)  # the line comes before it listens
+    raise AssertionError("no answer")
+
+
+async def visit(address: str, origin: str) -> bytes:
+    """What the app paints first for a visitor."""
+    import aiohttp
+
+    size = "width=100&height=30"
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{address}/ws?{size}", origin=origin) as socket:
+        painted = b""
+        while b"Classes" not in painted:
+            message = await asyncio.wait_for(socket.receive(), START)
+            assert message.type is aiohttp.WSMsgType.BINARY, message
+            painted += message.data
+        return painted
+
+
+def children(pid: int) -> set[int]:
+    """Processes below a process."""
+    found = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout.split()
+    parents = dict(zip(map(int, found[::2]), map(int, found[1::2]), strict=True))
+    below = {pid}
+    while more := {child for child, parent in parents.items() if parent in below} - below:
+        below |= more
+    return below - {pid}
+
+
+def running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_the_page_answers_and_nothing_stays_behind(server: tuple[subprocess.Popen[str], str]) -> None:
+    process, address = server
+    assert "frn-tui" in page(address)
+    assert b"Classes" in asyncio.run(visit(address, address))
+    with pytest.raises(Exception, match="403"):
+        asyncio.run(visit(address, "http://evil.example"))
+
+    async def leave_while_it_is_open() -> set[int]:
+        import aiohttp
+
+        async with aiohttp.ClientSession() as session, session.ws_connect(f"{address}/ws", origin=address) as socket:
+            await asyncio.wait_for(socket.receive(), START)
+            below = children(process.pid)
+            assert below
+            process.send_signal(signal.SIGTERM)
+            async for _ in socket:  # as a browser does: it agrees to the end
+                pass
+            await asyncio.to_thread(process.wait, 20)
+            return below
+
+    below = asyncio.run(leave_while_it_is_open())
+    assert process.returncode == 0
+    for _ in range(100):
+        if not any(map(running, below)):
+            break
+        time.sleep(0.05)
+    assert not any(map(running, below))
+
+
+def test_without_the_extra_one_line_says_how_to_get_it() -> None:
+    code = "import sys; sys.modules['textual_serve'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
+    found = subprocess.run(
+        [sys.executable, "-c", code + "from frn_tui.main import run; run()"], capture_output=True, text=True
+    )
+    assert found.returncode == 1
+    assert found.stderr == "error: --web needs textual-serve: pip install 'frn[web]'\n"
+
+
+def test_a_taken_port_is_one_line(server: tuple[subprocess.Popen[str], str]) -> None:
+    _, address = server
+    page(address)
+    port = address.rpartition(":")[2]
+    command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", port]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=START)
+    assert found.returncode == 1
+    assert found.stderr == f"error: port {port} cannot be used (Address already in use); try --port\n"

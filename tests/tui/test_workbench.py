@@ -1,0 +1,166 @@
+"""The app without its looks, on an engine that answers from a table."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from frn_tui.workbench import Progress, Workbench
+
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import FakeEngine
+
+
+def photos(name: str, count: int) -> list[str]:
+    return [f"/photos/{name}-{number}.jpg" for number in range(count)]
+
+
+Run = Callable[[Callable[[Workbench, "FakeEngine"], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def run(fake_engine: "FakeEngine") -> Run:
+    """Run a test on a workbench with a model."""
+
+    def run(test: Callable[[Workbench, "FakeEngine"], Awaitable[None]]) -> None:
+        async def body() -> None:
+            bench = Workbench(fake_engine)
+            await bench.open_model("conv4")
+            await test(bench, fake_engine)
+
+        asyncio.run(body())
+
+    return run
+
+
+def names(bench: Workbench) -> dict[str, int]:
+    return {entry.name: len(entry.supports) for entry in bench.session.state.classes}
+
+
+def test_folders_become_classes_in_one_edit(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        seen: list[Progress] = []
+        classes = {"jay": photos("jay", 3), "wren": [*photos("wren", 2), "/photos/bad.jpg"]}
+        outcome = await bench.add_classes(classes, seen.append)
+        assert str(outcome) == "5 added, 1 cannot be read"
+        assert names(bench) == {"jay": 3, "wren": 2}
+        assert [problem.path for problem in bench.problems] == ["/photos/bad.jpg"]
+        assert seen[-1] == Progress("Adding 2 classes", 6, 6)
+        assert set(bench.reports) == {entry.id for entry in bench.session.state.classes}
+        assert bench.threshold == 0.4
+        await bench.edit(lambda session: session.undo())
+        assert names(bench) == {}
+        await bench.add_classes({"jay": photos("jay", 4)})
+        await bench.add_classes({"jay": photos("jay", 6)})
+        assert names(bench) == {"jay": 6}  # the same folder again adds what is new
+
+    run(test)
+
+
+def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        with pytest.raises(FrnError, match="no class with an example yet"):
+            await bench.ask(["/q/jay-9.jpg"])
+        await bench.add_classes({"jay": photos("jay", 2), "wren": photos("wren", 2)})
+        await bench.ask(["/q/wren-7.jpg", "/q/bad.jpg", "/q/jay-8.jpg"])
+        wren = bench.session.state.named("wren")
+        assert wren is not None
+        assert bench.answer is not None
+        assert bench.answer["scores"][0]["id"] == wren.id
+        assert "maps" in bench.answer
+        await bench.show_answer(2)
+        assert bench.answer["path"] == "/q/jay-8.jpg"
+        assert "maps" in bench.answer
+        assert bench.rejected == 0
+        await bench.edit(lambda session: session.set_threshold(0.6))
+        assert bench.rejected == 2
+        assert bench.answer["path"] == "/q/jay-8.jpg"
+        await bench.show_answer(-1)
+        await bench.edit(lambda session: session.delete(wren.id))
+        assert all(score["id"] != wren.id for answer in bench.answers for score in answer.get("scores", []))
+
+    run(test)
+
+
+def test_a_correction_makes_the_photo_an_example_once(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        await bench.add_classes({"jay": photos("jay", 2), "wren": photos("wren", 2)})
+        await bench.ask(["/q/owl-1.jpg"])
+        jay = bench.session.state.named("jay")
+        assert jay is not None
+        assert (await bench.correct(jay.id)).added == 1
+        assert names(bench) == {"jay": 3, "wren": 2}
+        again = await bench.correct(jay.id)
+        assert (again.added, again.duplicates[0].class_name) == (0, "jay")
+
+    run(test)
+
+
+def test_all_queries_go_when_the_last_class_goes(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        await bench.add_classes({"jay": photos("jay", 1)})
+        await bench.ask(["/q/jay-1.jpg"])
+        await bench.edit(lambda session: session.undo())
+        assert bench.answers == []
+        with pytest.raises(FrnError, match="no photo on show"):
+            await bench.correct(1)
+
+    run(test)
+
+
+def test_what_the_engine_lacks_is_embedded_again_and_changed_files_are_followed(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        engine.content = {"/p/jay-1.jpg": "new"}
+        await bench.load("/p/birds.frn.json")
+        (entry,) = bench.session.state.classes
+        assert [support.key for support in entry.supports] == ["new"]
+        assert entry.id == 4
+        assert "has changed since it was added" in bench.problems[0].reason
+        assert bench.project == "/p/birds.frn.json"
+        engine.known.clear()  # as after another model
+        await bench.open_model("resnet12")
+        await bench.sync()
+        assert engine.known == {"new"}
+
+    run(test)
+
+
+def test_saving_marks_the_state(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        await bench.add_classes({"jay": photos("jay", 1)})
+        assert not bench.session.is_saved
+        await bench.save("/p/x.frn.json")
+        assert bench.session.is_saved
+
+    run(test)
+
+
+def test_a_cancelled_adding_changes_nothing(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        await bench.add_classes({"jay": photos("jay", 2)})
+        engine.pause = asyncio.Event()
+        adding = asyncio.create_task(bench.add_classes({"wren": photos("wren", 3)}))
+        await asyncio.sleep(0)
+        adding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await adding
+        engine.pause = None
+        assert names(bench) == {"jay": 2}
+        await bench.sync()
+
+    run(test)
+
+
+def test_a_changed_file_does_not_stand_in_the_way_of_undo(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        engine.content = {"/p/jay-1.jpg": "new"}
+        await bench.load("/p/birds.frn.json")
+        assert not bench.session.is_saved
+        await bench.edit(lambda session: session.create("owl"))
+        await bench.edit(lambda session: session.undo())
+        assert names(bench) == {"jay": 1}
+        assert not bench.session.can_undo
+
+    run(test)

@@ -1,0 +1,237 @@
+"""The app: starts the engine after the first paint, keeps a journal of what is unsaved, and ends cleanly."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
+from textual.screen import Screen
+
+from frn.inference.session import Session
+from frn.shipped import DEFAULT_MODEL, assets_folder, shipped_extractors
+from frn_tui.client import EngineClient, EngineError
+from frn_tui.documents import read_state
+from frn_tui.paths import absolute
+from frn_tui.screens.dialogs import Choose
+from frn_tui.screens.workspace import Workspace
+from frn_tui.settings import Settings
+from frn_tui.text import display_name
+from frn_tui.widgets.cells import Mode, default_mode
+from frn_tui.workbench import Workbench
+
+JOURNAL = 2.0
+"""Seconds between looks at whether something unsaved should be kept."""
+
+LAST_WORDS = 3.0
+"""Seconds that the app has to end once it was told to."""
+
+
+class FrnApp(App[None]):
+    """Build few-shot classes, ask, see why, correct, keep."""
+
+    TITLE = "frn-tui"
+    CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "leave", "Quit", show=False, priority=True)]
+
+    def __init__(
+        self,
+        place: str | None = None,
+        *,
+        model: str | None = None,
+        images: Mode | Literal["auto"] = "auto",
+        engine: EngineClient | None = None,
+    ) -> None:
+        """Prepare the app; nothing heavy happens before its first paint.
+
+        Args:
+            place: a folder or project to open; None opens the shipped samples.
+            model: of the classes; None: the project's own, or the default.
+            images: auto, half, quad, ascii or none.
+            engine: a test's own.
+        """
+        super().__init__()
+        self.place, self.model, self.images = place, model, images
+        self.engine = engine or EngineClient()
+        self.bench = Workbench(self.engine)
+        self.settings = Settings.read()
+        # Without colours Textual has chosen how it paints already, and a terminal's own palette would be unreadable.
+        if self.settings.theme in self.available_themes and not (self.no_color and "ansi" in self.settings.theme):
+            self.theme = self.settings.theme
+        self._journalled: tuple[object, bool] = (self.bench.session.state, True)
+        self._leaving: Choose | None = None
+        self._signals: dict[int, Any] = {}
+        """Who was told of them before."""
+
+    def get_default_screen(self) -> Workspace:
+        """The workspace itself: a screen below it would be styled and painted for nothing."""
+        images = self.settings.images if self.images == "auto" else self.images
+        mode: Mode = default_mode(os.environ, self.console.color_system) if images == "auto" else images  # type: ignore[assignment]
+        self.workspace = Workspace(self.bench, mode)
+        self.workspace.remember = self.remember
+        self.workspace.recent = lambda: self.settings.recent
+        return self.workspace
+
+    def on_mount(self) -> None:
+        self._heed_signals()
+        self.call_after_refresh(self._begin)
+
+    def _heed_signals(self) -> None:
+        """Told to end, or without a terminal, the app keeps what is unsaved and restores what it can."""
+        loop = asyncio.get_running_loop()
+
+        def told(number: int, _: object) -> None:
+            end = threading.Timer(LAST_WORDS, os._exit, [128 + number])  # writing to a terminal that is gone may block
+            end.daemon = True
+            end.start()
+            loop.call_soon_threadsafe(lambda: self.run_worker(self._end_by(number)))
+
+        for name in ("SIGTERM", "SIGHUP"):
+            with contextlib.suppress(AttributeError, ValueError):  # not on every system, and only in the main thread
+                number = getattr(signal, name)
+                self._signals[number] = signal.signal(number, told)
+
+    async def _end_by(self, number: int) -> None:
+        if self.bench.model is not None and not self.bench.session.is_saved:
+            with contextlib.suppress(EngineError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await self.bench.journal()
+        self.exit(return_code=128 + number)
+
+    def _begin(self) -> None:
+        gc.enable()
+        self.workspace.start(self._start())
+        self.set_interval(JOURNAL, self._journal)
+
+    async def _start(self) -> None:
+        self.engine.on_restart = self._restarted
+        self.engine.on_silence = lambda: self.workspace.say("the disk does not answer; esc cancels", severity="warning")
+        await self.engine.start()
+        await self.bench.open_model(self.model or DEFAULT_MODEL)
+        if await self._recover():
+            return
+        if self.place is not None:
+            await self.workspace.open_place(self.place)
+            self.remember(self.place)
+            return
+        samples = assets_folder() / "samples"
+        await self.workspace.open_place(str(samples / "moths"))
+        self.bench.session.mark_saved()
+        await self.workspace.ask_now([str(samples / "queries")])
+        self.workspace.say("these are samples: a adds your own photos, ? shows all keys")
+
+    async def _recover(self) -> bool:
+        found = await self.engine.call("recover")
+        if not found.get("state"):
+            return False
+        count = sum(len(entry["supports"]) for entry in found["state"]["classes"])
+        named = f" of {display_name(found['project'].rpartition('/')[2], 30)}" if found.get("project") else ""
+        title = f"There is unsaved work{named}: {len(found['state']['classes'])} classes, {count} photos"
+        chosen = await self.push_screen_wait(Choose(title, ["go on with it", "forget it"]))
+        if chosen is None:  # it will be asked again
+            return False
+        if chosen == 1:
+            await self.engine.call("recover", discard=True)
+            return False
+        if found["model"] != self.bench.model_name:
+            await self.bench.open_model(found["model"])
+        self.bench.session = Session()
+        self.bench.session.replace_state(read_state(found["state"]))
+        self.bench.project = found.get("project")
+        self.bench.listener()
+        await self.bench.journal()  # now it is this app's, and not asked about again
+        await self.engine.call("recover", discard=True)
+        await self.bench.sync(self.workspace.progress)
+        return True
+
+    async def _restarted(self) -> None:
+        self.workspace.say("the engine stopped and was started again", severity="warning")
+
+    def remember(self, path: str) -> None:
+        """Put a project or folder at the head of the recent ones."""
+        self.settings = self.settings.opened(absolute(path))
+
+    def _journal(self) -> None:
+        now = (self.bench.session.state, self.bench.session.is_saved)
+        if now == self._journalled or self.bench.model is None:
+            return
+        self._journalled = now
+        self.workspace.start(self.bench.journal(), group="journal")
+
+    async def action_leave(self) -> None:
+        """Quit; ask first where something would be lost."""
+        if self._leaving in self.screen_stack:
+            return
+        if self.bench.session.is_saved or not self.bench.session.state.classes:
+            await self._end()
+            return
+
+        def chosen(option: int | None) -> None:
+            if option == 0:
+                self.workspace.action_save()
+            elif option == 1:
+                self.run_worker(self._end())
+
+        self._leaving = Choose("There are unsaved changes", ["save", "quit without saving", "stay"])
+        self.push_screen(self._leaving, chosen)
+
+    async def _end(self) -> None:
+        try:
+            if self.bench.model is not None:
+                await self.engine.call("recover", discard=True, own=True)
+        except EngineError:
+            pass
+        self.exit()
+
+    async def on_unmount(self) -> None:
+        for number, before in self._signals.items():
+            signal.signal(number, before)
+        settings = replace(self.settings, theme=self.theme)
+        if self.workspace.mode_was_chosen:
+            settings = replace(settings, images=self.workspace.mode)
+        settings.write()
+        await self.engine.close()
+
+    def action_command_palette(self) -> None:
+        """Show the commands. Without an id: one that is just closing would be in the way of the next."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette())
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Every action is in the palette."""
+        yield from super().get_system_commands(screen)
+        if screen is not self.workspace:
+            return
+        for binding in Workspace.BINDINGS:
+            assert isinstance(binding, Binding)
+            if binding.action.startswith(("number", "cancel", "pane")):
+                continue
+            key = self.get_key_display(replace(binding, key=binding.key.split(",")[0]))
+            yield SystemCommand(binding.description, f"key {key}", self._runner(binding.action))
+        yield SystemCommand("Model", "classify by another model", self._choose_model)
+
+    def _runner(self, action: str) -> Callable[[], object]:
+        async def run() -> None:
+            await self.workspace.run_action(action)
+
+        return run
+
+    def _choose_model(self) -> None:
+        names = list(shipped_extractors())
+
+        def chosen(index: int | None) -> None:
+            if index is not None and names[index] != self.bench.model_name:
+                self.workspace.start(self._change_model(names[index]))
+
+        self.push_screen(Choose("Model", names), chosen)
+
+    async def _change_model(self, name: str) -> None:
+        await self.bench.open_model(name)
+        await self.bench.sync(self.workspace.progress)

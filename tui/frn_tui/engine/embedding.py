@@ -1,0 +1,101 @@
+"""Feature maps of image files: computed once, kept in memory up to a limit and in the user's cache beyond it."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import islice, tee
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.inference.extractor import Embedded as Found
+from frn.inference.features import FeatureStore, Maps
+from frn.inference.session import Support
+from frn_tui.engine.lanes import Request
+from frn_tui.engine.models import Models
+from frn_tui.protocol import EmbedDone
+
+BATCH = 4
+"""Images per run: a cancelled run is over, and progress shown, after few."""
+MAX_KEPT = 128 << 20
+"""Bytes of maps to keep in memory."""
+
+
+class Embedding:
+    """Feature maps by content key, of the open model. For one thread."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self._store: FeatureStore | None = None
+        self._sha256 = ""
+        self._maps: OrderedDict[str, Maps] = OrderedDict()
+        self._bytes = 0
+
+    def embed(self, request: Request) -> EmbedDone:
+        """Embed files; tells of each what it is, or why it is of no use."""
+        paths = request.texts("paths")
+        broken = 0
+        for done, (name, outcome) in enumerate(self.read(request, paths), 1):
+            request.event("embedded", describe(name, outcome))
+            broken += isinstance(outcome, FrnError)
+            if done % BATCH == 0 or done == len(paths):
+                request.progress(done, len(paths))
+        return {"done": len(paths) - broken, "broken": broken}
+
+    def read(self, request: Request, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
+        """Feature maps of files, in order; stops where the request is cancelled."""
+        extractor = self._models.model.extractor
+        store = self._open_store()
+        told, named = tee(names)
+
+        def opening(path: Path) -> None:
+            request.check()
+            request.event("reading", {"path": next(told)})
+
+        while batch := list(islice(named, BATCH)):
+            found = extractor.read(map(Path, batch), store=store, opening=opening)
+            for name, (_, outcome) in zip(batch, found, strict=True):
+                if not isinstance(outcome, FrnError):
+                    self._keep(outcome.key, outcome.maps)
+                yield name, outcome
+                request.check()
+
+    def find(self, key: str) -> Maps | None:
+        """The feature maps (r, d) of an image that was embedded before."""
+        sha256 = self._models.model.extractor.sha256
+        self._forget_others(sha256)
+        if (maps := self._maps.get(key)) is not None:
+            self._maps.move_to_end(key)
+            return maps
+        stored = self._open_store().get(sha256, key)
+        if stored is None or stored.shape != self._models.model.extractor.shape:
+            return None
+        self._keep(key, stored)
+        return stored
+
+    def _open_store(self) -> FeatureStore:
+        if self._store is None:  # here, because SQLite insists on one thread
+            self._store = FeatureStore()
+        return self._store
+
+    def _keep(self, key: str, maps: Maps) -> None:
+        self._forget_others(self._models.model.extractor.sha256)
+        if key not in self._maps:
+            self._bytes += maps.nbytes
+            self._maps[key] = maps.copy()  # a view would keep its whole batch
+        self._maps.move_to_end(key)
+        while self._bytes > MAX_KEPT and len(self._maps) > 1:
+            _, oldest = self._maps.popitem(last=False)
+            self._bytes -= oldest.nbytes
+
+    def _forget_others(self, sha256: str) -> None:
+        """Keep no maps of another model."""
+        if sha256 != self._sha256:
+            self._maps.clear()
+            self._bytes, self._sha256 = 0, sha256
+
+
+def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:
+    """What the app is told of a file; it is called as the app calls it."""
+    if isinstance(outcome, FrnError):
+        return {"path": name, "reason": " ".join(str(outcome).splitlines())}
+    support = Support.of(Path(name), outcome.key)
+    return {"path": name, "key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}

@@ -1,0 +1,103 @@
+"""What was not saved yet, kept aside after every edit, so that a crash or a lost terminal takes nothing.
+
+One file per app, named by its process. A file whose process is gone is what a crash has left.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn_tui.documents import read_state, write_state
+from frn_tui.engine.lanes import Request
+from frn_tui.state import state_folder
+
+FORMAT = "frn-journal"
+VERSION = 1
+
+
+class Journal:
+    """The app's own journal, and those of others that are gone."""
+
+    def __init__(self, app: int) -> None:
+        self._app = app
+        self._path = state_folder() / f"journal-{app}.json"
+
+    def keep(self, request: Request) -> dict[str, object]:
+        """Keep {state, model, project} aside; where `saved` is true there is nothing to keep any more."""
+        if request.flag("saved"):
+            _remove(self._path)
+            return {}
+        entry = {
+            "format": FORMAT,
+            "version": VERSION,
+            "process": self._app,
+            "born": _born(self._app),
+            "time": time.time(),
+            "state": write_state(read_state(request.arguments.get("state"))),
+            "model": request.arguments.get("model"),
+            "project": request.arguments.get("project"),
+        }
+        write_atomically(self._path, json.dumps(entry))
+        return {}
+
+    def recover(self, request: Request) -> dict[str, object]:
+        """The newest journal of an app that is gone: {state, model, project, time}, or {} where there is none.
+
+        With `discard` such journals are removed instead; with `discard` and `own`, this app's.
+        """
+        if request.flag("discard"):
+            for path in [self._path] if request.flag("own") else [path for path, _ in self._left()]:
+                _remove(path)
+            return {}
+        left = self._left()
+        return left[-1][1] if left else {}
+
+    def _left(self) -> list[tuple[Path, dict[str, Any]]]:
+        """Journals whose apps are gone, the newest last."""
+        found = [(path, entry) for path in self._path.parent.glob("journal-*.json") if (entry := _read(path))]
+        return sorted(found, key=lambda one: one[1]["time"])
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A journal whose app is gone."""
+    try:
+        entry = json.loads(path.read_bytes())
+        if entry["format"] != FORMAT or entry["version"] != VERSION or _lives(int(entry["process"]), entry["born"]):
+            return None
+        state = write_state(read_state(entry["state"]))
+        project = None if entry["project"] is None else str(entry["project"])
+        return {"state": state, "model": str(entry["model"]), "project": project, "time": float(entry["time"])}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, FrnError):  # half a journal is none
+        return None
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be removed ({error.strerror})") from error
+
+
+def _lives(process: int, born: object) -> bool:
+    """Whether a process runs, and is not another one with the same number."""
+    if os.name == "nt":  # there a signal 0 would end it
+        return process == os.getppid()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return born is None or born == _born(process)
+
+
+def _born(process: int) -> str | None:
+    """When a process began, in the system's own count; None where that cannot be known."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None

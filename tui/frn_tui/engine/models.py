@@ -1,0 +1,81 @@
+"""The open model: an exported feature extractor, in onnxruntime."""
+
+import os
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.inference.enrolment import HeadParameters
+from frn.inference.extractor import Extractor
+from frn.inference.runtime import Device
+from frn.shipped import shipped_extractors
+from frn_tui.engine.lanes import Request
+from frn_tui.protocol import ModelDone
+
+
+class OpenModel:
+    """A model and what it is called."""
+
+    def __init__(self, name: str, extractor: Extractor) -> None:
+        """Note a model.
+
+        Raises:
+            FrnError: if it was not trained for classes by reconstruction.
+        """
+        if extractor.head is None:
+            raise FrnError(
+                f"{name}: was trained as {extractor.method}, but classes are enrolled by reconstruction. "
+                "Use a model trained with --method frn."
+            )
+        self.name = name
+        self.extractor = extractor
+        self.head: HeadParameters = extractor.head
+
+
+class Models:
+    """Opens models; one is open at a time."""
+
+    def __init__(self, device: Device) -> None:
+        self.device: Device = device
+        self.current: OpenModel | None = None
+
+    @property
+    def model(self) -> OpenModel:
+        """The open model.
+
+        Raises:
+            FrnError: if there is none.
+        """
+        if self.current is None:
+            raise FrnError("no model is open yet")
+        return self.current
+
+    def open(self, request: Request) -> ModelDone:
+        """Open a model in place of the last one; a refusal leaves that open."""
+        name = request.text("model")
+        extractor = self._find(name)
+        self.current = OpenModel(name, extractor)
+        return {
+            "model": name,
+            "sha256": extractor.sha256,
+            "side": extractor.transform.size,
+            "grid": list(extractor.grid),
+            "d": extractor.shape[1],
+            "device": "cuda" if "CUDAExecutionProvider" in extractor.session.get_providers() else "cpu",
+        }
+
+    def _find(self, name: str) -> Extractor:
+        shipped = shipped_extractors()
+        threads = max(1, _cores() - 1)  # one is left to the app
+        if name in shipped:
+            return Extractor.open(shipped[name], trusted=True, device=self.device, threads=threads)
+        path = Path(name)
+        if path.suffix.lower() != ".onnx":
+            raise FrnError(
+                f"{name}: is no shipped model ({', '.join(shipped) or 'there are none'}) and no features.onnx. "
+                f"`frn export --onnx --model {name} --out DIR` makes one."
+            )
+        return Extractor.open(path, device=self.device, threads=threads)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,105 @@
+"""Pictures for the terminal: the very crop that the network sees, plain or under the colours of an error map."""
+
+import base64
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from frn.errors import FrnError
+from frn.images import EvaluationTransform, Pixels, glance, read_file
+from frn.inference.explanation import overlay
+from frn_tui.engine.lanes import Request
+from frn_tui.engine.models import Models
+from frn_tui.protocol import PreviewDone
+
+MAX_SIDE = 4096
+MAX_KEPT = 32 << 20
+"""Bytes of crops to keep."""
+NO_MODEL = EvaluationTransform(size=84)
+
+
+class _Key(NamedTuple):
+    path: str
+    size: int
+    mtime_ns: int
+    transform: EvaluationTransform
+
+
+class _Seen(NamedTuple):
+    crop: Pixels
+    size: tuple[int, int]
+
+
+class Pictures:
+    """Previews. What was decoded is kept for a while, so that another map over the same photo comes at once."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self._kept: OrderedDict[_Key, _Seen] = OrderedDict()
+        self._bytes = 0
+
+    def preview(self, request: Request) -> PreviewDone:
+        """The crop of a photo, scaled."""
+        width, height = (request.whole(name, 1, MAX_SIDE) for name in ("width", "height"))
+        heat = request.arguments.get("heat")
+        seen = self._see(request.text("path"))
+        request.check()
+        picture = Image.fromarray(seen.crop) if heat is None else _overlay(seen.crop, heat)
+        picture = _scale(picture, width, height)
+        return {
+            "width": width,
+            "height": height,
+            "rgb": base64.b64encode(picture.tobytes()).decode("ascii"),
+            "image_width": seen.size[0],
+            "image_height": seen.size[1],
+        }
+
+    def _see(self, name: str) -> _Seen:
+        path = Path(name)
+        current = self._models.current
+        transform = current.extractor.transform if current else NO_MODEL
+        key = _key(path, transform)
+        if key is not None and key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        seen = _Seen(*glance(read_file(path), path, transform))
+        if key is not None:
+            self._keep(key, seen)
+        return seen
+
+    def _keep(self, key: _Key, seen: _Seen) -> None:
+        self._kept[key] = seen
+        self._bytes += seen.crop.nbytes
+        while self._bytes > MAX_KEPT and len(self._kept) > 1:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.crop.nbytes
+
+
+def _key(path: Path, transform: EvaluationTransform) -> _Key | None:
+    try:
+        status = path.stat()
+    except (OSError, ValueError):
+        return None
+    return _Key(str(path), status.st_size, status.st_mtime_ns, transform)
+
+
+def _overlay(crop: Pixels, heat: Any) -> Image.Image:
+    try:
+        error_map = np.asarray(heat["map"], dtype=np.float64)
+        low, high, smooth = float(heat["low"]), float(heat["high"]), bool(heat["smooth"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FrnError(f"preview: this is no error map ({error})") from error
+    if error_map.ndim != 2 or not np.isfinite(error_map).all():
+        raise FrnError(f"preview: an error map has rows and columns of finite numbers, not the shape {error_map.shape}")
+    return overlay(crop, error_map, low=low, high=high, smooth=smooth)
+
+
+def _scale(picture: Image.Image, width: int, height: int) -> Image.Image:
+    """Averaged where it shrinks, in blocks where it grows; each direction for itself."""
+    for size in ((width, picture.height), (width, height)):
+        shrinks = size[0] < picture.width or size[1] < picture.height
+        picture = picture.resize(size, Image.Resampling.BOX if shrinks else Image.Resampling.NEAREST)
+    return picture

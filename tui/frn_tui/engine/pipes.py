@@ -1,0 +1,48 @@
+"""The engine's way to the app: a pipe that nothing else in the process can write to."""
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from frn_tui.protocol import encode
+
+
+def claim_stdout(log: Path) -> int:
+    """Keep standard output for the protocol; what anything prints, on either stream, goes to the log.
+
+    Returns:
+        A descriptor of what was standard output.
+    """
+    pipe = os.dup(1)
+    descriptor = _open_log(log)
+    os.dup2(descriptor, 2)
+    os.dup2(2, 1)
+    os.close(descriptor)
+    return pipe
+
+
+def _open_log(log: Path) -> int:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:  # a full or read-only disk: do without
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+class Sender:
+    """Writes messages, whole ones, from any thread."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def __call__(self, message: Mapping[str, object]) -> None:
+        """Write one message. Where nobody reads any more the process has no purpose left, and ends."""
+        line = memoryview(encode(message))
+        with self._lock:
+            try:
+                while line:
+                    line = line[os.write(self._pipe, line) :]
+            except OSError:
+                os._exit(1)

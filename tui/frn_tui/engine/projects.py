@@ -1,0 +1,75 @@
+"""Project files and results: read and written so that nothing of anyone's is lost."""
+
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn.inference.project import Project, load_project, save_project
+from frn.opening import refer_to, referred
+from frn_tui.documents import read_state, write_state
+from frn_tui.engine.lanes import Request
+from frn_tui.engine.models import Models
+from frn_tui.protocol import LoadDone, SaveDone
+
+
+class Projects:
+    """Loads and saves; remembers what it has read, so that keys it does not know survive."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self._known: dict[Path, Project] = {}
+        self._last: Project | None = None
+
+    def load(self, request: Request) -> LoadDone:
+        """Read a project file."""
+        path = Path(request.text("path"))
+        project = load_project(path)
+        self._note(path, project)
+        return {
+            "state": write_state(project.state),
+            "model": referred(project.model, path.parent),
+            "sha256": project.model.sha256,
+        }
+
+    def save(self, request: Request) -> SaveDone:
+        """Write a project file. Saved under another name, a project keeps what was unknown in it."""
+        path = Path(request.text("path"))
+        state = read_state(request.arguments.get("state"))
+        model = self._models.model
+        reference = refer_to(model.name, model.extractor, path.parent)
+        known = self._known.get(path.absolute())
+        origin = known or self._last
+        document = origin.document if origin else {}
+        stamp = known.stamp if known else None
+        saved = save_project(path, Project(reference, state, document, stamp), replace=request.flag("replace"))
+        self._note(path, saved)
+        return {"path": str(path)}
+
+    def _note(self, path: Path, project: Project) -> None:
+        self._known[path.absolute()] = self._last = project
+
+
+def write_text(request: Request) -> dict[str, object]:
+    """Write results; file names in them that are no UTF-8 become the bytes they are."""
+    path = Path(request.text("path"))
+    data = request.text("text").encode("utf-8", "surrogateescape")
+    refuse_overwriting(path, replace=request.flag("replace"))
+    write_atomically(path, data)
+    return {"path": str(path), "bytes": len(data)}
+
+
+def refuse_overwriting(path: Path, *, replace: bool) -> None:
+    """Refuse a path where there is something.
+
+    Raises:
+        FrnError: if it is a folder, or a file and `replace` is not given.
+    """
+    try:
+        if path.is_dir():
+            raise FrnError(f"{path}: is a folder; name a file in it")
+        if path.exists() and not replace:
+            raise FrnError(f"{path}: is there already. Choose another name, or replace it.")
+    except (OSError, ValueError) as error:
+        if isinstance(error, FrnError):
+            raise
+        raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error

@@ -1,0 +1,120 @@
+"""What the classes say of photos, and how well they tell their own examples apart."""
+
+import time
+
+import numpy as np
+
+from frn.errors import FrnError
+from frn.inference.enrolment import Bank, enroll, probabilities
+from frn.inference.extractor import Embedded as Found
+from frn.inference.features import Maps
+from frn.inference.session import ClassEntry
+from frn.inference.unknown import explained
+from frn_tui.engine.bank import ClassBank, Classes, keys_of
+from frn_tui.engine.embedding import Embedding, describe
+from frn_tui.engine.lanes import Request
+from frn_tui.engine.models import Models
+from frn_tui.protocol import MAPPED, ClassScore, ConfusionDone, QueryDone
+
+CHUNK = 16
+"""Queries scored together."""
+MAX_SHOT = 10_000
+MAX_SEED = 2**31 - 1
+
+
+class Queries:
+    """Asks the classes in use."""
+
+    def __init__(self, models: Models, embedding: Embedding, bank: ClassBank) -> None:
+        self._models = models
+        self._embedding = embedding
+        self._bank = bank
+
+    def query(self, request: Request) -> QueryDone:
+        """Ask about photos; one that cannot be read has its reason for an answer and stops nothing."""
+        paths = request.texts("paths")
+        classes = self._bank.current
+        broken = 0
+        begun = time.perf_counter()
+        for done, (name, outcome) in enumerate(self._embedding.read(request, paths), 1):
+            if isinstance(outcome, FrnError):
+                broken += 1
+                request.event("answer", describe(name, outcome))
+            else:
+                answer = self._answer(classes, name, outcome, with_maps=len(paths) == 1)
+                seconds = time.perf_counter() - begun
+                request.event("answer", {**answer, "seconds": seconds})
+            begun = time.perf_counter()
+            request.progress(done, len(paths))
+        return {"done": len(paths) - broken, "broken": broken}
+
+    def _answer(self, classes: Classes, name: str, found: Found, *, with_maps: bool) -> dict[str, object]:
+        model = self._models.model
+        location_errors = classes.bank.location_error(found.maps[None])  # 1, r, way
+        errors = location_errors.mean(1)
+        shares = explained(errors, found.maps[None])[0]
+        order = np.argsort(errors[0], kind="stable")
+        columns = zip(
+            [entry.id for entry in classes.entries],
+            probabilities(errors[0], model.head.gamma).tolist(),
+            errors[0].tolist(),
+            shares.tolist(),
+            strict=True,
+        )
+        scores = [ClassScore(id=i, probability=p, error=e, explained=x) for i, p, e, x in columns]
+        answer = {
+            **describe(name, found),
+            "scores": [scores[place] for place in order],
+            "unknown": bool(shares[order[0]] < classes.threshold),
+        }
+        if with_maps:
+            maps = location_errors[0].T.reshape(-1, *model.extractor.grid)
+            answer["maps"] = {str(classes.entries[place].id): maps[place].tolist() for place in order[:MAPPED]}
+        return answer
+
+    def hide_and_test(self, request: Request) -> ConfusionDone:
+        """Enroll `shot` examples of each class, drawn by `seed`, and ask about the others."""
+        shot, seed = request.whole("shot", 1, MAX_SHOT), request.whole("seed", 0, MAX_SEED)
+        entries = [entry for entry in self._bank.current.entries if len(entry.supports) > shot]
+        if len(entries) < 2:
+            raise FrnError(
+                f"testing with {shot} examples per class needs two classes with more than that; there are "
+                f"{len(entries)}. Use fewer examples or add some."
+            )
+        bank, hidden = self._hide(request, entries, shot, seed)
+        counts = np.zeros((len(entries), len(entries)), dtype=np.int64)
+        wrong: list[tuple[str, int, int]] = []
+        for first in range(0, len(hidden), CHUNK):
+            request.check()
+            chunk = hidden[first : first + CHUNK]
+            named = bank.class_error(np.stack([self._maps(key) for _, key in chunk])).argmin(1)
+            for (true, key), name in zip(chunk, named.tolist(), strict=True):
+                counts[true, name] += 1
+                if name != true:
+                    wrong.append((key, entries[true].id, entries[name].id))
+            request.progress(min(first + CHUNK, len(hidden)), len(hidden))
+        return {
+            "ids": [entry.id for entry in entries],
+            "counts": counts.tolist(),
+            "accuracy": float(np.trace(counts) / counts.sum()),
+            "wrong": wrong,
+        }
+
+    def _hide(
+        self, request: Request, entries: list[ClassEntry], shot: int, seed: int
+    ) -> tuple[Bank, list[tuple[int, str]]]:
+        """A bank of the drawn examples, and the others with their class's place."""
+        generator = np.random.default_rng(seed)
+        enrolled, hidden = [], []
+        for place, entry in enumerate(entries):
+            request.check()
+            keys = [keys_of(entry)[i] for i in generator.permutation(len(entry.supports))]
+            enrolled.append(enroll(np.stack([self._maps(key) for key in keys[:shot]]), self._models.model.head))
+            hidden += [(place, key) for key in sorted(keys[shot:])]
+        return Bank(enrolled), hidden
+
+    def _maps(self, key: str) -> Maps:
+        maps = self._embedding.find(key)
+        if maps is None:
+            raise FrnError("feature maps of some examples are gone; embed the examples again")
+        return maps

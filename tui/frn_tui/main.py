@@ -1,0 +1,79 @@
+"""`frn-tui`: parse the command line without importing anything heavy, then start the app."""
+
+import argparse
+import gc
+import os
+import sys
+from typing import NoReturn
+
+from frn import __version__
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    words = argparse.ArgumentParser(
+        prog="frn-tui",
+        description="Build few-shot classes from folders of photos, ask about others, see why, correct, keep.",
+        epilog="Without arguments it opens on the shipped samples.",
+    )
+    words.add_argument("place", nargs="?", help="a folder of class folders, or a project (something.frn.json)")
+    words.add_argument("--model", help="shipped name or features.onnx (default: conv4, or the project's own)")
+    words.add_argument(
+        "--images", choices=("auto", "half", "quad", "ascii", "none"), default="auto", help="how pictures are drawn"
+    )
+    words.add_argument("--web", action="store_true", help="serve the app in a browser, to this machine only")
+    words.add_argument("--port", type=int, help="of --web (default: 8000; 0: any that is free)")
+    words.add_argument("--version", action="version", version=f"frn {__version__}")
+    return words
+
+
+def run() -> None:
+    """Run the app (the console script)."""
+    words = parser()
+    chosen = words.parse_args()
+    if chosen.port is not None and not chosen.web:
+        words.error("--port needs --web")
+    if chosen.web:
+        _serve(chosen)
+        return
+    served = "TEXTUAL_DRIVER" in os.environ  # in a browser: its page is the terminal
+    if not served and (os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()):
+        _without_terminal(chosen)
+    gc.disable()  # until the first paint: there is no garbage yet, and looking for it takes a tenth of the time
+    from frn_tui.app import FrnApp
+
+    app = FrnApp(chosen.place, model=chosen.model, images=chosen.images)
+    app.run()
+    sys.exit(app.return_code or 0)
+
+
+def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
+    """Say what does the job in a pipe; without a place, show it on the samples."""
+    reason = "frn-tui needs a terminal that can move its cursor; `frn classify` does the same job without one."
+    if chosen.place is not None:
+        sys.exit(reason)
+    print(f"{reason} What it says of the samples:", file=sys.stderr, flush=True)
+    import subprocess
+
+    from frn.shipped import assets_folder
+
+    samples = assets_folder() / "samples"
+    moths, queries = str(samples / "moths"), str(samples / "queries")
+    sys.exit(subprocess.call([sys.executable, "-m", "frn", "classify", moths, queries, "--top", "1"]))
+
+
+def _serve(chosen: argparse.Namespace) -> None:
+    from frn.errors import FrnError
+    from frn_tui import web
+
+    options = ["--images", chosen.images]
+    options += ["--model", chosen.model] if chosen.model else []
+    options += ["--", chosen.place] if chosen.place else []
+    try:
+        web.serve(options, web.PORT if chosen.port is None else chosen.port)
+    except FrnError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,46 @@
+"""Paths out of pasted or dropped text: terminals paste dropped files quoted, escaped, or as `file://` URLs."""
+
+import os
+import shlex
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+def absolute(path: str) -> str:
+    """A typed path as it is meant, wherever the app runs next time; the disk is not asked."""
+    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111  # these never fail
+
+
+def parse_paths(text: str) -> list[str]:
+    """The paths that a piece of text names.
+
+    One per line; a line may hold several where they are quoted or have their blanks escaped. A line that is a plain
+    path with blanks in it is one path.
+    """
+    paths: list[str] = []
+    for line in text.splitlines():
+        if stripped := line.strip():
+            paths += _of_line(stripped)
+    return paths
+
+
+def shortened(path: str) -> str:
+    """The path with `~` for the user's home."""
+    try:
+        home = str(Path.home())
+    except RuntimeError:  # there is none
+        return path
+    return "~" + path.removeprefix(home) if path == home or path.startswith(f"{home}/") else path
+
+
+def _of_line(line: str) -> list[str]:
+    if line.startswith("file://"):
+        return [unquote(urlsplit(word).path) for word in line.split()]
+    quoted = any(character in line for character in "\\'\"")
+    if not quoted:
+        words = line.split(" /")  # several dropped files: "/a b /c"; a single path with blanks has no " /"
+        return [words[0], *("/" + word for word in words[1:])]
+    try:
+        return shlex.split(line)
+    except ValueError:  # an apostrophe that is part of a name
+        return [line]

@@ -1,0 +1,49 @@
+"""Small pictures as the engine sends them."""
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Rgb:
+    """A picture of width * height pixels, three bytes each, row by row."""
+
+    width: int
+    height: int
+    data: bytes
+
+    def __post_init__(self) -> None:
+        if self.width < 1 or self.height < 1 or len(self.data) != 3 * self.width * self.height:
+            raise ValueError(f"{len(self.data)} bytes are no {self.width} x {self.height} pixels")
+
+    @classmethod
+    def from_base64(cls, width: int, height: int, text: str) -> "Rgb":
+        """Read a picture from a message.
+
+        Raises:
+            ValueError: if it is no base64, or not that many pixels.
+        """
+        try:
+            data = base64.b64decode(text, validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"a picture that is no base64: {error}") from error
+        return cls(width, height, data)
+
+    def pixel(self, x: int, y: int) -> tuple[int, int, int]:
+        """Red, green and blue at a place counted from the upper left, 0 to 255."""
+        start = 3 * (y * self.width + x)
+        red, green, blue = self.data[start : start + 3]
+        return red, green, blue
+
+    def resized(self, width: int, height: int) -> "Rgb":
+        """Take the nearest pixels, to show a picture until one of the right size comes."""
+        if (width, height) == (self.width, self.height):
+            return self
+        columns = [3 * ((2 * x + 1) * self.width // (2 * width)) for x in range(width)]
+        rows = []
+        for y in range(height):
+            start = 3 * self.width * ((2 * y + 1) * self.height // (2 * height))
+            row = self.data[start : start + 3 * self.width]
+            rows.append(b"".join([row[x : x + 3] for x in columns]))
+        return Rgb(width, height, b"".join(rows))

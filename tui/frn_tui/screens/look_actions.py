@@ -1,0 +1,115 @@
+"""How things are shown: error maps, sorting, panes, help."""
+
+from rich.text import Text
+from textual import events
+from textual.widget import Widget
+
+from frn_tui.screens.desk import PANES
+from frn_tui.screens.dialogs import AskText, Choose, Page
+from frn_tui.screens.help import HELP
+from frn_tui.screens.showing import Showing
+from frn_tui.text import count_of, display_name
+from frn_tui.widgets.cells import Mode
+
+MODES: tuple[Mode, ...] = ("half", "quad", "ascii", "none")
+
+
+class LookActions(Showing):
+    """Nothing here changes the classes."""
+
+    def action_heat(self) -> None:
+        self.heat = not self.heat
+        self._show_query()
+
+    def action_smooth(self) -> None:
+        self.smooth = not self.smooth
+        self._show_query()
+
+    def action_numbers(self) -> None:
+        self.numbers = not self.numbers
+        self._show_query()
+
+    def action_heat_class(self, step: int) -> None:
+        answer = self.bench.answer
+        if answer is None or not answer.get("maps"):
+            return
+        ids = [s["id"] for s in answer["scores"] if str(s["id"]) in answer["maps"] and s["id"] in self.names]
+        if not ids:
+            return
+        at = ids.index(self._heat_id(answer)) if self._heat_id(answer) in ids else 0  # type: ignore[arg-type]
+        self.heat, self.heat_class = True, ids[(at + step) % len(ids)]
+        self._show_query()
+
+    def action_fit(self) -> None:
+        self.by_fit = not self.by_fit
+        self._show_images()
+
+    def action_view(self) -> None:
+        gallery = self.gallery
+        gallery.view = "list" if gallery.view == "grid" else "grid"
+
+    def action_images_mode(self) -> None:
+        self.mode = MODES[(MODES.index(self.mode) + 1) % len(MODES)]
+        self.mode_was_chosen = True
+        self.preview.mode = self.gallery.mode = self.mode
+        self.say(f"pictures: {self.mode}")
+        self._show_query()
+
+    def action_filter(self) -> None:
+        if self.class_list.has_focus:
+            classes = self.bench.session.state.classes
+
+            def found(index: int | None) -> None:
+                if index is not None:
+                    self.class_list.choose(classes[index].id)
+
+            self.app.push_screen(Choose("Find a class", [entry.name for entry in classes]), found)
+            return
+
+        def named(text: str | None) -> None:
+            if text is not None:
+                self.wanted_name = text.strip()
+                self._show_images()
+
+        self.app.push_screen(AskText("Photos whose name has", self.wanted_name), named)
+
+    def action_zoom(self) -> None:
+        self.toggle_class("-zoomed")
+        self.preview.focus()
+
+    def action_pane(self, step: int) -> None:
+        widgets: dict[str, Widget] = {"classes": self.class_list, "images": self.gallery, "query": self.preview}
+        self.focused_pane = PANES[(PANES.index(self.focused_pane) + step) % len(PANES)]
+        self.show_pane(self.focused_pane)
+        widgets[self.pane].focus()  # takes effect later than the next key may come
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """However a pane got the focus, the next one is counted from there."""
+        for name in PANES:
+            if self.query_one(f"#{name}-pane") in event.widget.ancestors:
+                self.focused_pane = name
+
+    def action_problems(self) -> None:
+        if not self.bench.problems:
+            self.say("no problems: every file could be used")
+            return
+        lines = Text()
+        for problem in self.bench.problems[-500:]:
+            reason = problem.reason.removeprefix(f"{problem.path}: ")
+            lines.append(display_name(problem.path), style="bold")
+            lines.append(f"\n  {display_name(reason)}\n")
+        self.app.push_screen(Page(count_of(len(self.bench.problems), "problem"), lines))
+
+    def action_help(self) -> None:
+        self.app.push_screen(Page("Keys", HELP))
+
+    def action_copy(self) -> None:
+        answer = self.bench.answer
+        if answer is None:
+            return
+        names = self.names
+        best = answer["scores"][0] if answer.get("scores") else None
+        said = names.get(best["id"], "?") if best and not answer.get("unknown") else "unknown"
+        copied = f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else "")
+        self.app.copy_to_clipboard(copied.encode(errors="backslashreplace").decode())  # a name may be no UTF-8
+        self.say("copied: path, verdict and probability")

@@ -1,0 +1,195 @@
+"""The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.text import Text
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from frn_tui.client import EngineError
+from frn_tui.paths import parse_paths, shortened
+from frn_tui.protocol import Entry
+from frn_tui.rgb import Rgb
+from frn_tui.screens.dialogs import Dialog, Line
+from frn_tui.text import display_name
+from frn_tui.widgets.cells import Mode
+from frn_tui.widgets.preview import Preview
+from frn_tui.workbench import Engine
+
+GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "model": "◇"}
+
+Take = Literal["images", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Paths that were picked: files, or one folder."""
+
+    paths: list[str]
+
+
+class Picker(Dialog[Picked | None]):
+    """Asks for photos, a folder of them, or a project."""
+
+    BINDINGS = [
+        Binding("escape", "leave", "Back", priority=True),
+        Binding("ctrl+a", "all", "All", priority=True),
+        Binding("space", "mark", "Mark", show=False),
+        Binding("left,backspace", "up", "Up", show=False),
+        Binding("right", "enter_folder", "Into", show=False),
+        Binding("ctrl+j,f2", "accept", "Take", priority=True),
+        Binding("slash", "type", "Type a path", show=False),
+    ]
+
+    def __init__(self, engine: Engine, title: str, mode: Mode, *, start: str = "~", hint: str = "") -> None:
+        super().__init__()
+        self.mode: Mode = mode
+        self.engine, self.dialog_title, self.hint = engine, title, hint
+        self.folder = start
+        self.parent_folder = start
+        self.entries: list[Entry] = []
+        self.marked: set[str] = set()
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="picker") as box:
+            box.border_title = Text(self.dialog_title)
+            yield Line(placeholder="a path, several, or a glob: type, paste or drop it here")
+            with Horizontal(id="picker-body"):
+                yield OptionList(id="picker-list")
+                yield Preview(id="picker-preview", mode=self.mode)
+            yield Static(
+                Text(
+                    self.hint
+                    or "enter: open a folder, take a photo   space: mark   ctrl+a: all   f2: take the marked, or this "
+                    "folder   ←: up   /: type a path   esc: back"
+                ),
+                classes="hint",
+            )
+
+    def on_mount(self) -> None:
+        self.query_one("#picker-list").focus()
+        self.open(self.folder)
+
+    @work(exclusive=True, group="list")
+    async def open(self, folder: str, then: str = "") -> None:
+        """Show a folder."""
+        try:
+            found = await self.engine.call("list", path=folder)
+        except EngineError as error:
+            self.notify(display_name(str(error)), severity="error", markup=False)
+            return
+        self.folder, self.parent_folder, self.entries = found["path"], found["parent"], found["entries"]
+        self.marked.clear()
+        self._refresh()
+        listing = self.query_one("#picker-list", OptionList)
+        names = [entry["name"] for entry in self.entries]
+        listing.highlighted = (names.index(then) if then in names else 0) if names else None
+        self.query_one("#picker", Vertical).border_subtitle = Text(display_name(shortened(self.folder), 70))
+
+    def _refresh(self) -> None:
+        listing = self.query_one("#picker-list", OptionList)
+        at = listing.highlighted
+        listing.clear_options()
+        listing.add_options([Option(self._line(entry)) for entry in self.entries])
+        if at is not None and self.entries:
+            listing.highlighted = min(at, len(self.entries) - 1)
+
+    def _line(self, entry: Entry) -> Text:
+        mark = "✓" if entry["name"] in self.marked else " "
+        style = "bold" if entry["kind"] == "folder" else ""
+        return Text(f"{mark}{GLYPHS[entry['kind']]} {display_name(entry['name'])}", style=style)
+
+    @property
+    def current(self) -> Entry | None:
+        """The highlighted entry."""
+        at = self.query_one("#picker-list", OptionList).highlighted
+        return self.entries[at] if at is not None and at < len(self.entries) else None
+
+    def path_of(self, name: str) -> str:
+        """Path of an entry."""
+        return f"{self.folder.rstrip('/')}/{name}"
+
+    @on(OptionList.OptionHighlighted)
+    def look(self) -> None:
+        entry = self.current
+        if entry is not None and entry["kind"] == "image":
+            self.draw(self.path_of(entry["name"]))
+        else:
+            self.query_one(Preview).show(None)
+
+    @work(exclusive=True, group="look")
+    async def draw(self, path: str) -> None:
+        """Show a photo beside the list."""
+        preview = self.query_one(Preview)
+        width, height = preview.pixel_size
+        if not width or not height:
+            return
+        try:
+            found = await self.engine.call("preview", path=path, width=width, height=height, heat=None)
+            preview.show(Rgb.from_base64(found["width"], found["height"], found["rgb"]))
+        except EngineError:
+            preview.show(None)
+
+    @on(OptionList.OptionSelected)
+    def choose(self) -> None:
+        entry = self.current
+        if entry is None:
+            return
+        if entry["kind"] == "folder":
+            self.open(self.path_of(entry["name"]))
+        elif self.marked:
+            self.action_accept()
+        else:
+            self.dismiss(Picked([self.path_of(entry["name"])]))
+
+    @on(Input.Submitted)
+    def typed(self, event: Input.Submitted) -> None:
+        paths = parse_paths(event.value)
+        if paths:
+            self.dismiss(Picked(paths))
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Dropped files are taken at once."""
+        event.stop()
+        paths = parse_paths(event.text)
+        if paths:
+            self.dismiss(Picked(paths))
+
+    def action_mark(self) -> None:
+        entry = self.current
+        if entry is not None and entry["kind"] != "folder":
+            self.marked ^= {entry["name"]}
+            self._refresh()
+            listing = self.query_one("#picker-list", OptionList)
+            listing.action_cursor_down()
+
+    def action_all(self) -> None:
+        images = {entry["name"] for entry in self.entries if entry["kind"] == "image"}
+        self.marked = set() if self.marked == images else images
+        self._refresh()
+
+    def action_up(self) -> None:
+        self.open(self.parent_folder, then=self.folder.rstrip("/").rpartition("/")[2])
+
+    def action_enter_folder(self) -> None:
+        entry = self.current
+        if entry is not None and entry["kind"] == "folder":
+            self.open(self.path_of(entry["name"]))
+
+    def action_accept(self) -> None:
+        if self.marked:
+            names = [entry["name"] for entry in self.entries if entry["name"] in self.marked]
+            self.dismiss(Picked([self.path_of(name) for name in names]))
+        else:
+            self.dismiss(Picked([self.folder]))
+
+    def action_type(self) -> None:
+        self.query_one(Input).focus()
+
+    def action_leave(self) -> None:
+        self.dismiss(None)

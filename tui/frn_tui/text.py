@@ -1,0 +1,64 @@
+"""Names from outside, made safe to show, and shares."""
+
+from rich.cells import cell_len
+
+VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+
+
+def display_name(text: str, width: int | None = None) -> str:
+    r"""A name as it may be shown: what could steer a terminal is escaped, and a long one loses its middle.
+
+    File names may hold anything: escape sequences, line breaks, marks that turn the reading direction, bytes that are
+    no UTF-8. They come out as in Python (`\x1b`, `\n`, `\u202e`, `\xff`). Markup is not touched: show names as
+    `Text` or with `markup=False`.
+
+    Args:
+        text: any name, with lone surrogates where `os.fsdecode` found bytes that are no UTF-8.
+        width: most cells it may take up.
+    """
+    if not text.isprintable() or not text.isascii():
+        parts = [_escaped(char) for char in text]
+        text = "".join(parts)
+    else:
+        parts = list(text)
+    if width is None or cell_len(text) <= width:
+        return text
+    if width <= 0:
+        return ""
+    tail = _fitting(parts[::-1], (width - 1) // 2)[::-1]
+    head = _fitting(parts, width - 1 - cell_len("".join(tail)))
+    return "".join([*head, "…", *tail])
+
+
+def percent(share: float, decimals: int = 0) -> str:
+    """A share as it is shown everywhere."""
+    return f"{100 * share:.{decimals}f} %"
+
+
+def count_of(count: int, what: str) -> str:
+    """A number of things: "1 photo", "2 photos"."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if code in VARIATION_SELECTORS:
+        return ""  # terminals disagree on how wide they make the character before
+    if char.isprintable():
+        return char
+    if char.isspace() and char not in "\t\n\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029":
+        return " "
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"  # the byte that `os.fsdecode` could not read
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def _fitting(parts: list[str], width: int) -> list[str]:
+    """As many whole parts from the start as fit: half an escape would read as something else."""
+    taken = []
+    for part in parts:
+        width -= cell_len(part)
+        if width < 0:
+            break
+        taken.append(part)
+    return taken

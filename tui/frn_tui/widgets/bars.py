@@ -1,0 +1,223 @@
+"""How strongly each class claims a photo, and whether any explains enough of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from frn_tui.text import display_name, percent
+from frn_tui.widgets.blocks import bar
+
+DRAWN_GAUGE = 4
+"""Lines from which on the gauge is drawn; below, it is told in words."""
+
+Part = tuple[str, str]
+"""Text and the component class of its style."""
+
+
+@dataclass(frozen=True, slots=True)
+class BarRow:
+    """What one class says of a photo."""
+
+    name: str
+    probability: float
+    explained: float
+    """Share of the photo that the class can rebuild, in [0, 1]."""
+    error: float
+    number: int | None = None
+    """Of the key that names the class, 1 to 9."""
+
+
+class Bars(Widget):
+    """The verdict, a bar per class, and the gauge that tells known from unknown."""
+
+    ALLOW_SELECT = False  # dragging moves the mark
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "bars--text",
+        "bars--verdict",
+        "bars--unknown",
+        "bars--bar",
+        "bars--muted",
+        "bars--mark",
+    }
+    DEFAULT_CSS = """
+    Bars {
+        height: 1fr;
+        background: $surface;
+        color: $foreground;
+        & > .bars--text { color: $foreground; }
+        & > .bars--verdict { color: $text-success; text-style: bold; }
+        & > .bars--unknown { color: $text-warning; text-style: bold; }
+        & > .bars--bar { color: $primary; }
+        & > .bars--muted { color: $text-muted; }
+        & > .bars--mark { color: $text-warning; text-style: bold; }
+    }
+    """
+
+    @dataclass
+    class ThresholdDragged(Message):
+        """The mark of the gauge was moved with the mouse."""
+
+        value: float
+        """In [0, 1]."""
+        released: bool
+        """False while the button is held: more will follow."""
+
+    def __init__(
+        self,
+        *,
+        ascii: bool = False,  # noqa: A002
+        empty_text: str = "",
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
+        """Bars of nothing yet.
+
+        Args:
+            ascii: draw with '#' and '|'.
+            empty_text: shown while there are no rows.
+            name: of the widget.
+            id: of the widget.
+            classes: of the widget.
+        """
+        super().__init__(name=name, id=id, classes=classes)
+        self.ascii = ascii
+        self.empty_text = empty_text
+        self._rows: tuple[BarRow, ...] = ()
+        self._threshold = 0.0
+        self._unknown = False
+        self._dragging = False
+
+    def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
+        """Replace everything.
+
+        Args:
+            rows: the likeliest first; none shows `empty_text`.
+            threshold: share of a photo that a class must explain.
+            unknown: whether the photo is none of the classes.
+        """
+        fewer_or_more = len(rows) != len(self._rows)
+        self._rows, self._threshold, self._unknown = tuple(rows), threshold, unknown
+        self.refresh(layout=fewer_or_more and self.styles.auto_dimensions)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """All rows, the verdict and the gauge."""
+        return len(self._rows) + 3 if self._rows else 1
+
+    def render_line(self, y: int) -> Strip:
+        """A line of the verdict, a class or the gauge."""
+        width, height = self.size
+        lines = self._lines(width, height)
+        parts = lines[y] if y < len(lines) else []
+        base = self.visual_style.rich_style
+        drawn = [Segment(text, self.get_visual_style(component).rich_style) for text, component in parts]
+        return Strip(drawn).adjust_cell_length(width, base)
+
+    def _lines(self, width: int, height: int) -> list[list[Part]]:
+        if not self._rows:
+            return [[(display_name(self.empty_text, width), "bars--muted")]]
+        gauge = self._gauge(width)[0 if height >= DRAWN_GAUGE else 1 :]
+        room = max(height - 1 - len(gauge), 0)
+        shown = self._rows if len(self._rows) <= room else self._rows[: max(room - 1, min(room, 1))]
+        lines = [self._verdict(width), *self._bars(shown, width)]
+        if len(shown) < min(len(self._rows), room):
+            lines.append([(f"… and {len(self._rows) - len(shown)} more", "bars--muted")])
+        return lines + gauge
+
+    def _verdict(self, width: int) -> list[Part]:
+        best = self._rows[0]
+        stem = "| " if self.ascii else "▌ "
+        if self._unknown:
+            return [(f"{stem}unknown  ", "bars--unknown"), (f"({display_name(best.name, width - 14)}?)", "bars--muted")]
+        return [
+            (f"{stem}{display_name(best.name, width - 8)}  ", "bars--verdict"),
+            (f"{best.probability:.2f}", "bars--text"),
+        ]
+
+    def _bars(self, rows: Sequence[BarRow], width: int) -> list[list[Part]]:
+        detailed = width >= 34
+        room = width - 8 - (6 if detailed else 0)  # key, blanks and probability; share
+        longest = max((cell_len(display_name(row.name)) for row in rows), default=0)
+        named = max(min(longest, max(3 * room // 5, 8), room), 0)
+        drawn = max(room - named, 0)
+        lines = []
+        for row in rows:
+            name = display_name(row.name, named)
+            line = [
+                (f"{row.number or ' '} ", "bars--muted"),
+                (name + " " * (named - cell_len(name) + 1), "bars--text"),
+                (bar(row.probability, drawn, ascii=self.ascii), "bars--bar"),
+                (f" {row.probability:.2f}", "bars--text"),
+            ]
+            if detailed:
+                line.append((f"  {percent(row.explained):>4}", "bars--muted"))
+            lines.append(line)
+        return lines
+
+    def _gauge(self, width: int) -> list[list[Part]]:
+        """The scale from 0 to 100 % with its mark, and the same in words."""
+        best = max(row.explained for row in self._rows)
+        mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
+        scale = bar(best, width, ascii=self.ascii, rest="-" if self.ascii else "─")
+        line = [
+            *_scale(scale[:mark]),
+            ("|" if self.ascii else "┆", "bars--mark"),
+            *_scale(scale[mark + 1 :]),
+        ]
+        share, limit = _told_apart(best, self._threshold)
+        words = f"{share} explained, unknown below {limit}"
+        if len(words) > width:
+            words = f"{share}, unknown < {limit}"
+        return [line, [(words, "bars--muted")]]
+
+    def _gauge_line(self) -> int:
+        """Where the gauge is drawn, -1 if there is no room for it."""
+        if not self._rows or self.size.height < DRAWN_GAUGE:
+            return -1
+        return len(self._lines(*self.size)) - 2
+
+    def _drag(self, event: events.MouseEvent, *, released: bool) -> None:
+        x = event.get_content_offset_capture(self).x
+        self._threshold = min(max(x / max(self.size.width - 1, 1), 0.0), 1.0)
+        self.refresh()
+        self.post_message(self.ThresholdDragged(self._threshold, released))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Take hold of the mark."""
+        offset = event.get_content_offset(self)
+        if offset is not None and offset.y == self._gauge_line() and event.button == 1:
+            self._dragging = True
+            self.capture_mouse()
+            self._drag(event, released=False)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """Move the mark."""
+        if self._dragging:
+            self._drag(event, released=False)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Let go of the mark."""
+        if self._dragging:
+            self._dragging = False
+            self.release_mouse()
+            self._drag(event, released=True)
+
+
+def _scale(text: str) -> list[Part]:
+    """A stretch of the gauge: what is explained, and the rest."""
+    full = text.rstrip("-─")
+    return [(full, "bars--bar"), (text[len(full) :], "bars--muted")]
+
+
+def _told_apart(share: float, limit: float) -> tuple[str, str]:
+    """Both in percent, with a decimal where they would look the same and are not."""
+    decimals = int(share != limit and percent(share) == percent(limit))
+    return percent(share, decimals), percent(limit, decimals)

@@ -1,0 +1,413 @@
+"""Many pictures side by side, or as a list."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from frn_tui.rgb import Rgb
+from frn_tui.text import display_name
+from frn_tui.widgets import cells, tiles
+from frn_tui.widgets.cells import Mode, default_mode
+from frn_tui.widgets.grid import Grid
+from frn_tui.widgets.tiles import TILE, GalleryItem, Tiles
+
+__all__ = ["Gallery", "GalleryItem", "View"]
+
+View = Literal["grid", "list"]
+
+
+class Gallery(ScrollView, can_focus=True):
+    """A virtual grid: only what is visible is drawn, and only pictures of visible items are asked for.
+
+    The cursor and the selection belong to paths, so they survive sorting, filtering and reloading.
+    """
+
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "move(-1)", "Left", show=False),
+        Binding("right", "move(1)", "Right", show=False),
+        Binding("up", "move_line(-1)", "Up", show=False),
+        Binding("down", "move_line(1)", "Down", show=False),
+        Binding("pageup", "move_page(-1)", "Page up", show=False),
+        Binding("pagedown", "move_page(1)", "Page down", show=False),
+        Binding("home", "first", "First", show=False),
+        Binding("end", "last", "Last", show=False),
+        Binding("space", "mark", "Select"),
+        Binding("v", "range", "Select up to here", show=False),
+        Binding("ctrl+a", "all", "Select all", show=False),
+        Binding("enter", "open", "Open"),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "gallery--name",
+        "gallery--cursor",
+        "gallery--selected",
+        "gallery--mark",
+        "gallery--empty",
+        "gallery--waiting",
+    }
+    DEFAULT_CSS = """
+    Gallery {
+        background: $surface;
+        color: $foreground;
+        overflow-x: hidden;
+        overflow-y: auto;
+        scrollbar-gutter: stable;
+        & > .gallery--name { color: $foreground; }
+        & > .gallery--selected { color: $text-success; text-style: bold; }
+        & > .gallery--mark { color: $text-warning; }
+        & > .gallery--empty { color: $text-muted; }
+        & > .gallery--waiting { background: $panel; color: $text-muted; }
+        & > .gallery--cursor {
+            color: $block-cursor-blurred-foreground;
+            background: $block-cursor-blurred-background;
+            text-style: bold;
+        }
+        &:focus > .gallery--cursor {
+            color: $block-cursor-foreground;
+            background: $block-cursor-background;
+            text-style: $block-cursor-text-style;
+        }
+    }
+    """
+
+    view: reactive[View] = reactive("grid", init=False)
+    mode: reactive[Mode] = reactive("half", init=False)
+    cursor: reactive[int] = reactive(0, init=False)
+    """Place of the cursor among the items."""
+
+    @dataclass
+    class Want(Message):
+        """These pictures are visible and missing; requests made before need no answer any more."""
+
+        paths: list[str]
+        width: int
+        height: int
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on another item; None if there is none."""
+
+        item: GalleryItem | None
+
+    @dataclass
+    class Opened(Message):
+        """An item was chosen with enter or a double click."""
+
+        item: GalleryItem
+
+    @dataclass
+    class SelectionChanged(Message):
+        """Other items are selected now."""
+
+        paths: list[str]
+
+    def __init__(
+        self,
+        *,
+        mode: Mode | None = None,
+        empty_text: str = "",
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
+        """A gallery without items.
+
+        Args:
+            mode: how to draw; None decides by the terminal (`default_mode`).
+            empty_text: shown while there are no items.
+            name: of the widget.
+            id: of the widget.
+            classes: of the widget.
+        """
+        super().__init__(name=name, id=id, classes=classes)
+        self._decides = mode is None
+        self.set_reactive(Gallery.mode, mode or "half")
+        self.empty_text = empty_text
+        self._items: tuple[GalleryItem, ...] = ()
+        self._places: dict[str, int] = {}
+        self._selected: set[str] = set()
+        self._anchor: str | None = None
+        self._tiles = Tiles()
+        self._asked: tuple[frozenset[str], tuple[int, int]] = (frozenset(), (0, 0))
+        self._asking = False
+        self._toggled: str | None = None
+
+    @property
+    def items(self) -> Sequence[GalleryItem]:
+        """What is shown."""
+        return self._items
+
+    @property
+    def cursor_item(self) -> GalleryItem | None:
+        """The item under the cursor."""
+        return self._items[self.cursor] if self._items else None
+
+    @property
+    def selection(self) -> list[str]:
+        """Paths of the selected items, in the order of the items."""
+        return [item.path for item in self._items if item.path in self._selected]
+
+    @property
+    def picture_size(self) -> tuple[int, int]:
+        """Width and height in pixels of the pictures that it asks for."""
+        across, down = cells.PIXELS[self.mode]
+        return TILE.width * across, TILE.height * down
+
+    def set_items(self, items: Iterable[GalleryItem]) -> None:
+        """Replace the items; the cursor and the selection stay with their paths."""
+        before, selection, place = self.cursor_item, self.selection, self.cursor
+        keys = {item.path: item.key for item in self._items}
+        self._items = tuple(items)
+        self._places = {item.path: index for index, item in enumerate(self._items)}
+        for item in self._items:
+            known = keys.get(item.path)
+            if known is not None and item.key is not None and known != item.key:
+                self._tiles.drop(item.path)
+        self._selected &= self._places.keys()
+        last = max(len(self._items) - 1, 0)
+        self.set_reactive(Gallery.cursor, self._places.get(before.path, min(place, last)) if before else 0)
+        self._lay_out()
+        if self.cursor != place:  # otherwise leave the view where it was scrolled to
+            self._show_cursor()
+        if before != self.cursor_item:
+            self.post_message(self.Moved(self.cursor_item))
+        if selection != self.selection:
+            self.post_message(self.SelectionChanged(self.selection))
+
+    def provide(self, path: str, picture: Rgb) -> None:
+        """Hand over the picture of an item."""
+        self._tiles.put(path, picture)
+        self._refresh_item(self._places.get(path))
+
+    def select(self, paths: Iterable[str]) -> None:
+        """Select these items and no others."""
+        selected = self._places.keys() & set(paths)
+        if selected != self._selected:
+            self._selected = set(selected)
+            self.refresh()
+            self.post_message(self.SelectionChanged(self.selection))
+
+    def go_to(self, path: str) -> None:
+        """Move the cursor to an item, if it is there."""
+        self.cursor = self._places.get(path, self.cursor)
+
+    # Layout
+
+    @property
+    def _is_grid(self) -> bool:
+        return self.view == "grid" and self.mode != "none"
+
+    @property
+    def _grid(self) -> Grid:
+        width = self.scrollable_content_region.width
+        if not self._is_grid:
+            return Grid(len(self._items), 1, Size(max(width, 1), 1))
+        # A blank column between tiles, and the line of the name below.
+        pitch = TILE + Size(1, 1)
+        return Grid(len(self._items), max((width + 1) // pitch.width, 1), pitch)
+
+    def _lay_out(self) -> None:
+        self.virtual_size = Size(self.scrollable_content_region.width, self._grid.height)
+        self.refresh()
+        self._want()
+
+    def _refresh_item(self, index: int | None) -> None:
+        if index is not None:
+            region = self._grid.region(index)
+            self.refresh_lines(region.y, region.height)
+
+    def _show_cursor(self) -> None:
+        if self._items and self.is_mounted:
+            region = self._grid.region(self.cursor)
+            place = Region(0, region.y, 1, region.height)
+            self.scroll_to_region(place, animate=False, force=True, immediate=True)
+
+    # Events
+
+    def on_mount(self) -> None:
+        """Decide how to draw, now that the app is known."""
+        if self._decides:
+            self.mode = default_mode(os.environ, self.app.console.color_system)
+
+    def on_resize(self, _: events.Resize) -> None:
+        """Find places for the items."""
+        self._lay_out()
+        self._show_cursor()
+
+    def notify_style_update(self) -> None:
+        """Draw again after a change of theme."""
+        self._tiles.redraw()
+        super().notify_style_update()
+
+    def validate_cursor(self, cursor: int) -> int:
+        """Keep the cursor on an item."""
+        return max(min(cursor, len(self._items) - 1), 0)
+
+    def watch_cursor(self, before: int, now: int) -> None:
+        """Show and tell where the cursor is."""
+        self._refresh_item(before)
+        self._refresh_item(now)
+        self._show_cursor()
+        self.post_message(self.Moved(self.cursor_item))
+
+    def watch_view(self) -> None:
+        """Find other places for the items."""
+        self._lay_out()
+        self._show_cursor()
+
+    def watch_mode(self) -> None:
+        """Draw differently, and ask for the pixels that this needs."""
+        self._tiles.redraw()
+        self._lay_out()
+        self._show_cursor()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Ask for what has become visible."""
+        super().watch_scroll_y(old_value, new_value)
+        self._want()
+
+    def on_click(self, event: events.Click) -> None:
+        """Move; select what the cursor is on already; open at the second click."""
+        index = self._at(event)
+        if index is None:
+            return
+        path = self._items[index].path
+        if event.chain == 2:
+            if self._toggled == path:
+                self._flip(path)  # the first click of the two was no selecting
+            self.cursor = index
+            self.action_open()
+        elif event.chain == 1 and index == self.cursor:
+            self._flip(path)
+            self._toggled = path
+            return
+        elif event.chain == 1:
+            self.cursor = index
+        self._toggled = None
+
+    def _at(self, event: events.MouseEvent) -> int | None:
+        offset = event.get_content_offset(self)
+        if offset is None:
+            return None
+        return self._grid.at(*(offset + self.scroll_offset))
+
+    # Pictures
+
+    def _want(self) -> None:
+        if not self._asking:
+            self._asking = True
+            self.call_after_refresh(self._ask)
+
+    def _ask(self) -> None:
+        """Ask once for several changes in a row, and not again for what is on its way."""
+        self._asking = False
+        size = self.picture_size
+        if not self._is_grid or not self.size:
+            return
+        visible = self._grid.within(self.scroll_offset.y, self.size.height)
+        items = [self._items[index] for index in visible]
+        missing = [item.path for item in items if item.mark != "broken" and not self._tiles.has(item.path, size)]
+        asked, asked_size = self._asked
+        if missing and (size != asked_size or not asked.issuperset(missing)):
+            self._asked = frozenset(missing), size
+            self.post_message(self.Want(missing, *size))
+
+    # Drawing
+
+    def render_line(self, y: int) -> Strip:
+        """A line of tiles, of their names, or of the list."""
+        if not self._items:
+            return self._hint(y)
+        width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
+        line, row = divmod(y + self.scroll_offset.y, grid.pitch.height)
+        first = line * grid.columns
+        drawn: list[Segment] = []
+        for index in range(first, min(first + grid.columns, grid.count)):
+            drawn += self._part(index, row, width)
+            if self._is_grid:
+                drawn.append(Segment(" ", base))
+        return Strip(drawn).adjust_cell_length(width, base)
+
+    def _part(self, index: int, row: int, width: int) -> list[Segment]:
+        item = self._items[index]
+        if self._is_grid and row < TILE.height:
+            base, dark = self.visual_style.rich_style, self.app.current_theme.dark
+            return self._tiles.lines(item, self.mode, base, self._style("waiting"), dark=dark)[row]
+        cursor, selected = index == self.cursor, item.path in self._selected
+        ascii_only = self.mode in ("ascii", "none")
+        if self._is_grid:
+            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
+        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
+
+    def _hint(self, y: int) -> Strip:
+        width, height = self.scrollable_content_region.size
+        text = display_name(self.empty_text, width) if y == (height - 1) // 2 else ""
+        return Strip([Segment(text.center(width), self._style("empty"))]).adjust_cell_length(width)
+
+    def _style(self, component: str) -> Style:
+        return self.get_visual_style(f"gallery--{component}").rich_style
+
+    # Keys
+
+    def action_move(self, step: int) -> None:
+        """Move by items."""
+        self.cursor += step
+
+    def action_move_line(self, step: int) -> None:
+        """Move by lines, staying in the column."""
+        target = self._grid.below(self.cursor, step)
+        if target // self._grid.columns != self.cursor // self._grid.columns:
+            self.cursor = target
+
+    def action_move_page(self, step: int) -> None:
+        """Move by as many lines as are visible."""
+        lines = max(self.size.height // self._grid.pitch.height, 1)
+        self.cursor = self._grid.below(self.cursor, step * lines)
+
+    def action_first(self) -> None:
+        """Move to the first item."""
+        self.cursor = 0
+
+    def action_last(self) -> None:
+        """Move to the last item."""
+        self.cursor = len(self._items) - 1
+
+    def action_mark(self) -> None:
+        """Select the item, or no longer, and move on."""
+        if self._items:
+            self._flip(self._items[self.cursor].path)
+            self.cursor += 1
+
+    def action_range(self) -> None:
+        """Select everything from the item selected last to this one."""
+        if not self._items:
+            return
+        start = self._places.get(self._anchor or "", self.cursor)
+        low, high = sorted((start, self.cursor))
+        self.select(self._selected.union(item.path for item in self._items[low : high + 1]))
+        self._anchor = self._items[self.cursor].path
+
+    def action_all(self) -> None:
+        """Select all, or none if all are."""
+        everything = self._places.keys()
+        self.select(() if self._selected == everything else everything)
+
+    def action_open(self) -> None:
+        """Open the item."""
+        if self.cursor_item is not None:
+            self.post_message(self.Opened(self.cursor_item))
+
+    def _flip(self, path: str) -> None:
+        self._anchor = path
+        self.select(self._selected ^ {path})

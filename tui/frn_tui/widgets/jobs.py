@@ -1,0 +1,114 @@
+"""The line that says what is going on."""
+
+from rich.cells import cell_len
+from textual.content import Content
+from textual.timer import Timer
+from textual.widgets import Static
+
+from frn_tui.text import display_name
+from frn_tui.widgets.blocks import bar
+
+PASSING = 6.0
+"""Seconds that a message stays."""
+
+
+class JobLine(Static):
+    """One line: the running job with its progress on the left, a passing message on the right."""
+
+    DEFAULT_CSS = """
+    JobLine {
+        height: 1;
+        background: $panel;
+        color: $foreground;
+        padding: 0 1;
+    }
+    """
+
+    def __init__(
+        self,
+        *,
+        ascii: bool = False,  # noqa: A002
+        name: str | None = None,
+        id: str | None = None,  # noqa: A002
+        classes: str | None = None,
+    ) -> None:
+        """A line with nothing to say.
+
+        Args:
+            ascii: draw the bar with '#'.
+            name: of the widget.
+            id: of the widget.
+            classes: of the widget.
+        """
+        super().__init__(markup=False, name=name, id=id, classes=classes)
+        self.ascii = ascii
+        self._job: tuple[str, int, int | None, float | None] | None = None
+        self._message = ""
+        self._timer: Timer | None = None
+
+    def show(self, what: str, done: int, total: int | None, seconds_left: float | None = None) -> None:
+        """Show how far a job is.
+
+        Args:
+            what: the job does, like "Embedding house sparrow".
+            done: steps so far.
+            total: steps in all; None where nobody knows yet.
+            seconds_left: until the end; None where nobody knows yet.
+        """
+        self._job = what, done, total, seconds_left
+        self.refresh()
+
+    def say(self, text: str) -> None:
+        """Show a message for a while."""
+        self._message = text
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(PASSING, self._forget)
+        self.refresh()
+
+    def clear(self) -> None:
+        """The job is over. A passing message stays its time."""
+        self._job = None
+        self.refresh()
+
+    def _forget(self) -> None:
+        self._message = ""
+        self.refresh()
+
+    def render(self) -> Content:
+        """The line, as wide as its place."""
+        width = self.size.width
+        left = self._progress(width) if self._job else ""
+        room = width - cell_len(left) - (2 if left else 0)
+        message = display_name(self._message, room) if room >= min(20, cell_len(self._message)) else ""
+        if not left:
+            return Content(message)
+        return Content(left + message.rjust(width - cell_len(left) - cell_len(message) + len(message)))
+
+    def _progress(self, width: int) -> str:
+        assert self._job is not None
+        what, done, total, seconds = self._job
+        if not total:
+            return self._joined(width, what, "", f"{done}")
+        share = min(done / total, 1.0)
+        left = "" if seconds is None else f"  {duration(seconds)} left"
+        drawn = bar(share, 12, ascii=self.ascii, rest="-" if self.ascii else "─")
+        return self._joined(width, what, drawn, f"{done}/{total} {100 * share:.0f} %{left}")
+
+    def _joined(self, width: int, what: str, drawn: str, numbers: str) -> str:
+        """What fits, the least important left out first: the hint, the bar, the end of the words."""
+        for parts in ((drawn, numbers, "esc cancel"), (drawn, numbers), (numbers,)):
+            rest = "  ".join(part for part in parts if part)
+            room = width - cell_len(rest) - 2
+            if room >= min(12, cell_len(what)):
+                return f"{display_name(what, room)}  {rest}"
+        return display_name(numbers, width)
+
+
+def duration(seconds: float) -> str:
+    """Time to go, in the largest unit that says enough."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f} s"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
