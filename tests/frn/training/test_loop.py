@@ -10,6 +10,7 @@ import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from frn.data.cache import StoredImages
 from frn.data.moths import draw_classes
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.heads.frn import FRNHead
 from frn.model import load_model
 from frn.training.loop import Settings, Step, Validation, train
 from frn.training.presets import Preset, Schedule, demo
@@ -233,3 +235,18 @@ def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:
         quick(tmp_path / "a", pretraining(batch=128))
     with pytest.raises(FrnError, match="FRN pre-training is for --method frn, not proto"):
         quick(tmp_path / "b", pretraining(method="proto"))
+
+
+@pytest.mark.parametrize(("fixed", "alpha", "beta"), [((), 1, 1), (("lambda",), 0, 1), (("lambda", "rho"), 0, 0)])
+def test_what_is_fixed_stays_where_it_starts(
+    tmp_path: Path, fixed: tuple[Literal["lambda", "rho"], ...], alpha: int, beta: int
+) -> None:
+    quick(tmp_path / "run", replace(TINY, fixed=fixed))
+    head = load_model(tmp_path / "run" / "best.safetensors").head
+    assert isinstance(head, FRNHead)
+    assert [int(head.alpha.item() != 0), int(head.beta.item() != 0)] == [alpha, beta]
+
+
+def test_only_frn_has_something_to_fix(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="--method frn, not proto"):
+        quick(tmp_path / "run", replace(TINY, method="proto", fixed=("rho",)))
