@@ -13,26 +13,59 @@ app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them."
 
 @app.command()
 def prepare(
-    name: Annotated[str, typer.Argument(help="cifar-fs, omniglot, or folder (anything of yours).")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="cub-cropped, cub-raw, aircraft, meta-inat, tiered-meta-inat, mini-imagenet, tiered-imagenet, "
+            "tiered-imagenet-224, cifar-fs, fc100, omniglot, or folder (anything of yours)."
+        ),
+    ],
     source: Annotated[
-        list[Path], typer.Option(help="Official archive, zip of class folders, or a folder of these. Repeatable.")
+        list[Path],
+        typer.Option(help="Archive as released, or a folder of archives or of what they unpack to. Repeatable."),
     ],
     out: Annotated[Path, typer.Option(help="Where train/, val/ and test/ go.")],
+    split: Annotated[
+        str | None, typer.Option(help="Class split: tang, chen or all of cub; lake or vinyals of omniglot.")
+    ] = None,
+    unofficial: Annotated[
+        bool, typer.Option("--unofficial", help="Accept other checksums and counts than those published.")
+    ] = False,
+    download: Annotated[
+        bool,
+        typer.Option(
+            "--download",
+            help="First let torchvision fetch the archives into the folder --source: aircraft, cifar, omniglot.",
+        ),
+    ] = False,
     val: Annotated[float, typer.Option(min=0, max=0.9, help="folder: share of classes for validation.")] = 0.2,
     test: Annotated[float, typer.Option(min=0, max=0.9, help="folder: share of classes for test.")] = 0.2,
     seed: Annotated[int, typer.Option(min=0, help="folder: which classes go where.")] = 0,
 ) -> None:
     """Make a data set: train/, val/ and test/ with one folder per class.
 
-    Nothing is downloaded and nothing of the source is changed. A call that was interrupted goes on where it was.
+    Checksums and numbers of classes and images are compared with the published ones. Nothing is downloaded unless
+    --download says so, and nothing of the source is changed. A call that was interrupted goes on where it was; called
+    again on a whole data set, it changes nothing.
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
 
         with progress_bar(f"preparing {name}") as progress:
-            counts = prepare_data(name, source, out, val=val, test=test, seed=seed, progress=progress)
-        for split, (classes, images) in counts.items():
-            stdout().print(f"{split:5}  {classes:4} classes  {images:6} images  {out / split}")
+            counts = prepare_data(
+                name,
+                source,
+                out,
+                split=split,
+                unofficial=unofficial,
+                download=download,
+                val=val,
+                test=test,
+                seed=seed,
+                progress=progress,
+            )
+        for part, (classes, images) in counts.items():
+            stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {out / part}")
 
 
 @app.command()

@@ -1,18 +1,35 @@
-"""Making data sets: a module per benchmark says which image goes where, `writer` puts it there."""
+"""Making data sets: a module per benchmark says which image goes where, `writer` puts it there.
+
+Images are left at the size that the authors prepare. Their `val_pre` and `test_pre` folders, resized once more, are not
+needed: the evaluation transform makes the same pixels, and the cache keeps them.
+"""
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from frn.data.cache import Progress
-from frn.data.prepare import cifar_fs, folder, omniglot
-from frn.data.prepare.sources import Item
-from frn.data.prepare.writer import write_items
+from frn.data.prepare import aircraft, cifar, cub, folder, inat, mini_imagenet, omniglot, tiered_imagenet
+from frn.data.prepare.benchmark import Benchmark, Counts, Plan
+from frn.data.prepare.download import fetch
+from frn.data.prepare.record import Record, count, hold, read_record, refuse_another
+from frn.data.prepare.sources import Sources, fingerprint
+from frn.data.prepare.writer import check_places, write_items
 from frn.errors import FrnError
 
-Benchmark = Callable[[Sequence[Path]], list[Item]]
-
-BENCHMARKS: dict[str, Benchmark] = {"cifar-fs": cifar_fs.items, "omniglot": omniglot.items}
+BENCHMARKS: dict[str, Benchmark] = {
+    "cub-cropped": cub.CUB_CROPPED,
+    "cub-raw": cub.CUB_RAW,
+    "aircraft": aircraft.AIRCRAFT,
+    "meta-inat": inat.META_INAT,
+    "tiered-meta-inat": inat.TIERED_META_INAT,
+    "mini-imagenet": mini_imagenet.MINI_IMAGENET,
+    "tiered-imagenet": tiered_imagenet.TIERED_IMAGENET,
+    "tiered-imagenet-224": tiered_imagenet.TIERED_IMAGENET_224,
+    "cifar-fs": cifar.CIFAR_FS,
+    "fc100": cifar.FC100,
+    "omniglot": omniglot.OMNIGLOT,
+}
 
 
 def prepare(
@@ -20,6 +37,9 @@ def prepare(
     sources: Sequence[Path],
     out: Path,
     *,
+    split: str | None = None,
+    unofficial: bool = False,
+    download: bool = False,
     val: float = 0.2,
     test: float = 0.2,
     seed: int = 0,
@@ -29,12 +49,15 @@ def prepare(
 
     Args:
         name: a benchmark's name, or "folder" for anything else.
-        sources: official archives, zips of class folders, or folders of these.
-        out: the data set's folder; what is already there and complete stays as it is.
+        sources: archives as released, folders that hold them, or what they unpack to.
+        out: the data set's folder; what is already there and whole stays as it is.
+        split: name of the class split, where a benchmark has several; the first by default.
+        unofficial: accept archives with other checksums, and other numbers of classes and images.
+        download: let torchvision fetch the archives into the one source, a folder, first.
         val: for "folder", the share of classes that become the validation split.
         test: for "folder", the share of classes that become the test split.
         seed: for "folder", which classes those are.
-        progress: called with images done and in all.
+        progress: called with MiB done and in all while archives are looked through, then with images done and in all.
 
     Returns:
         Classes and images of each split.
@@ -42,13 +65,79 @@ def prepare(
     Raises:
         FrnError: if the name is unknown, a source is not what it should be, or `out` cannot be written.
     """
+    benchmark, options = _find(name, split, val, test, seed)
+    record = read_record(out)
+    refuse_another(record, name, options, out)
+    if download:
+        sources = _download(name, benchmark, sources)
+    home = out.resolve()
+    for source in sources:
+        if not source.exists():
+            raise FrnError(f"{source}: there is no such file or folder")
+        if source.resolve() == home:
+            raise FrnError(f"{source}: is both --source and --out. Give an --out of its own.")
+    given = [fingerprint(source, home) for source in sources]
+    if record and record.holding and record.sources == given and hold(out, [*record.holding]) == record.holding:
+        return {part: (len(labels), sum(n for n, _ in labels.values())) for part, labels in record.holding.items()}
+    record = Record(name, options, given, record.digests if record else {})
+    tick = progress or (lambda done, total: None)
+    with Sources(
+        sources, benchmark.pattern, benchmark.checksums, unofficial, record.digests, tick, leave_out=home
+    ) as opened:
+        plan = benchmark.plan(opened, str(options.get("split", "")))
+        counts = count(plan.items)
+        if not unofficial:
+            _compare(opened, name, counts, plan.official)
+        check_places(plan.items, out)
+        record.write(out)
+        write_items(plan.items, out, progress)
+    record.holding = hold(out, [*counts])
+    record.write(out)
+    return counts
+
+
+def _find(name: str, split: str | None, val: float, test: float, seed: int) -> tuple[Benchmark, dict[str, object]]:
     if name == "folder":
-        items = folder.items(sources, val=val, test=test, seed=seed)
-    elif name in BENCHMARKS:
-        items = BENCHMARKS[name](sources)
-    else:
+        if split is not None:
+            raise FrnError("a folder of yours has no named class split: see --val, --test and --seed")
+
+        def plan(sources: Sources, _: str) -> Plan:
+            return folder.plan(sources, val=val, test=test, seed=seed)
+
+        return Benchmark(plan=plan, archives=r".*\.zip"), {"val": val, "test": test, "seed": seed}
+    if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
+        near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)
+        hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
-    return write_items(items, out, progress)
+    benchmark = BENCHMARKS[name]
+    split = split or benchmark.splits[0]
+    if split not in benchmark.splits:
+        raise FrnError(f"{name} has no class split {split!r}; it has: {', '.join(benchmark.splits)}")
+    return benchmark, {"split": split}
+
+
+def _download(name: str, benchmark: Benchmark, sources: Sequence[Path]) -> list[Path]:
+    if benchmark.downloads is None:
+        can = ", ".join(key for key, value in BENCHMARKS.items() if value.downloads)
+        archives = " or ".join(benchmark.checksums) or "it"
+        raise FrnError(
+            f"torchvision cannot fetch {name} (it can: {can}). Fetch {archives} yourself and give it as --source."
+        )
+    if len(sources) != 1 or sources[0].is_file():
+        raise FrnError("--download puts archives into a folder: give that folder as the only --source")
+    return fetch(benchmark.downloads(), sources[0])
+
+
+def _compare(sources: Sources, name: str, counts: dict[str, tuple[int, int]], official: Counts) -> None:
+    """Compare with what was published."""
+    totals = {**counts, "all": (sum(c for c, _ in counts.values()), sum(n for _, n in counts.values()))}
+    for part, (classes, images) in official.items():
+        found = totals.get(part, (0, 0))
+        if found[0] != classes or (images is not None and found[1] != images):
+            whose = "in all" if part == "all" else f"in {part}"
+            published = f"{classes} classes" + ("" if images is None else f" and {images:,} images")
+            raise FrnError(
+                f"{sources}: {found[0]} classes and {found[1]:,} images {whose}, but {name} has {published}. Give "
+                "all of it, or accept this by --unofficial."
+            )

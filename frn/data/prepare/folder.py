@@ -1,24 +1,23 @@
 """Anything of yours: class folders, loose or zipped, already split or not."""
 
 import re
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
-from frn.data.prepare.sources import Found, Item, find_images
+from frn.data.prepare.benchmark import Item, Plan
+from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
 SPLIT_WORD = re.compile(r"(?:^|[^a-z])(train|val|test)(?:idation|ing)?(?:$|[^a-z])")
 
 
-def items(sources: Sequence[Path], *, val: float = 0.2, test: float = 0.2, seed: int = 0) -> list[Item]:
+def plan(sources: Sources, *, val: float = 0.2, test: float = 0.2, seed: int = 0) -> Plan:
     """Assign images to splits by the names above their class folder, else draw classes at random.
 
     Raises:
         FrnError: if an image is in no class folder, or only some images have a split.
     """
-    found = find_images(sources)
+    found = sources.images()
     bare = [image for image in found if len(image.parts) < 3]
     if bare:
         raise FrnError(f"{'/'.join(bare[0].parts)}: is in no class folder ({len(bare)} such images)")
@@ -28,16 +27,12 @@ def items(sources: Sequence[Path], *, val: float = 0.2, test: float = 0.2, seed:
         without = next("/".join(parts) for parts, split in by_name.items() if split is None)
         raise FrnError(f"{without}: belongs to no split, but other folders do ({', '.join(sorted(map(str, named)))})")
     drawn = {} if named else _draw({image.parts[-2] for image in found}, val, test, seed)
-    return [
-        Item(
-            by_name[image.parts[:-2]] or drawn[image.parts[-2]],
-            image.parts[-2],
-            image.parts[-1],
-            image.size,
-            image.read,
-        )
-        for image in found
-    ]
+    return Plan(
+        [
+            Item(by_name[image.parts[:-2]] or drawn[image.parts[-2]], image.parts[-2], image.parts[-1], image)
+            for image in found
+        ]
+    )
 
 
 def _split_of(image: Found) -> str | None:

@@ -1,38 +1,90 @@
-"""Omniglot (Lake et al., Science 2015): 20 drawings of each character; a class is an alphabet's character."""
+"""Omniglot (Lake et al., Science 2015): 20 drawings of each character; a class is an alphabet's character.
 
-from collections.abc import Sequence
-from pathlib import Path
+Two protocols are in use, so a number should say which. `lake`: the characters of images_evaluation are tested, and the
+last fifth of the background's alphabets validates. `vinyals` (Matching Networks): 1028 / 172 / 423 characters, each
+turned by 0, 90, 180 and 270 degrees into four classes.
+"""
 
-from frn.data.prepare.sources import Item, find_images
+import re
+from functools import partial
+
+from PIL import Image
+
+from frn.data.prepare import download
+from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, read_split
+from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
+DRAWINGS = 20
+BACKGROUND, EVALUATION = 964, 659
+LAKE: Counts = {"test": (EVALUATION, EVALUATION * DRAWINGS), "all": (1623, 1623 * DRAWINGS)}
+VINYALS: Counts = {
+    part: (4 * characters, 4 * characters * DRAWINGS)
+    for part, characters in (("train", 1028), ("val", 172), ("test", 423))
+}
+TURNS = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
 
-def items(sources: Sequence[Path]) -> list[Item]:
-    """Assign characters to splits by alphabet.
 
-    With `images_evaluation` its alphabets are the test split (Lake's protocol) and a fifth of the background's
-    alphabets validates. Without it (the small sets) alphabets are divided 3 : 1 : 1, in order of their names.
+def plan(sources: Sources, split: str) -> Plan:
+    """Assign characters to splits.
 
     Args:
-        sources: the official `images_*.zip` archives, or folders unpacked from them.
+        sources: the official `images_*.zip` archives, or folders unpacked from them. For `lake`, without
+            `images_evaluation` (the small sets), alphabets are divided 3 : 1 : 1 in order of their names.
+        split: lake or vinyals.
 
     Raises:
-        FrnError: if there are fewer than three alphabets.
+        FrnError: if there are fewer than three alphabets, or, for vinyals, no images_evaluation.
     """
-    found = [image for image in find_images(sources) if len(image.parts) >= 3]
+    found = [image for image in sources.images() if len(image.parts) >= 3]
     is_test = {image.parts[-3]: any("evaluation" in part for part in image.parts[:-3]) for image in found}
+    if split == "vinyals":
+        return Plan(_turned(found), VINYALS)
     background = sorted(alphabet for alphabet, test in is_test.items() if not test)
     split_of = {alphabet: "test" for alphabet, test in is_test.items() if test}
+    official = LAKE if split_of else {}
     fifth = max(1, len(background) // 5)
     held_out = ["val"] * fifth if split_of else ["val"] * fifth + ["test"] * fifth
     if len(background) <= len(held_out):
         raise FrnError(
-            f"{', '.join(map(str, sources))}: only {len(background)} alphabets to train and validate on "
-            "(expected ALPHABET/characterNN/*.png)"
+            f"{sources}: only {len(background)} alphabets to train and validate on (expected "
+            "ALPHABET/characterNN/*.png, as images_background.zip has them)"
         )
     training = len(background) - len(held_out)
     split_of |= dict(zip(background, ["train"] * training + held_out, strict=True))
-    return [
-        Item(split_of[image.parts[-3]], f"{image.parts[-3]} {image.parts[-2]}", image.parts[-1], image.size, image.read)
-        for image in found
-    ]
+    return Plan(
+        [Item(split_of[image.parts[-3]], " ".join(image.parts[-3:-1]), image.parts[-1], image) for image in found],
+        official,
+    )
+
+
+def _turned(found: list[Found]) -> list[Item]:
+    facts = read_split("omniglot")
+    items = []
+    for image in found:
+        alphabet, character, file = image.parts[-3:]
+        number = re.search(r"\d+$", character)
+        late = number is not None and int(number[0]) >= facts["test_from"].get(alphabet, 1000)
+        part = "test" if alphabet in facts["test"] or late else "val" if alphabet in facts["val"] else "train"
+        items.append(Item(part, f"{alphabet} {character}", file, image))
+        items += [
+            Item(part, f"{alphabet} {character} turned {angle}", file, image, partial(_turn, turn))
+            for angle, turn in TURNS.items()
+        ]
+    return items
+
+
+def _turn(turn: Image.Transpose, image: Image.Image) -> Image.Image:
+    return image.transpose(turn)
+
+
+OMNIGLOT = Benchmark(
+    plan=plan,
+    splits=("lake", "vinyals"),
+    checksums={
+        "images_background.zip": "68d2efa1b9178cc56df9314c21c6e718",
+        "images_evaluation.zip": "6b91aef0f799c5bb55b94e3f2daec811",
+    },
+    archives=r".*\.zip",
+    downloads=download.omniglot,
+)

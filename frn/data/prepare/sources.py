@@ -1,127 +1,323 @@
-"""Images in folders and archives, as (where, how to read): nothing is unpacked before it is wanted."""
+"""Files in folders and archives, as (where, how to read): nothing is unpacked, nothing is read before it is wanted.
 
+An archive's entry never becomes a path: benchmarks look entries up by name and say themselves where a file goes. What
+leads out of its archive, or is larger than anything that an image data set holds, ends the call.
+"""
+
+import hashlib
+import lzma
 import os
+import posixpath
+import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import IO, Self
 
+from frn.data.cache import Progress
 from frn.errors import FrnError
 from frn.images import EXTENSIONS, MAX_BYTES
 
+MAX_ENTRIES = 3_000_000
+"""Entries of an archive; all of ImageNet has 1.3 million images."""
+MAX_ENTRY = 16 << 30
+"""Bytes of one entry; the largest known, tiered-ImageNet's training pickle, has 6 GB."""
+MAX_ARCHIVE = 1 << 40
+"""Bytes of all entries together."""
+MEBIBYTE = 1 << 20
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One image of a data set to be."""
-
-    split: str
-    label: str
-    """Name of its class folder."""
-    file: str
-    size: int
-    """Bytes, or -1 where only reading tells."""
-    read: Callable[[], bytes]
+DAMAGE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    RuntimeError,  # zipfile: encrypted, or an unknown compression
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One image of a source."""
+    """One file of a source."""
 
     parts: tuple[str, ...]
     """Names from the source's own down to the file's; an archive counts as a folder."""
     size: int
-    read: Callable[[], bytes]
+    """Bytes, or -1 where only reading tells."""
+    open: Callable[[], IO[bytes]]
+    where: str
+    """What to call it in a message."""
+    order: tuple[int, int] = (0, 0)
+    """(archive, offset): files read in this order go through a compressed archive once."""
 
+    def read(self, limit: int = MAX_BYTES) -> bytes:
+        """Return the content.
 
-def find_images(sources: Sequence[Path]) -> list[Found]:
-    """Every image in folders and zips, and in zips inside folders, sorted.
-
-    Raises:
-        FrnError: if a source is missing, is no archive, or nothing is found.
-    """
-    found = [image for source in sources for image in _walk(source)]
-    if not found:
-        raise FrnError(f"{', '.join(map(str, sources))}: no images in there")
-    return sorted(found, key=lambda image: image.parts)
-
-
-def _walk(source: Path) -> Iterator[Found]:
-    if source.is_dir():
-        for folder, subfolders, files in os.walk(source):
-            subfolders[:] = sorted(name for name in subfolders if name[0] != ".")
-            for name in sorted(files):
-                path = Path(folder) / name
-                if path.suffix.lower() == ".zip":
-                    yield from _walk_zip(path)
-                elif path.suffix.lower() in EXTENSIONS and name[0] != ".":
-                    yield Found((source.name, *path.relative_to(source).parts), path.stat().st_size, path.read_bytes)
-    elif source.suffix.lower() == ".zip":
-        yield from _walk_zip(source)
-    elif source.exists():
-        raise FrnError(f"{source}: is neither a folder nor a .zip of class folders")
-    else:
-        raise FrnError(f"{source}: there is no such file or folder")
-
-
-def _walk_zip(path: Path) -> Iterator[Found]:
-    archive = open_zip(path)
-    for entry in archive.infolist():
-        parts = PurePosixPath(entry.filename).parts
-        hidden = any(part[0] == "." or part == "__MACOSX" for part in parts)
-        if entry.is_dir() or hidden or PurePosixPath(entry.filename).suffix.lower() not in EXTENSIONS:
-            continue
-        if entry.file_size > MAX_BYTES:
-            raise FrnError(
-                f"{path}: {entry.filename} unpacks to {entry.file_size >> 20} MiB; the limit is {MAX_BYTES >> 20}"
-            )
-        yield Found((path.stem, *parts), entry.file_size, _zip_reader(archive, entry))
-
-
-def _zip_reader(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Callable[[], bytes]:
-    def read() -> bytes:
+        Raises:
+            FrnError: if it has more than `limit` bytes, or is damaged.
+        """
         try:
-            return archive.read(entry)
-        except (zipfile.BadZipFile, RuntimeError, EOFError, OSError) as error:
+            if self.size <= limit:
+                with self.open() as file:
+                    data = file.read(limit + 1)
+                if len(data) <= limit:
+                    return data
+        except DAMAGE as error:
+            raise FrnError(f"{self.where}: cannot be read, or is damaged ({error}). Fetch it again.") from error
+        raise FrnError(f"{self.where}: has more than {limit >> 20} MiB, the limit for such a file")
+
+
+@dataclass
+class Sources:
+    """What a person gave: folders, archives and loose files. Closes the archives that it opened."""
+
+    paths: Sequence[Path]
+    archives: re.Pattern[str] = re.compile(r".*\.zip", re.IGNORECASE)
+    """Names of the archives to open where they lie in a folder or in a tar; those given by name are always opened."""
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    """MD5 of archives as released, by file name."""
+    unofficial: bool = False
+    """Whether another checksum is accepted."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """MD5 of what was read, by `fingerprint` alone; filled in beforehand, it saves reading again."""
+    progress: Progress = lambda done, total: None
+    """Called with MiB done and in all, while an archive is looked through."""
+    leave_out: Path | None = None
+    """A folder that is not looked into: the data set to be, where it lies inside a source."""
+
+    def __post_init__(self) -> None:
+        self._open = ExitStack()
+        self._archives = 0
+        self._files: list[Found] | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.paths))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def files(self) -> list[Found]:
+        """Every file of every source; loose files of a folder come before those of its archives.
+
+        Raises:
+            FrnError: if a source is missing or damaged, has a wrong checksum, or nothing is found.
+        """
+        if self._files is None:
+            self._files = [file for path in self.paths for file in self._walk(path)]
+        if not self._files:
+            raise FrnError(f"{self}: no files in there that this data set is made from")
+        return self._files
+
+    def images(self) -> list[Found]:
+        """Every image, sorted by its names.
+
+        Raises:
+            FrnError: as `files`, or if there are no images.
+        """
+        found = [file for file in self.files() if PurePosixPath(file.parts[-1]).suffix.lower() in EXTENSIONS]
+        if not found:
+            raise FrnError(f"{self}: no images in there")
+        return sorted(found, key=lambda image: image.parts)
+
+    def _walk(self, source: Path) -> Iterator[Found]:
+        if source.is_dir():
+            yield from self._walk_folder(source)
+        elif not source.exists():
+            raise FrnError(f"{source}: there is no such file or folder")
+        elif not source.is_file():
+            raise FrnError(f"{source}: is neither a file nor a folder")
+        elif _is_archive(source):
+            yield from self._walk_archive(source)
+        else:
+            yield _loose(source, (source.name,))
+
+    def _walk_folder(self, source: Path) -> Iterator[Found]:
+        name, archives = source.resolve().name, []
+        for folder, files in _folders(source, self.leave_out):
+            for entry in sorted(entry for entry in files if entry[0] != "."):
+                path = Path(folder) / entry
+                if self.archives.fullmatch(entry) or entry in self.checksums:
+                    archives.append(path)
+                elif path.is_file():  # no pipe or device, which could have no end
+                    yield _loose(path, (name, *path.relative_to(source).parts))
+        for path in archives:
+            yield from self._walk_archive(path)
+
+    def _walk_archive(self, path: Path) -> Iterator[Found]:
+        self._check(path)
+        self._archives += 1
+        try:
+            if zipfile.is_zipfile(path):
+                yield from self._walk_zip(path)
+            else:
+                yield from self._walk_tar(path)
+        except DAMAGE as error:
+            what = _looks_like(path) or str(error).partition(":")[0]  # tarfile goes on with a line per compression
+            raise FrnError(f"{path}: is not a whole archive ({what}). Fetch it again.") from error
+
+    def _walk_zip(self, path: Path) -> Iterator[Found]:
+        archive = self._open.enter_context(zipfile.ZipFile(path))
+        limits = _Limits(path)
+        for entry in archive.infolist():
+            parts = limits.check(entry.filename, entry.file_size)
+            if parts and not entry.is_dir():
+                where = f"{path}: {entry.filename}"
+                order = (self._archives, entry.header_offset)
+                yield Found((path.stem, *parts), entry.file_size, partial(archive.open, entry), where, order)
+
+    def _walk_tar(self, path: Path) -> Iterator[Found]:
+        raw = self._open.enter_context(path.open("rb"))
+        total = path.stat().st_size // MEBIBYTE
+        archive = self._open.enter_context(tarfile.open(fileobj=raw))  # noqa: SIM115
+        stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
+        yield from self._members(
+            archive, f"{path}", (stem,), 0, lambda: self.progress(raw.tell() // MEBIBYTE, max(1, total))
+        )
+
+    def _members(
+        self, archive: tarfile.TarFile, where: str, above: tuple[str, ...], start: int, tick: Callable[[], None]
+    ) -> Iterator[Found]:
+        """Files of a tar that begins `start` bytes into the outermost one, then its links to files of its own."""
+        members: dict[str, Found] = {}
+        links: list[tuple[tuple[str, ...], str]] = []
+        limits = _Limits(where)
+        for count, member in enumerate(archive):
+            parts = limits.check(member.name, member.size)
+            if not parts:
+                continue
+            if member.issym() or member.islnk():
+                base = posixpath.dirname(member.name) if member.issym() else ""
+                target = limits.check(posixpath.normpath(posixpath.join(base, member.linkname)), 0)
+                links.append((parts, "/".join(target)))
+            elif member.isfile():
+                offset = start + member.offset_data
+                found = Found(
+                    (*above, *parts),
+                    member.size,
+                    partial(_extract, archive, member),
+                    f"{where}: {member.name}",
+                    (self._archives, offset),
+                )
+                if self.archives.fullmatch(parts[-1]):
+                    inner = self._open.enter_context(tarfile.open(fileobj=found.open()))  # noqa: SIM115
+                    name = parts[-1].removesuffix(".tar")
+                    yield from self._members(inner, found.where, (name,), offset, tick)
+                else:
+                    members["/".join(parts)] = found
+                    yield found
+            if count % 256 == 0:
+                tick()
+        for parts, name in links:
+            if name in members:
+                target_file = members[name]
+                yield Found((*above, *parts), target_file.size, target_file.open, target_file.where, target_file.order)
+
+    def _check(self, path: Path) -> None:
+        expected = self.checksums.get(path.name)
+        if expected is None:
+            return
+        key = fingerprint(path, None)
+        if key not in self.digests:
+            self.digests[key] = self._md5(path)
+        if self.digests[key] != expected and not self.unofficial:
+            what = _looks_like(path) or "Fetch it again, or accept it by --unofficial"
             raise FrnError(
-                f"{archive.filename}: {entry.filename} is damaged ({error}). Fetch the archive again."
-            ) from error
+                f"{path}: its MD5 checksum is {self.digests[key]}, but {path.name} as released has {expected}. {what}."
+            )
 
-    return read
-
-
-def open_zip(path: Path) -> zipfile.ZipFile:
-    """Open a zip archive.
-
-    Raises:
-        FrnError: if it is missing or no zip, saying what it looks like instead.
-    """
-    try:
-        return zipfile.ZipFile(path)
-    except FileNotFoundError as error:
-        raise FrnError(f"{path}: there is no such file") from error
-    except (zipfile.BadZipFile, OSError) as error:
-        raise FrnError(f"{path}: is not a whole zip archive ({_looks_like(path) or error}). Fetch it again.") from error
+    def _md5(self, path: Path) -> str:
+        digest, total = hashlib.md5(usedforsecurity=False), max(1, path.stat().st_size // MEBIBYTE)
+        with path.open("rb") as file:
+            while block := file.read(8 * MEBIBYTE):
+                digest.update(block)
+                self.progress(file.tell() // MEBIBYTE, total)
+        return digest.hexdigest()
 
 
-def open_tar(path: Path) -> tarfile.TarFile:
-    """Open a tar archive, compressed or not.
+@dataclass
+class _Limits:
+    """What the entries of one archive may be."""
 
-    Raises:
-        FrnError: if it is missing or no tar, saying what it looks like instead.
-    """
-    try:
-        return tarfile.open(path)
-    except FileNotFoundError as error:
-        raise FrnError(f"{path}: there is no such file") from error
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise FrnError(f"{path}: is not a whole tar archive ({_looks_like(path) or error}). Fetch it again.") from error
+    archive: object
+    entries: int = 0
+    size: int = 0
+
+    def check(self, name: str, size: int) -> tuple[str, ...]:
+        """Return an entry's names; none for the hidden ones.
+
+        Raises:
+            FrnError: if it leads out of the archive, or there is too much.
+        """
+        path = PurePosixPath(name.replace("\\", "/"))
+        if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
+            raise FrnError(f"{self.archive}: {name!r} leads out of the archive. Nothing of it is used.")
+        self.entries += 1
+        self.size += size
+        if self.entries > MAX_ENTRIES or size > MAX_ENTRY or self.size > MAX_ARCHIVE:
+            raise FrnError(
+                f"{self.archive}: unpacks to more than an image data set would hold, at {name!r}: limits are "
+                f"{MAX_ENTRIES:,} entries, {MAX_ENTRY >> 30} GiB each, {MAX_ARCHIVE >> 30} GiB in all."
+            )
+        hidden = any(part[0] == "." or part == "__MACOSX" for part in path.parts)
+        return () if hidden else path.parts
+
+
+def fingerprint(path: Path, leave_out: Path | None) -> str:
+    """A file or folder as it is now: where, how many files, how many bytes, when the last of them changed."""
+    paths = (Path(folder) / name for folder, names in _folders(path, leave_out) for name in names)
+    statuses = [entry.stat() for entry in (paths if path.is_dir() else [path]) if entry.exists()]
+    size = sum(status.st_size for status in statuses)
+    return f"{path.resolve()} {len(statuses)} {size} {max((status.st_mtime_ns for status in statuses), default=0)}"
+
+
+def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[str]]]:
+    """Every folder from `source` down, hidden ones left out, and its files."""
+    for folder, subfolders, files in os.walk(source):
+        subfolders[:] = sorted(
+            entry
+            for entry in subfolders
+            if entry[0] != "." and (leave_out is None or (Path(folder) / entry).resolve() != leave_out)
+        )
+        yield folder, files
+
+
+def _is_archive(path: Path) -> bool:
+    suffixes = {suffix.lower() for suffix in path.suffixes}
+    named = suffixes & {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz"}
+    return bool(named) or zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
+
+
+def _loose(path: Path, parts: tuple[str, ...]) -> Found:
+    return Found(parts, path.stat().st_size, partial(_open, path), str(path))
+
+
+def _open(path: Path) -> IO[bytes]:
+    return path.open("rb")
+
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
+    file = archive.extractfile(member)
+    assert file is not None  # only regular files were kept
+    return file
 
 
 def _looks_like(path: Path) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            start = file.read(512).lstrip().lower()
-    except OSError:
-        return None
-    return "it is a web page: the download asked for something" if start.startswith((b"<!doctype", b"<html")) else None
+    with path.open("rb") as file:
+        start = file.read(512).lstrip().lower()
+    return (
+        "it is a web page: the download asked for something first"
+        if start.startswith((b"<!doctype", b"<html"))
+        else None
+    )

@@ -3,60 +3,108 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from frn.data.cache import Progress
-from frn.data.prepare.sources import Item
+from frn.data.prepare.benchmark import Item
+from frn.data.prepare.pictures import PNG_END, decode_stored, encode_png
 from frn.errors import FrnError
 
+PIECE = 64
+"""Images that are in memory together."""
 
-def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None) -> dict[str, tuple[int, int]]:
-    """Write every item to `out/split/label/file`; whole files of the right size stay as they are.
 
-    Returns:
-        Classes and images of each split.
+def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None) -> None:
+    """Write every item to `out/split/label/file`; whole files stay as they are.
+
+    Sources are read one after the other, in their own order; pixels are converted and files written on all cores.
 
     Raises:
-        FrnError: if `out` holds other classes, two items have the same place, or a file cannot be written.
+        FrnError: if a file cannot be read or written.
     """
+    todo = sorted((item for item in items if not _is_whole(item, out)), key=lambda item: item.source.order)
+    for folder in {out / item.split / item.label for item in todo}:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FrnError(f"{folder}: cannot be made ({error.strerror})") from error
+    done = len(items) - len(todo)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(todo), PIECE):
+            piece = todo[start : start + PIECE]
+            jobs = [pool.submit(_write, item, item.source.read(), out) for item in piece]
+            for job in jobs:
+                job.result()
+            done += len(piece)
+            if progress:
+                progress(done, len(items))
+
+
+def _write(item: Item, data: bytes, out: Path) -> None:
+    if item.convert is not None:
+        data = encode_png(item.convert(decode_stored(data, item.source.where)))
+    path = _path(item, out)
+    partial = path.with_name(f".{item.file}.partial")
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, path)
+    except OSError as error:
+        raise FrnError(
+            f"{path}: cannot be written ({error.strerror}). Mend that and call again: it goes on from here."
+        ) from error
+
+
+def _path(item: Item, out: Path) -> Path:
+    return out / item.split / item.label / item.file
+
+
+def _is_whole(item: Item, out: Path) -> bool:
+    """Whether its file is there: by its size if it is a copy, by its end if it is a PNG of ours."""
+    try:
+        with _path(item, out).open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if item.convert is None and item.source.size >= 0:
+                return size == item.source.size
+            file.seek(-min(size, len(PNG_END)), os.SEEK_END)
+            return file.read() == PNG_END
+    except OSError:
+        return False
+
+
+def check_places(items: Sequence[Item], out: Path) -> None:
+    """Make sure that every item has a place of its own, and that nothing else is there.
+
+    Raises:
+        FrnError: if two items have the same place, one has none, or `out` holds something else.
+    """
+    _refuse_impossible(items)
+    _refuse_others(items, out)
+
+
+def _refuse_impossible(items: Sequence[Item]) -> None:
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
     if twice:
         raise FrnError(f"the source has {'/'.join(twice[0])} twice ({len(twice)} such files). Give each source once.")
-    _refuse_others(items, out)
-    made: set[Path] = set()
-    for done, item in enumerate(items, start=1):
-        folder = out / item.split / item.label
-        path = folder / item.file
-        if not (path.is_file() and path.stat().st_size == item.size):
-            data = item.read()
-            try:
-                if folder not in made:
-                    folder.mkdir(parents=True, exist_ok=True)
-                    made.add(folder)
-                partial = folder / f".{item.file}.partial"
-                partial.write_bytes(data)
-                os.replace(partial, path)
-            except OSError as error:
-                raise FrnError(
-                    f"{path}: cannot be written ({error.strerror}); {done - 1} of {len(items)} images are there. "
-                    "Mend that and call again: it goes on from here."
-                ) from error
-        if progress and (done % 64 == 0 or done == len(items)):
-            progress(done, len(items))
-    counts: dict[str, tuple[int, int]] = {}
-    for split in ("train", "val", "test"):
-        labels = [item.label for item in items if item.split == split]
-        if labels:
-            counts[split] = (len(set(labels)), len(labels))
-    return counts
+    names = {name for _, label, file in wanted for name in (label, file)}
+    unfit = sorted(name for name in names if name in ("", ".", "..") or set(name) & set("/\\\0"))
+    if unfit:
+        raise FrnError(f"the source calls something {unfit[0]!r}, which is no name for a file or folder")
 
 
 def _refuse_others(items: Sequence[Item], out: Path) -> None:
-    labels = {(item.split, item.label) for item in items}
-    for split in {item.split for item in items}:
-        folder = out / split
-        if folder.is_dir():
-            others = sorted(entry.name for entry in folder.iterdir() if (split, entry.name) not in labels)
+    """Whatever lies in the splits' folders is trained on, so nothing else may."""
+    files: dict[tuple[str, str], set[str]] = {}
+    for item in items:
+        files.setdefault((item.split, item.label), set()).add(item.file)
+    for split in {split for split, _ in files}:
+        for folder in sorted((out / split).iterdir()) if (out / split).is_dir() else ():
+            wanted = files.get((split, folder.name))
+            others = [folder.name] if wanted is None else sorted(f for f in os.listdir(folder) if f not in wanted)
+            others = [name for name in others if name[0] != "."]
             if others:
-                raise FrnError(f"{folder}: already holds something else ({others[0]!r}). Give an --out of its own.")
+                raise FrnError(
+                    f"{out / split}: already holds something else ({others[0]!r} in {folder.name}). "
+                    "Give an --out of its own."
+                )

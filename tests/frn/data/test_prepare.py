@@ -35,7 +35,8 @@ def cifar_classes() -> dict[str, list[str]]:
 
 
 def tree(folder: Path) -> dict[str, int]:
-    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in sorted(folder.rglob("*")) if p.is_file()}
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "prepared.json"]
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in files}
 
 
 def test_zips_of_class_folders_become_the_split_their_names_say(tmp_path: Path) -> None:
@@ -74,7 +75,10 @@ def test_a_second_call_changes_nothing_and_an_interrupted_one_goes_on(tmp_path: 
 def test_cifar_fs_from_class_folders_goes_by_class_name(tmp_path: Path) -> None:
     splits = cifar_classes()
     names = [f"{label}/{i}.png" for split in splits.values() for label in split for i in range(2)]
-    counts = prepare("cifar-fs", [zip_of(tmp_path / "all.zip", names)], tmp_path / "out")
+    source = zip_of(tmp_path / "all.zip", names)
+    with pytest.raises(FrnError, match=r"64 classes and 128 images in train, but cifar-fs has 64 classes and 38,400"):
+        prepare("cifar-fs", [source], tmp_path / "out")
+    counts = prepare("cifar-fs", [source], tmp_path / "out", unofficial=True)
     assert counts == {"train": (64, 128), "val": (16, 32), "test": (20, 40)}
     assert (tmp_path / "out" / "test" / "whale" / "1.png").is_file()
 
@@ -107,7 +111,8 @@ def cifar_archive(path: Path, kind: str, meta: object = None) -> tuple[Path, np.
 @pytest.mark.parametrize("kind", ["binary", "python"])
 def test_cifar_fs_from_the_official_archives(tmp_path: Path, kind: str) -> None:
     path, pixels = cifar_archive(tmp_path / f"cifar-100-{kind}.tar.gz", kind)
-    assert prepare("cifar-fs", [path], tmp_path / "out") == {"train": (64, 128), "val": (16, 32), "test": (20, 40)}
+    counts = prepare("cifar-fs", [path], tmp_path / "out", unofficial=True)
+    assert counts == {"train": (64, 128), "val": (16, 32), "test": (20, 40)}
     # the first class by name is "apple": images 0 and 100
     second = np.asarray(Image.open(tmp_path / "out" / "train" / "apple" / "001.png"))
     assert np.array_equal(second, pixels[100].reshape(3, 32, 32).transpose(1, 2, 0))
@@ -136,7 +141,8 @@ def test_omniglot_classes_are_alphabets_characters(tmp_path: Path) -> None:
     assert counts == {"train": (6, 18), "val": (2, 6), "test": (2, 6)}
     assert (tmp_path / "out" / "test" / "Alphabet_E character02" / "2_0.png").is_file()
     more = [name.replace("background_small1", "evaluation").replace("Alphabet", "Tongue") for name in names]
-    whole = prepare("omniglot", [tmp_path / "small.zip", zip_of(tmp_path / "eval.zip", more)], tmp_path / "whole")
+    both = [tmp_path / "small.zip", zip_of(tmp_path / "eval.zip", more)]
+    whole = prepare("omniglot", both, tmp_path / "whole", unofficial=True)
     assert whole == {"train": (8, 24), "val": (2, 6), "test": (10, 30)}
 
 
@@ -148,11 +154,11 @@ def test_bad_sources_are_told_in_one_line(tmp_path: Path) -> None:
     mixed = zip_of(tmp_path / "mixed.zip", ["train/a/1.png", "b/1.png"])
     for name, source, reason in (
         ("folder", page, "it is a web page"),
-        ("folder", torn, "is not a whole zip archive"),
+        ("folder", torn, "is not a whole archive"),
         ("folder", tmp_path / "none", "there is no such file or folder"),
         ("folder", flat, "is in no class folder"),
         ("folder", mixed, "belongs to no split"),
-        ("cifar-fs", flat, "100 of CIFAR-FS's 100 classes are missing"),
+        ("cifar-fs", flat, "100 of CIFAR-100's 100 classes are missing"),
         ("cifarfs", flat, "Did you mean 'cifar-fs'"),
     ):
         with pytest.raises(FrnError, match=reason):

@@ -1,0 +1,81 @@
+"""FGVC-Aircraft 2013b (Maji et al., 2013): 100 variants of 100 images, cut to their boxes.
+
+A class is called by its line in variants.txt, counted from 0, as the authors do: names of variants have slashes. The
+cut also takes off the copyright strip. The split is a rule on that number; the paper calls it random.
+"""
+
+from functools import partial
+
+from frn.data.prepare import download
+from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, ready_made
+from frn.data.prepare.pictures import crop
+from frn.data.prepare.sources import Found, Sources
+from frn.errors import FrnError
+
+OFFICIAL: Counts = {"train": (50, 5000), "val": (25, 2500), "test": (25, 2500)}
+LISTS = ("images_variant_trainval.txt", "images_variant_test.txt")
+FOLDER = "Aircraft_fewshot"
+
+
+def plan(sources: Sources, split: str) -> Plan:
+    """Assign aircraft to splits.
+
+    Args:
+        sources: `fgvc-aircraft-2013b.tar.gz` or what it unpacks to; or the authors' `Aircraft_fewshot.tar`.
+        split: there is one.
+
+    Raises:
+        FrnError: if annotations or images are missing.
+    """
+    found = sources.files()
+    ready = ready_made(found, FOLDER)
+    if ready:
+        return Plan([Item(part, file.parts[-2], file.parts[-1], file) for part, file in ready], OFFICIAL)
+    files = below(found, "variants.txt")
+    absent = [name for name in ("variants.txt", "images_box.txt", *LISTS) if name not in files]
+    if absent:
+        raise FrnError(f"{sources}: has no {' and no '.join(absent)}, which FGVC-Aircraft keeps in data/")
+    number_of = {name: number for number, name in enumerate(lines(files["variants.txt"]))}
+    boxes = _boxes(files["images_box.txt"])
+    pairs = [(line[:7], line[8:].strip()) for name in LISTS for line in lines(files[name])]
+    unknown = [f"{image} {variant}" for image, variant in pairs if variant not in number_of or image not in boxes]
+    missing = [image for image, _ in pairs if f"images/{image}.jpg" not in files]
+    if unknown or missing:
+        raise FrnError(
+            f"{sources}: of {len(pairs)} images {len(missing)} are missing and {len(unknown)} have no known variant "
+            f"or no box ({(missing + unknown)[0]}, ...)"
+        )
+    return Plan(
+        [
+            Item(
+                interleaved(number_of[variant]),
+                str(number_of[variant]),
+                f"{image}.png",
+                files[f"images/{image}.jpg"],
+                partial(crop, boxes[image]),
+            )
+            for image, variant in pairs
+        ],
+        OFFICIAL,
+    )
+
+
+def _boxes(file: Found) -> dict[str, tuple[float, float, float, float]]:
+    boxes = {}
+    for line in lines(file):
+        try:
+            image, left, upper, right, lower = line.split()
+            boxes[image] = (float(left), float(upper), float(right), float(lower))
+        except ValueError as error:
+            raise FrnError(f"{file.where}: {line!r} is no box (id xmin ymin xmax ymax)") from error
+    return boxes
+
+
+AIRCRAFT = Benchmark(
+    plan=plan,
+    checksums={
+        "fgvc-aircraft-2013b.tar.gz": "d4acdd33327262359767eeaa97a4f732",
+        f"{FOLDER}.tar": "f6646b79d6223af5de175c4849eecf25",
+    },
+    downloads=download.aircraft,
+)

@@ -1,0 +1,129 @@
+"""What a benchmark is: where its files come from, which image goes where, and how many there must be."""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files as package_files
+from typing import Any
+
+from PIL import Image
+
+from frn.data.folders import SPLITS
+from frn.data.prepare.download import Download
+from frn.data.prepare.sources import Found, Sources
+
+Counts = dict[str, tuple[int, int | None]]
+"""Classes and images (None: not known) of each split; of all together by the name "all"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One image of a data set to be."""
+
+    split: str
+    label: str
+    """Name of its class folder."""
+    file: str
+    source: Found
+    convert: Callable[[Image.Image], Image.Image] | None = None
+    """What happens to its pixels before they are written as PNG; None: the file is copied as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where every image goes."""
+
+    items: list[Item]
+    official: Counts = field(default_factory=dict)
+    """What the published benchmark has."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Benchmark:
+    """A data set by name."""
+
+    plan: Callable[[Sources, str], Plan]
+    """Given the sources and the class split's name."""
+    splits: tuple[str, ...] = ("standard",)
+    """Names of its class splits; the first is the default."""
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    """MD5 of the archives that it is made from, by file name."""
+    archives: str = r"(?!)"
+    """Pattern for the names of further archives to open where they lie in a folder."""
+    downloads: Callable[[], list[Download]] | None = None
+    """What torchvision can fetch."""
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Names of all archives to open."""
+        return re.compile("|".join([self.archives, *map(re.escape, self.checksums)]), re.IGNORECASE)
+
+
+def interleaved(index: int) -> str:
+    """Split of a class by its number: every second trains, the others validate and test in turn."""
+    return "train" if index % 2 == 0 else "val" if index % 4 == 1 else "test"
+
+
+def read_split(name: str) -> dict[str, Any]:
+    """Return the facts of `splits/NAME.toml`."""
+    return tomllib.loads((package_files("frn.data") / "splits" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def below(found: list[Found], marker: str) -> dict[str, Found]:
+    """Files by their path from the folder that holds the file `marker`; nothing where there is no such file.
+
+    Of several such folders the first is taken: loose files come before archives.
+    """
+    home = next((file.parts[:-1] for file in found if file.parts[-1] == marker), None)
+    if home is None:
+        return {}
+    first: dict[str, Found] = {}
+    for file in found:
+        if file.parts[: len(home)] == home:
+            first.setdefault("/".join(file.parts[len(home) :]), file)
+    return first
+
+
+def lines(file: Found) -> list[str]:
+    """Non-empty lines of a text file, stripped."""
+    return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+def ready_made(found: list[Found], *names: str) -> list[tuple[str, Found]]:
+    """Images, with their split, of a data set that is already laid out as train/ and test/ of class folders.
+
+    `val_pre`, `test_pre`, `refr` and `query` of the authors' archives are left out: the evaluation transform resizes,
+    and the paper does not use the others.
+
+    Args:
+        found: files of the sources.
+        names: what the authors call its folder. Of several such data sets the one of this name is meant.
+    """
+    homes: dict[tuple[str, ...], dict[tuple[str, ...], tuple[str, Found]]] = {}
+    for file in found:
+        if len(file.parts) > 3 and file.parts[-3] in SPLITS:
+            homes.setdefault(file.parts[:-3], {}).setdefault(file.parts[-3:], (file.parts[-3], file))
+    whole = {
+        home: list(f.values()) for home, f in homes.items() if {"train", "test"} <= {split for split, _ in f.values()}
+    }
+    named = [files for home, files in whole.items() if home[-1] in names]
+    if named:
+        return named[0]
+    return next(iter(whole.values())) if len(whole) == 1 and next(iter(whole))[-1] not in AUTHORS_FOLDERS else []
+
+
+AUTHORS_FOLDERS = frozenset(
+    {
+        "CUB_fewshot_cropped",
+        "CUB_fewshot_raw",
+        "Aircraft_fewshot",
+        "meta_iNat",
+        "tiered_meta_iNat",
+        "mini-ImageNet",
+        "tiered-ImageNet",
+        "tiered-ImageNet_DeepEMD",
+        "tiered_imagenet",
+    }
+)
+"""Folders of the authors' archives: none of them is taken for another."""

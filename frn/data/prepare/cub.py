@@ -1,0 +1,93 @@
+"""CUB-200-2011 (Wah et al., 2011): 200 birds, cut to their boxes (`cub-cropped`) or as they are (`cub-raw`).
+
+The class split goes by the class's number: `tang` is the paper's (even numbers train), `chen` that of "A Closer Look at
+Few-shot Classification" (the same rule counted from 0: the two share no training class), `all` tests on every class,
+for models trained elsewhere. The official split by image is not used.
+"""
+
+from functools import partial
+from pathlib import PurePosixPath
+
+from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, ready_made
+from frn.data.prepare.pictures import crop
+from frn.data.prepare.sources import Found, Sources
+from frn.errors import FrnError
+
+IMAGES = 11_788
+THIRDS: Counts = {"train": (100, None), "val": (50, None), "test": (50, None), "all": (200, IMAGES)}
+RAW, CROPPED = "CUB_fewshot_raw", "CUB_fewshot_cropped"
+ARCHIVE = {"CUB_200_2011.tgz": "97eceeb196236b17998738112f37df78"}
+
+
+def plan(sources: Sources, split: str, *, cropped: bool) -> Plan:
+    """Assign birds to splits.
+
+    Args:
+        sources: `CUB_200_2011.tgz` or what it unpacks to; or the authors' `CUB_fewshot_*.tar`.
+        split: tang, chen or all.
+        cropped: whether images are cut to their bounding box and written as PNG.
+
+    Raises:
+        FrnError: if annotations or images are missing.
+    """
+    official: Counts = {"test": (200, IMAGES)} if split == "all" else THIRDS
+    found = sources.files()
+    ready = ready_made(found, CROPPED if cropped else RAW)
+    if ready:
+        return Plan([_item(split, file.parts[-2], file.parts[-1], file) for _, file in ready], official)
+    files = below(found, "images.txt")
+    if not files:
+        raise FrnError(f"{sources}: has neither CUB's images.txt nor train/ and test/ of class folders")
+    paths = dict(line.split(maxsplit=1) for line in lines(files["images.txt"]))
+    missing = [path for path in paths.values() if f"images/{path}" not in files]
+    if missing:
+        raise FrnError(
+            f"{sources}: {len(missing)} of the {len(paths)} images of images.txt are missing ({missing[0]}, ...)"
+        )
+    boxes = _boxes(files, sources) if cropped else {}
+    if cropped and not paths.keys() <= boxes.keys():
+        raise FrnError(f"{sources}: bounding_boxes.txt has {len(boxes)} boxes for {len(paths)} images")
+    items = []
+    for number, path in paths.items():
+        file = files[f"images/{path}"]
+        item = _item(split, file.parts[-2], file.parts[-1], file)
+        if cropped:
+            name = PurePosixPath(item.file).with_suffix(".png").name
+            item = Item(item.split, item.label, name, file, partial(crop, boxes[number]))
+        items.append(item)
+    return Plan(items, official)
+
+
+def _item(split: str, label: str, name: str, file: Found) -> Item:
+    number = label.partition(".")[0]
+    if not number.isdecimal():
+        raise FrnError(f"{file.where}: CUB's class folders begin with a number, as 001.Black_footed_Albatross does")
+    index = int(number) - (split == "chen")
+    return Item("test" if split == "all" else interleaved(index), label, name, file)
+
+
+def _boxes(files: dict[str, Found], sources: Sources) -> dict[str, tuple[float, float, float, float]]:
+    """Corners of every image's box, from its corner and extent."""
+    if "bounding_boxes.txt" not in files:
+        raise FrnError(f"{sources}: has no bounding_boxes.txt. `frn data prepare cub-raw` needs none.")
+    boxes = {}
+    for line in lines(files["bounding_boxes.txt"]):
+        number, *values = line.split()
+        try:
+            x, y, width, height = map(float, values)
+        except ValueError as error:
+            raise FrnError(f"{files['bounding_boxes.txt'].where}: {line!r} is no box (id x y width height)") from error
+        boxes[number] = (x, y, x + width, y + height)
+    return boxes
+
+
+CUB_CROPPED = Benchmark(
+    plan=partial(plan, cropped=True),
+    splits=("tang", "chen", "all"),
+    checksums=ARCHIVE | {f"{CROPPED}.tar": "3f74dd5afdf8b38559bf1c303a16075f"},
+)
+CUB_RAW = Benchmark(
+    plan=partial(plan, cropped=False),
+    splits=("tang", "chen", "all"),
+    checksums=ARCHIVE | {f"{RAW}.tar": "914db78ae781778d04d321ad9e9c19da"},
+)
