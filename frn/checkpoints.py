@@ -3,6 +3,7 @@
 The authors' own `.pth` checkpoints are read too (weights only); nothing else pickled is.
 """
 
+import hashlib
 import pickle
 import re
 import warnings
@@ -12,11 +13,13 @@ from pathlib import Path
 
 import safetensors
 import torch
-from safetensors.torch import save
+from safetensors.torch import load_file, save
 from torch import Tensor
 
+from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError
 from frn.files import write_atomically
+from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig, header, read_header
 from frn.shipped import find_model
@@ -68,17 +71,7 @@ def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
     Raises:
         FrnError: if the file holds anything but tensors, or keys that are not theirs.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about pickle protocols: what matters is refused below
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
-    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile) as error:
-        raise FrnError(f"{path}: is not a readable torch checkpoint ({error})") from error
-    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise FrnError(f"{path}: is not a state_dict of tensors")
-    weights = convert_reference(state)
+    weights = convert_reference(_tensors(_unpickle(path), path))
     if config is None:
         backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
         config = ModelConfig(backbone=backbone, method="frn" if "head.alpha" in weights else "proto")
@@ -86,6 +79,67 @@ def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
     _fill(model, weights, path)
     model.record = {"imported_from": path.name}
     return model.eval()
+
+
+def import_pretrained(
+    name: str, weights: Path, *, size: int | None = None, method: str = "frn", source: str | None = None
+) -> Model:
+    """A frozen network of others under a head that has learned nothing, in evaluation mode.
+
+    Args:
+        name: `torchvision:NAME` or `timm:NAME`.
+        weights: their file: `.safetensors`, or a torch checkpoint of tensors alone.
+        size: side of the images; None takes that of the weights' own recipe.
+        method: the head.
+        source: what the record calls the weights; by default the file's name.
+
+    Raises:
+        FrnError: if there is no such network, or the file is not of it.
+    """
+    how = recipe(name, weights)
+    size = size or how.size
+    transform = EvaluationTransform(size=size, resize=how.resize(size))
+    model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
+    assert isinstance(model.backbone, Pretrained)
+    model.backbone.fill(_read_weights(weights), weights)
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    called = source or weights.name
+    model.record = {
+        "data": f"not trained here: weights of {name} from {called} (SHA-256 {digest[:12]})",
+        "weights": {"backbone": name, "file": called, "sha256": digest},
+    }
+    return model.eval()
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors of a `.safetensors` file or of a torch checkpoint, where they may be under `state_dict` or `model`."""
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise FrnError(f"{path}: is not a readable .safetensors file ({error})") from error
+    state = _unpickle(path)
+    for key in ("state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+    return _tensors(state, path)
+
+
+def _unpickle(path: Path) -> object:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickle protocols: what matters is refused below
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
+    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile) as error:
+        raise FrnError(f"{path}: is not a readable torch checkpoint ({error})") from error
+
+
+def _tensors(state: object, path: Path) -> dict[str, Tensor]:
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise FrnError(f"{path}: is not a state_dict of tensors")
+    return state
 
 
 def convert_reference(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -164,7 +164,9 @@ class FewShotClassifier:
         from frn_export.classifier import classifier_graph
 
         classifier = self._classifier
-        graph = classifier_graph(classifier.extractor.data, classifier.classes, threshold=classifier.threshold)
+        graph = classifier_graph(
+            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma
+        )
         write_atomically(Path(path), graph.SerializeToString(deterministic=True))
 
     def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:

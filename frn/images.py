@@ -24,18 +24,38 @@ FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 
 MAX_BYTES = 256 * 1024 * 1024
 MAX_PIXELS = 120_000_000
+MAX_MEMORY = 600 << 20
+"""Bytes that a file and what it is decoded into may take together."""
 MAX_ASPECT = 20
 """A longer strip is cropped to this ratio about its centre before it is resized, or the result would explode."""
 
 LARGE = 24_000_000
 """Pixels from which on an image is decoded alone."""
 STRIP = 1 << 20
-"""Pixels that are converted together."""
+"""Pixels that are converted and scaled together."""
 DRAFT = 2
 """A glance decodes at least so much finer than the crop needs."""
-ORIENTATION = 0x0112
+COARSE = 4
+"""A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
+ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
+"""Tags of EXIF and TIFF."""
 SIDEWAYS = (5, 6, 7, 8)
 """Values of the EXIF tag that swap width and height."""
+MIRRORED = (2, 3, 6, 7)
+"""Those whose upright columns run against the file's rows or columns."""
+FLIPPED = (3, 4, 7, 8)
+"""Those whose upright rows do."""
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom."""
 
 T = TypeVar("T")
 Pixels = NDArray[np.uint8]
@@ -82,11 +102,13 @@ def decode(data: bytes, where: Path) -> Image.Image:
     Raises:
         FrnError: if it has more than `MAX_PIXELS`, is of an unknown format, or broken.
     """
-    return _decode(data, where, None, lambda image: image)[0]
+    return _decode(data, where, None, _whole)[0]
 
 
 def see(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
     """Decode and crop, large images one after the other whatever thread asks: two of them may not fit into memory.
+
+    The same pixels as of `decode`, without a second picture of full size on the way.
 
     Raises:
         FrnError: as `decode`.
@@ -107,11 +129,11 @@ def glance(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[
 
 
 def _decode(
-    data: bytes, where: Path, draft: int | None, finish: Callable[[Image.Image], T]
+    data: bytes, where: Path, draft: int | None, finish: Callable[[Image.Image, int], T]
 ) -> tuple[T, tuple[int, int]]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's own bomb warning: the limit below is ours
+            warnings.simplefilter("ignore")  # Pillow's own bomb warning: the limits below are ours
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
                 width, height = image.size
                 if width * height > MAX_PIXELS:
@@ -122,11 +144,18 @@ def _decode(
                 with _LARGE if width * height > LARGE else contextlib.nullcontext():
                     if draft is not None:
                         image.draft(None, (draft, draft))
+                    elif len(data) + _memory(image, width * height) > MAX_MEMORY:
+                        image.draft(None, (width // COARSE, height // COARSE))
+                    if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
+                        raise FrnError(
+                            f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
+                            f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down first."
+                        )
                     image.load()
-                    if image.getexif().get(ORIENTATION) in SIDEWAYS:
+                    orientation = image.getexif().get(ORIENTATION, 1)
+                    if orientation in SIDEWAYS:
                         width, height = height, width
-                    ImageOps.exif_transpose(image, in_place=True)
-                    return finish(image if image.mode == "RGB" else to_rgb(image)), (width, height)
+                    return finish(image, orientation), (width, height)
     except FrnError:
         raise
     except UnidentifiedImageError as error:
@@ -138,16 +167,45 @@ def _decode(
         raise FrnError(f"{where}: is damaged and cannot be decoded ({error})") from error
 
 
+def _memory(image: Image.Image, pixels: int) -> int:
+    """Bytes that decoding takes at most, from the header; `pixels` are the file's, whatever it is decoded to."""
+    decoded = 4 * image.width * image.height
+    if image.format == "WEBP":  # the picture, two canvases of the decoder, and a copy between them
+        return 4 * decoded
+    if image.info.get("progressive"):  # all coefficients of the JPEG, of two bytes each
+        sampling = [(across, down) for _, across, down, _ in getattr(image, "layer", ())]
+        densest = max(across for across, _ in sampling) * max(down for _, down in sampling)
+        return decoded + 2 * pixels * sum(across * down for across, down in sampling) // densest
+    if image.format == "TIFF" and image.info.get("compression") != "raw":  # a strip at a time, or a row of tiles
+        tags = getattr(image, "tag_v2", {})
+        return decoded + 4 * image.width * min(tags.get(TILE_ROWS) or tags.get(STRIP_ROWS, pixels), image.height)
+    return decoded
+
+
+def _whole(image: Image.Image, _: int) -> Image.Image:
+    ImageOps.exif_transpose(image, in_place=True)
+    return image if image.mode == "RGB" else to_rgb(image)
+
+
 def to_rgb(image: Image.Image) -> Image.Image:
     """Any mode to RGB: deep grey rescaled, transparency on white."""
+    convert, result = converter(image), Image.new("RGB", image.size)
+    for box in _strips((0, 0, *image.size)):
+        result.paste(convert(image.crop(box)), box)
+    return result
+
+
+def converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
+    """What makes RGB of any part of an image."""
     if image.mode == "RGB":
-        return image.copy()
+        return lambda part: part
     if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):  # deep grey: Pillow would clip instead of rescale
-        highest = max(float(np.asarray(strip).max(initial=0)) for _, strip in _strips(image))
-        return _by_strips(image, lambda strip: _shallow(strip, 65535.0 if highest > 255 else 255.0))
+        parts = (image.crop(box) for box in _strips((0, 0, *image.size)))
+        top = 65535.0 if max(float(np.asarray(part).max(initial=0)) for part in parts) > 255 else 255.0
+        return lambda part: _shallow(part, top)
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        return _by_strips(image, _on_white)
-    return image.convert("RGB")
+        return _on_white
+    return lambda part: part.convert("RGB")
 
 
 def _shallow(image: Image.Image, top: float) -> Image.Image:
@@ -161,18 +219,26 @@ def _on_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(white, layer).convert("RGB")
 
 
-def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
-    """Convert to RGB a few rows at a time: what it takes on the way stays small."""
-    result = Image.new("RGB", image.size)
-    for top, strip in _strips(image):
-        result.paste(convert(strip), (0, top))
-    return result
+def _strips(box: Box) -> Iterator[Box]:
+    """A few rows at a time: what it takes to convert them stays small."""
+    left, top, right, bottom = box
+    rows = max(1, STRIP // max(right - left, 1))
+    for first in range(top, bottom, rows):
+        yield left, first, right, min(first + rows, bottom)
 
 
-def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
-    rows = max(1, STRIP // image.width)
-    for top in range(0, image.height, rows):
-        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+def _upright(image: Image.Image, box: Box, orientation: int) -> Image.Image:
+    """A part of an image by its place in the upright one."""
+    if orientation not in UPRIGHT:
+        return image.crop(box)
+    left, top, right, bottom = box
+    width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
+    if orientation in MIRRORED:
+        left, right = width - right, width - left
+    if orientation in FLIPPED:
+        top, bottom = height - bottom, height - top
+    place = (left, top, right, bottom) if orientation not in SIDEWAYS else (top, left, bottom, right)
+    return image.crop(place).transpose(UPRIGHT[orientation])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,16 +257,31 @@ class EvaluationTransform:
         if self.size < 8 or (self.resize is not None and self.resize < self.size):
             raise FrnError(f"an image is resized to {self.resize} and cropped to {self.size}: the crop must fit")
 
-    def __call__(self, image: Image.Image) -> Pixels:
-        """Return the crop as (size, size, 3) uint8."""
-        if self.resize is None and image.size == (self.size, self.size):
-            return np.asarray(image)
-        image = limit_aspect(image)
+    def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
+        """Return the crop as (size, size, 3) uint8.
+
+        Args:
+            image: of any mode, not changed.
+            orientation: EXIF's, of an image that is not upright.
+        """
+        convert = converter(image)
+        across, down = image.size if orientation not in SIDEWAYS else image.size[::-1]
+        if self.resize is None and (across, down) == (self.size, self.size):
+            return np.asarray(convert(_upright(image, (0, 0, across, down), orientation)))
+        box = aspect_box((across, down))
+        across, down = box[2] - box[0], box[3] - box[1]
         resize = self.resize or round(self.size * 92 / 84)
-        width, height = (resize, resize) if self.square else shorter_side_to(image.size, resize)
-        image = resize_bytes(image, width, height)
+        width, height = (resize, resize) if self.square else shorter_side_to((across, down), resize)
+        if image.mode == "RGB" and orientation not in UPRIGHT and box == (0, 0, *image.size):
+            scaled = resize_bytes(image, width, height)
+        else:  # the same by strips, without a second picture of full size
+            narrow = Image.new("RGB", (width, down))
+            for strip in _strips(box):
+                part = convert(_upright(image, strip, orientation))
+                narrow.paste(part.resize((width, part.height), Image.Resampling.BILINEAR), (0, strip[1] - box[1]))
+            scaled = narrow.resize((width, height), Image.Resampling.BILINEAR)
         left, top = centre_offset(width, self.size), centre_offset(height, self.size)
-        return np.asarray(image.crop((left, top, left + self.size, top + self.size)))
+        return np.asarray(scaled.crop((left, top, left + self.size, top + self.size)))
 
 
 def resize_bytes(image: Image.Image, width: int, height: int) -> Image.Image:
@@ -227,17 +308,18 @@ def centre_offset(length: int, crop: int) -> int:
     return round((length - crop) / 2)
 
 
-def limit_aspect(image: Image.Image) -> Image.Image:
-    """Crop the longer side about its centre so that the ratio is at most `MAX_ASPECT`."""
-    width, height = image.size
+def aspect_box(size: tuple[int, int]) -> Box:
+    """The longer side cropped about its centre so that the ratio is at most `MAX_ASPECT`."""
+    width, height = size
     across, down = min(width, MAX_ASPECT * height), min(height, MAX_ASPECT * width)
     left, top = (width - across) // 2, (height - down) // 2
-    return image if (across, down) == image.size else image.crop((left, top, left + across, top + down))
+    return left, top, left + across, top + down
 
 
 def limit_shorter_side(image: Image.Image, length: int) -> Pixels:
     """Return the pixels (h, w, 3), scaled down where the shorter side is longer than `length`."""
-    image = limit_aspect(image)
+    box = aspect_box(image.size)
+    image = image if box == (0, 0, *image.size) else image.crop(box)
     if min(image.size) > length:
         image = image.resize(shorter_side_to(image.size, length), Image.Resampling.BILINEAR)
     return np.asarray(image)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
+from frn.backbones.pretrained import Pretrained
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.model_file import ModelConfig
@@ -24,7 +25,7 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.record: dict[str, object] = {}
-        self.backbone = build_backbone(config.backbone, last_pool=config.last_pool)
+        self.backbone = build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
         self.d = int(self.backbone.d)  # type: ignore[arg-type]
         self.head = build_head(config.method, self.d)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
@@ -50,6 +51,8 @@ class Model(nn.Module):
     @property
     def grid(self) -> tuple[int, int]:
         """Height and width of the feature map of an image of the model's own size."""
+        if isinstance(self.backbone, Pretrained):
+            return self.backbone.grid
         side = self.config.transform.size // int(self.backbone.stride)  # type: ignore[arg-type]
         return side, side
 

@@ -33,6 +33,16 @@ class ModelConfig:
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
 
+    @property
+    def untrained_head(self) -> bool:
+        """Whether nobody trained the head: `torchvision:NAME` or `timm:NAME`, imported with others' weights."""
+        return is_pretrained(self.backbone)
+
+
+def is_pretrained(backbone: str) -> bool:
+    """Whether a backbone is a network of others, `SOURCE:NAME`, under a head that has learned nothing."""
+    return ":" in backbone
+
 
 def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
     """The header of a model file: its format, the library's version, `config`, and `record` (where it comes from)."""

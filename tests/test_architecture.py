@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 
 ORDER = [
     {"frn.errors"},
-    {"frn.files"},
+    {"frn.files", "frn.machine"},
     {"frn.images", "frn.shipped"},
     {"frn.model_file"},
     {"frn.episodes"},
@@ -21,6 +21,8 @@ ORDER = [
     {"frn.checkpoints"},
     {"frn.evaluation"},
     {"frn.training"},
+    {"frn.reproduce"},  # tables of presets
+    {"frn.visualize"},  # trains a decoder, into a run folder
     {"frn.bench"},
     {"frn_export"},
     {"frn.opening"},
@@ -28,7 +30,7 @@ ORDER = [
     {"frn_tui"},
     {"frn.cli"},
 ]
-TORCH_FREE = ("errors", "files", "images", "shipped", "model_file", "episodes", "inference")
+TORCH_FREE = ("errors", "files", "images", "shipped", "model_file", "episodes", "inference", "machine", "reproduce")
 
 
 def rank(module: str) -> int | None:

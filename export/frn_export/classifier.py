@@ -23,7 +23,9 @@ FORMAT = "frn-classifier"
 VERSION = "1"
 
 
-def classifier_graph(features: bytes, classes: Mapping[str, Enrolled], *, threshold: float = 0.0) -> onnx.ModelProto:
+def classifier_graph(
+    features: bytes, classes: Mapping[str, Enrolled], *, threshold: float = 0.0, gamma: float | None = None
+) -> onnx.ModelProto:
     """Build `classifier.onnx`.
 
     `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way) and
@@ -34,6 +36,7 @@ def classifier_graph(features: bytes, classes: Mapping[str, Enrolled], *, thresh
         features: bytes of the `features.onnx` that the classes were enrolled with.
         classes: enrolled classes by name.
         threshold: an image is unknown where the largest `explained` is below it; goes into the metadata.
+        gamma: the temperature, where it was chosen with the classes; None takes what the extractor's head learned.
 
     Raises:
         FrnError: if the extractor is refused, or there is no class.
@@ -48,7 +51,13 @@ def classifier_graph(features: bytes, classes: Mapping[str, Enrolled], *, thresh
     backbone = onnx.load_model_from_string(features).graph
     graph.constants.extend(backbone.initializer)
     graph.nodes.extend(backbone.node)
-    _score(graph, list(classes), Bank(list(classes.values())), extractor.grid, extractor.head.gamma)
+    _score(
+        graph,
+        list(classes),
+        Bank(list(classes.values())),
+        extractor.grid,
+        extractor.head.gamma if gamma is None else gamma,
+    )
     way, (h, w) = len(classes), extractor.grid
     return graph.model(
         inputs={"image": (UINT8, ("height", "width", 3))},

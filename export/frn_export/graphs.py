@@ -11,12 +11,14 @@ from torch import Tensor, nn
 
 from frn import __version__
 from frn.backbones.conv4 import Conv4, ConvBlock
+from frn.backbones.pretrained import Pretrained
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
 from frn.inference.enrolment import HeadParameters
 from frn.inference.extractor import FORMAT, VERSION
 from frn.model import Model
 from frn_export.builder import FLOAT, GraphBuilder
+from frn_export.traced import write_traced
 
 Array = NDArray[np.float64]
 
@@ -32,7 +34,8 @@ def features_graph(model: Model) -> onnx.ModelProto:
     """
     writer = WRITERS.get(type(model.backbone))
     if writer is None:
-        raise FrnError(f"a {model.config.backbone} backbone cannot be exported; there are: conv4, resnet12")
+        known = ", ".join(kind.__name__ for kind in WRITERS)
+        raise FrnError(f"a {model.config.backbone} backbone cannot be exported; there are: {known}")
     side = model.config.transform.size
     h, w = model.grid
     graph = GraphBuilder()
@@ -126,5 +129,5 @@ def _array(tensor: Tensor) -> Array:
     return array
 
 
-WRITERS: dict[type[nn.Module], Callable[..., str]] = {Conv4: _conv4, ResNet12: _resnet12}
+WRITERS: dict[type[nn.Module], Callable[..., str]] = {Conv4: _conv4, ResNet12: _resnet12, Pretrained: write_traced}
 """How each backbone is written; another backbone adds its own."""

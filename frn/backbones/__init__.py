@@ -1,7 +1,8 @@
 """Feature extractors. A new backbone is a file here, a line in `BACKBONES`, and a test.
 
 The contract: `forward(images (b, 3, H, W)) -> maps (b, d, h, w)`, and the attributes `d` (channels), `map_scale`
-(what reconstruction heads divide maps by), `stride` (pixels per location) and `last_pool`.
+(what reconstruction heads divide maps by), `stride` (pixels per location) and `last_pool`. Networks of others, frozen,
+are called `torchvision:NAME` and `timm:NAME` (`pretrained.py`).
 """
 
 from typing import Protocol
@@ -9,6 +10,7 @@ from typing import Protocol
 from torch import nn
 
 from frn.backbones.conv4 import Conv4
+from frn.backbones.pretrained import ADAPTERS, Pretrained
 from frn.backbones.resnet12 import ResNet12
 from frn.errors import FrnError
 
@@ -23,12 +25,19 @@ class BackboneFactory(Protocol):
 BACKBONES: dict[str, BackboneFactory] = {"conv4": Conv4, "resnet12": ResNet12}
 
 
-def build_backbone(name: str, *, last_pool: bool = True) -> nn.Module:
+def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> nn.Module:
     """Return a new backbone with random weights.
+
+    Args:
+        name: of `BACKBONES`, or `torchvision:NAME` or `timm:NAME`.
+        last_pool: whether the last pooling of our own backbones is there.
+        size: side of the images; a network of others may be built for it.
 
     Raises:
         FrnError: if there is no backbone of that name.
     """
+    if name.partition(":")[0] in ADAPTERS:
+        return Pretrained(name, size)
     if name not in BACKBONES:
         raise FrnError(f"unknown backbone {name!r}; choose one of: {', '.join(BACKBONES)}")
     return BACKBONES[name](last_pool=last_pool)

@@ -1,1 +1,1 @@
-"""Speed, beside the plain formulation, in one run."""
+"""Speed and memory, beside the plain formulation, in one run."""

@@ -40,10 +40,10 @@ def listing(support: Tensor, query: Tensor, *, woodbury: bool) -> Tensor:
     lam = p / d + 1e-6
     if woodbury:
         gram = pool.mT @ pool
-        hat = (gram + lam * torch.eye(d)).inverse() @ gram
+        hat = (gram + lam * torch.eye(d, device=pool.device)).inverse() @ gram
         rebuilt = locations @ hat
     else:
-        rebuilt = locations @ pool.mT @ (pool @ pool.mT + lam * torch.eye(p)).inverse() @ pool
+        rebuilt = locations @ pool.mT @ (pool @ pool.mT + lam * torch.eye(p, device=pool.device)).inverse() @ pool
     return (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).mean(-1).mT
 
 

@@ -8,16 +8,19 @@ from statistics import median
 import torch
 
 
-def take_turns(contestants: Mapping[str, Callable[[], object]], *, rounds: int) -> dict[str, float]:
+def take_turns(
+    contestants: Mapping[str, Callable[[], object]], *, rounds: int, gradients: bool = False
+) -> dict[str, float]:
     """Median milliseconds of each contestant.
 
     Args:
         contestants: what to run, by name.
         rounds: how often each is timed, in turn, so that a slow moment of the machine falls on all. In its turn each
             runs twice and only the second run counts: the first one refills caches and memory that another left.
+        gradients: whether contestants may ask for some.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
-    with _plain_inference():
+    with _one_thread(), torch.inference_mode(not gradients):
         for _ in range(rounds):
             for name, run in contestants.items():
                 run()
@@ -28,12 +31,10 @@ def take_turns(contestants: Mapping[str, Callable[[], object]], *, rounds: int) 
 
 
 @contextmanager
-def _plain_inference() -> Iterator[None]:
-    """One thread of torch, and no gradients."""
+def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
         torch.set_num_threads(threads)

@@ -1,12 +1,13 @@
-"""`frn bench`: speed beside the plain formulation, in one run."""
+"""`frn bench`: speed and memory beside the plain formulation, in one run."""
 
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from frn.cli.choices import Device
 from frn.cli.console import print_json, progress_bar, stdout, user_errors
 from frn.shipped import DEFAULT_MODEL
 
@@ -17,6 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Time things beside their plain for
 
 Rounds = Annotated[int, typer.Option(min=1, help="Turns that each contestant gets.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Phase = Literal["train", "test"]
 
 IMAGES = ((64, 64), (480, 640))
 """Heights and widths of the images that a whole classifier is timed on."""
@@ -133,6 +135,119 @@ def infer(
 
 
 @app.command()
+def emd(
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1 and 5")] = None,
+    phase: Annotated[Phase | None, typer.Option(help="One of both.", show_default=False)] = None,
+    d: Annotated[int, typer.Option(min=1, help="Channels.")] = 640,
+    r: Annotated[int, typer.Option(min=1, help="Locations of a map.")] = 25,
+    sfc_passes: Annotated[int, typer.Option(min=1, help="Of DeepEMD's fit to several shots; its authors' 100.")] = 100,
+    rounds: Rounds = 3,
+    as_json: AsJson = False,
+) -> None:
+    """FRN beside DeepEMD (the extra `emd`): 5-way, 15 queries in training, 16 in testing, heads alone, one thread."""
+    with user_errors():
+        from rich.table import Table
+
+        from frn.bench.emd import time_emd
+
+        timings = [
+            time_emd(name, k, d=d, r=r, rounds=rounds, sfc_passes=sfc_passes)
+            for name in ((phase,) if phase else ("train", "test"))
+            for k in shot or (1, 5)
+        ]
+    if as_json:
+        print_json(
+            [
+                {
+                    "phase": timing.phase,
+                    "shot": timing.shape.shot,
+                    "milliseconds": timing.milliseconds,
+                    "published": timing.published,
+                }
+                for timing in timings
+            ]
+        )
+        return
+    table = Table("phase", "episode", "head", "ms", "x frn, torch", "published ms", box=None, pad_edge=False)
+    for timing in timings:
+        for name, value in timing.milliseconds.items():
+            longer = value / timing.milliseconds["frn, torch"]
+            published = timing.published.get(name, "")
+            table.add_row(timing.phase, str(timing.shape), name, f"{value:,.1f}", f"{longer:,.1f}", published)
+    stdout().print(table)
+    stdout().print("x: how many times as long. Published: on a GPU, with ResNet-12, and qpth in the place of POT")
+
+
+@app.command()
+def memory(
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1 and 5")] = None,
+    side: Annotated[list[int] | None, typer.Option(help="Of the maps: 5 or 10.", show_default="5 and 10")] = None,
+    head_only: Annotated[
+        bool, typer.Option("--head-only", help="From feature maps on, without Conv-4; any side.")
+    ] = False,
+    d: Annotated[int, typer.Option(min=1, help="Channels, with --head-only.")] = 64,
+    way: Annotated[int | None, typer.Option(min=2, help="Classes.", show_default="30 and 20, as in the paper")] = None,
+    queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 15,
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Peak memory of a training step: CTX beside FRN, Conv-4 at 84 x 84, each in a process of its own.
+
+    The 10 x 10 maps take up to 8 GB.
+    """
+    with user_errors():
+        from rich.table import Table
+
+        from frn.bench.memory import CONTESTANTS, PUBLISHED, MemoryCase, measure_memory
+        from frn.errors import FrnError
+        from frn.precision import choose_device
+
+        where = choose_device(device).type
+        sides = side or (5, 10)
+        if not head_only and (d != 64 or set(sides) - {5, 10}):
+            raise FrnError("Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others.")
+        cases = [
+            MemoryCase(part="head" if head_only else "step", r=n * n, shot=k, d=d, way=way, queries=queries)
+            for n in sides
+            for k in shot or (1, 5)
+        ]
+        with progress_bar("measuring") as show:
+            measured = []
+            for case in cases:
+                for name in CONTESTANTS:
+                    megabytes = measure_memory(case, name, "cuda" if where == "cuda" else "cpu")
+                    like_the_paper = not head_only and way is None and queries == 15
+                    measured.append(
+                        (case, name, megabytes, PUBLISHED.get((name, case.r, case.shot)) if like_the_paper else None)
+                    )
+                    show(len(measured), len(cases) * len(CONTESTANTS))
+    if as_json:
+        print_json(
+            [
+                {
+                    "part": case.part,
+                    "r": case.r,
+                    "d": case.d,
+                    "way": case.classes,
+                    "shot": case.shot,
+                    "head": name,
+                    "megabytes": megabytes,
+                    "published": published,
+                }
+                for case, name, megabytes, published in measured
+            ]
+        )
+        return
+    table = Table("r", "d", "episode", "head", "MB", "published MB", box=None, pad_edge=False)
+    for case, name, megabytes, published in measured:
+        episode = f"{case.classes}-way {case.shot}-shot"
+        table.add_row(f"{case.r}", f"{case.d}", episode, name, f"{megabytes:,.0f}", f"{published or ''}")
+    stdout().print(table)
+    what = "torch's peak on the GPU" if where == "cuda" else "peak of a fresh process, less its libraries"
+    stdout().print(f"MB: {what}. Published: all that nvidia-smi saw")
+
+
+@app.command()
 def tui(
     quick: Annotated[bool, typer.Option("--quick", help="Few turns and small folders: a try, no result.")] = False,
     as_json: AsJson = False,
@@ -145,7 +260,8 @@ def tui(
         effort = QUICK if quick else Effort()
         load = os.getloadavg()[0]
         with tempfile.TemporaryDirectory() as folder, progress_bar("Measuring") as show:
-            photos = draw(Path(folder), many=effort.many, hundreds=effort.hundreds, extra=effort.extra)
+            sizes = {"many": effort.many, "hundreds": effort.hundreds}
+            photos = draw(Path(folder), **sizes, extra=effort.extra, thousand=effort.thousand)
             measures = []
             for measure in Lab(photos, Path(folder), effort).measure():
                 measures.append(measure)

@@ -5,11 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.choices import Device, PrecisionChoice
+from frn.cli.choices import Device, Method, PrecisionChoice
 from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
 
 if TYPE_CHECKING:
+    import torch
+
     from frn.evaluation.report import Result, Unknown
+    from frn.model import Model
+    from frn.precision import Precision
 
 
 def evaluate(
@@ -24,6 +28,10 @@ def evaluate(
     precision: Annotated[PrecisionChoice, typer.Option(help="Of the backbone.")] = "fp32",
     device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
+    method: Annotated[
+        Method | None,
+        typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too."),
+    ] = None,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
     ] = False,
@@ -37,6 +45,8 @@ def evaluate(
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder
         from frn.episodes import EpisodeShape
+        from frn.errors import FrnError
+        from frn.evaluation.method import with_method
         from frn.evaluation.report import evaluate_images
         from frn.inference.extractor import Extractor
         from frn.model import Model, load_model
@@ -48,14 +58,25 @@ def evaluate(
         where = choose_device(device)
         loaded: Model | Extractor
         if Path(model).suffix.lower() == ".onnx":
+            if method:
+                raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
             loaded = Extractor.open(Path(model), device=device, threads=threads or 0)
             transform = loaded.transform
         else:
             loaded = load_model(model).to(where)
+            if method:
+                loaded = with_method(loaded, method)
+            if method == "simpleshot":
+                _centre(loaded, data, choose_precision(precision, where), where)
             transform = loaded.config.transform
         with progress_bar(f"decoding {split}") as decoding:
             images = load_images(folders, transform, progress=decoding)
         report_left_out([entry.reason for entry in images.broken])
+        validation = None
+        untrained = loaded.untrained_head if isinstance(loaded, Extractor) else loaded.config.untrained_head
+        if untrained and (loaded.method if isinstance(loaded, Extractor) else loaded.config.method) == "frn":
+            with progress_bar("decoding val") as decoding:  # lambda, rho and gamma come from there
+                validation = load_images(scan(split_folder(data, "val")), transform, progress=decoding)
         with progress_bar("features") as extracting, progress_bar("episodes") as scoring:
             results = evaluate_images(
                 loaded,
@@ -69,15 +90,31 @@ def evaluate(
                 extracting=extracting,
                 scoring=scoring,
                 unknown=unknown,
+                validation=validation,
             )
     if as_json:
-        print_json({"model": model, "data": str(data), "split": split, "seed": seed, "results": results})
+        head = {"method": method} if method else {}
+        print_json({"model": model, **head, "data": str(data), "split": split, "seed": seed, "results": results})
         return
     console = stdout()
     for result in results:
         console.print(describe(result))
         if unknown:
             console.print(f"  {describe_unknown(result['unknown'])}")
+
+
+def _centre(model: "Model", data: Path, precision: "Precision", device: "torch.device") -> None:
+    """Set SimpleShot's centre: the mean feature of the training images."""
+    from frn.data.cache import load_images
+    from frn.data.folders import scan, split_folder
+    from frn.evaluation.features import mean_feature
+
+    folders = scan(split_folder(data, "train"))
+    with progress_bar("decoding train") as decoding:
+        images = load_images(folders, model.config.transform, progress=decoding)
+    with progress_bar("centre") as extracting:
+        centre = mean_feature(model, images, precision=precision, device=device, progress=extracting)
+    model.head.get_buffer("centre").copy_(centre)
 
 
 def describe(result: "Result") -> str:

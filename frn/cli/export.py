@@ -154,7 +154,7 @@ def _classifier(
     classifier = Classifier(Extractor(features, "the extractor", trusted=True))
     report_left_out([str(error) for error in classifier.enroll(members)])
     classifier.threshold_override = threshold
-    graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold)
+    graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma)
     photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
     allowed = COARSE_TOLERANCE if precision == "int8" else CLASSIFIER_TOLERANCE
     data = graph.SerializeToString(deterministic=True)

@@ -14,7 +14,10 @@ from frn.cli.explain import explain
 from frn.cli.export import export
 from frn.cli.models import models
 from frn.cli.presets import presets
+from frn.cli.pretrained import import_backbone
+from frn.cli.reproduce import reproduce
 from frn.cli.train import pretrain, train
+from frn.cli.visualize import app as visualize_app
 
 app = typer.Typer(
     name="frn",
@@ -48,13 +51,16 @@ app.command(rich_help_panel="Use a model")(classify)
 app.command(rich_help_panel="Use a model")(enroll)
 app.command(rich_help_panel="Use a model")(explain)
 app.command(rich_help_panel="Use a model")(export)
+app.command("import", rich_help_panel="Use a model")(import_backbone)
 app.command(rich_help_panel="Use a model")(models)
 app.command(rich_help_panel="Train and measure")(train)
 app.command(rich_help_panel="Train and measure")(pretrain)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(presets)
+app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
 app.add_typer(bench_app, name="bench", rich_help_panel="Train and measure")
+app.add_typer(visualize_app, name="visualize", rich_help_panel="Train and measure")
 
 
 def run() -> None:

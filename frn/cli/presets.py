@@ -1,33 +1,81 @@
 """`frn presets`: the training runs that have a name."""
 
 from dataclasses import asdict
-from typing import Annotated
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.console import print_json, stdout
+from frn.cli.console import print_json, stdout, user_errors
+
+if TYPE_CHECKING:
+    from frn.training.presets import Preset, Published
 
 
-def presets(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
-    """List the training presets that `frn train` knows."""
+def presets(
+    name: Annotated[str | None, typer.Argument(help="Show this one in full.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """List the training presets that `frn train` and `frn pretrain` know, with what the paper reports for them."""
+    from frn.training.presets import PRESETS, find_preset
+
+    with user_errors():
+        chosen = PRESETS if name is None else {name: find_preset(name)}
+    if as_json:
+        values = {name: asdict(preset) for name, preset in chosen.items()}
+        print_json(values if name is None else values[name])
+    elif name is None:
+        _list(chosen)
+    else:
+        _show(chosen[name])
+
+
+def _list(chosen: "dict[str, Preset]") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from frn.training.presets import PRESETS
-
-    values = {name: build() for name, build in PRESETS.items()}
-    if as_json:
-        print_json({name: asdict(preset) for name, preset in values.items()})
-        return
-    table = Table("preset", "model", "step", "epochs", "about", box=None, pad_edge=False)
-    for name, preset in values.items():
-        table.add_row(
-            Text(name, style="bold", no_wrap=True),
-            f"{preset.method} {preset.backbone}",
-            f"{preset.episode} {preset.episode.queries}-query"
-            if preset.stage == "episodes"
-            else f"batch {preset.batch}",
-            str(preset.schedule.epochs),
-            preset.about,
-        )
+    table = Table("preset", "model", "step", "epochs", "1-shot", "5-shot", "about", box=None, pad_edge=False)
+    for number, (_, family) in enumerate(groupby(chosen.items(), key=lambda entry: entry[1].prepare)):
+        if number:
+            table.add_row()
+        for name, preset in family:
+            figures = preset.published.accuracy if preset.published else {}
+            table.add_row(
+                Text(name, style="bold", no_wrap=True),
+                f"{preset.method} {preset.backbone}",
+                describe_step(preset),
+                str(preset.schedule.epochs),
+                *(f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)),
+                preset.about,
+            )
     stdout().print(table)
+    stdout().print("\n1-shot, 5-shot: what the paper reports, in percent. `frn presets NAME` shows one in full.")
+
+
+def _show(preset: "Preset") -> None:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    rows = asdict(preset) | {"published": preset.published and describe_published(preset.published)}
+    for key, value in rows.items():
+        if isinstance(value, dict):
+            table.add_row(key, ", ".join(f"{part} {content}" for part, content in value.items() if content is not None))
+        elif value is not None:
+            table.add_row(key, str(value))
+    stdout().print(table)
+
+
+def describe_step(preset: "Preset") -> str:
+    """What an optimiser step is made of."""
+    if preset.stage != "episodes":
+        return f"batch {preset.batch}"
+    return f"{preset.episode} {preset.episode.queries}-query"
+
+
+def describe_published(published: "Published") -> str:
+    """The paper's figures in a line."""
+    figures = [
+        f"{shot}-shot {accuracy:.2f}" + (f" ± {published.ci95[shot]:.2f}" if shot in published.ci95 else "")
+        for shot, accuracy in published.accuracy.items()
+    ]
+    return f"{', '.join(figures)} (Table {published.table})"

@@ -77,6 +77,11 @@ def train(
         chosen = replace(chosen, aux=aux or chosen.aux, fixed=fixed)
         if chosen.stage != "episodes":
             raise FrnError(f"preset {preset!r} is pre-training: `frn pretrain {preset}` runs it")
+        if chosen.after and init is None and not resume:
+            raise FrnError(
+                f"preset {preset!r} goes on from pre-training: `frn pretrain {chosen.after} --out RUN` first, then "
+                "give its result by --init RUN"
+            )
         _train(chosen, preset, data, out, seed, precision, device, threads, resume, init, as_json)
 
 
@@ -153,6 +158,7 @@ def _train(
     as_json: bool,
 ) -> None:
     from frn.cli.training_display import TrainingDisplay, interruptible
+    from frn.machine import cores, processor
     from frn.model import load_model
     from frn.precision import choose_device, choose_precision, set_threads
     from frn.training.loop import Settings
@@ -160,7 +166,7 @@ def _train(
 
     if preset.prepare is not None and data is None:
         raise FrnError(
-            f"preset {name!r} needs --data DIR with train/ and val/ "
+            f"preset {name!r} needs --data DIR with train/ and {preset.val_split}/ "
             f"(`frn data prepare {preset.prepare} --help` makes one). `frn train demo` needs none."
         )
     out = given_out or Path("runs") / name
@@ -191,7 +197,12 @@ def _train(
             settings,
             resume=resume,
             init=None if init is None else load_model(init),
-            facts={"preset": name, "data": data.resolve().name if data else "drawn moths", "split": "train"},
+            facts={
+                "preset": name,
+                "data": data.resolve().name if data else "drawn moths",
+                "split": "train",
+                "machine": f"{processor()}, threads: {threads or cores()}",
+            },
             report=display,
             stop=stopped,
         )
@@ -214,7 +225,8 @@ def _print_result(out: Path, place: "Place", tests: "list[Result]") -> None:
 def _show_result(preset: "Preset", data: Path | None, out: Path, place: "Place", tests: "list[Result]") -> None:
     console, best = stdout(), out / "best.safetensors"
     console.print(f"trained in {place.seconds / 60:.1f} minutes: [bold]{best}[/bold]")
-    console.print(f"validation: 5-way {preset.val_shot or preset.episode.shot}-shot {place.best:.2f} %")
+    if preset.val_split == "val":
+        console.print(f"validation: 5-way {preset.val_shot or preset.episode.shot}-shot {place.best:.2f} %")
     for test in tests:
         console.print(f"test on classes never seen: {describe(test)}")
     if data is not None and (data / "test").is_dir():
@@ -228,10 +240,10 @@ def _splits(preset: "Preset", data: Path | None, seed: int) -> "tuple[StoredImag
     from frn.data.folders import scan, split_folder
 
     assert data is not None
-    train_folders, val_folders = scan(split_folder(data, "train")), scan(split_folder(data, "val"))
+    train_folders, val_folders = scan(split_folder(data, "train")), scan(split_folder(data, preset.val_split))
     with progress_bar("decoding train") as progress:
         images = load_images(train_folders, preset.store_side, progress=progress)
-    with progress_bar("decoding val") as progress:
+    with progress_bar(f"decoding {preset.val_split}") as progress:
         return images, load_images(val_folders, preset.transform, progress=progress)
 
 

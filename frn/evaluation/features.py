@@ -1,5 +1,7 @@
 """Feature maps of every image of a split, each computed once."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -32,15 +34,41 @@ def extract_features(
         batch: images per forward pass.
         progress: called with images done and in all.
     """
+    return torch.cat(list(_pieces(model, images, precision, device, batch, progress)))
+
+
+@torch.inference_mode()
+def mean_feature(
+    model: Model,
+    images: StoredImages,
+    *,
+    precision: Precision = "fp32",
+    device: torch.device | str = "cpu",
+    batch: int = 256,
+    progress: Progress | None = None,
+) -> Tensor:
+    """Return the average-pooled feature (d,) of all images together, in float32; arguments as above."""
+    pieces = _pieces(model, images, precision, device, batch, progress)
+    total = torch.stack([maps.double().mean(1).sum(0) for maps in pieces]).sum(0)
+    return (total / len(images)).float()
+
+
+def _pieces(
+    model: Model,
+    images: StoredImages,
+    precision: Precision,
+    device: torch.device | str,
+    batch: int,
+    progress: Progress | None,
+) -> Iterator[Tensor]:
     pixels = images.images()
-    maps = []
     for start in range(0, len(images), batch):
         piece = torch.from_numpy(np.array(pixels[start : start + batch])).to(device)
         with autocast(device, precision):
-            maps.append(model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255))
+            maps = model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255)
+        yield maps
         if progress:
             progress(min(start + batch, len(images)), len(images))
-    return torch.cat(maps)
 
 
 def extract_in_onnxruntime(

@@ -13,6 +13,7 @@ from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import exported_head, extract_features, extract_in_onnxruntime
 from frn.evaluation.strangers import doubled, measure_strangers
+from frn.evaluation.tuning import set_head, tune_head
 from frn.heads.frn import FRNHead
 from frn.inference.enrolment import HeadParameters
 from frn.inference.extractor import Extractor
@@ -42,6 +43,8 @@ class Result(TypedDict):
     ci95: float
     seconds: float
     unknown: NotRequired[Unknown]
+    head: NotRequired[dict[str, float]]
+    """What was chosen from the validation split, for a head that nobody trained."""
 
 
 def evaluate_images(
@@ -57,6 +60,7 @@ def evaluate_images(
     extracting: Progress | None = None,
     scoring: Progress | None = None,
     unknown: bool = False,
+    validation: StoredImages | None = None,
 ) -> list[Result]:
     """Evaluate a model on images prepared by its own transform.
 
@@ -71,6 +75,7 @@ def evaluate_images(
         where: what to call the images in an error.
         extracting: progress over images.
         scoring: progress over the episodes of one shape.
+        validation: images of the validation split, where an untrained FRN head is to be tuned; of other classes.
         unknown: also measure how well strangers are told from known classes; needs twice as many classes.
 
     Raises:
@@ -78,6 +83,8 @@ def evaluate_images(
     """
     keep_freed_memory()
     for shape in shapes:
+        if validation is not None:
+            check_classes(validation.names, validation.sizes, shape, where="the validation split", every_class=True)
         needed = doubled(shape) if unknown else shape
         check_classes(images.names, images.sizes, needed, where=where, every_class=True)
     if isinstance(model, Extractor):
@@ -85,8 +92,17 @@ def evaluate_images(
     else:
         maps = extract_features(model, images, precision=precision, device=device, progress=extracting)
         head = model.head
+    tuning = None
+    if validation is not None and isinstance(model, Extractor):
+        tuning = extract_in_onnxruntime(model, validation, progress=extracting)
+    elif validation is not None and isinstance(model, Model):
+        tuning = extract_features(model, validation, precision=precision, device=device, progress=extracting)
     results: list[Result] = []
     for shape in shapes:
+        chosen = None
+        if validation is not None and tuning is not None:
+            chosen = tune_head(tuning, validation.sizes, shape, seed=seed)
+            set_head(head, chosen)
         began = time.perf_counter()
         accuracy = evaluate_episodes(head, maps, images.sizes, shape, episodes=episodes, seed=seed, progress=scoring)
         result: Result = {
@@ -98,6 +114,8 @@ def evaluate_images(
             "ci95": accuracy.ci95,
             "seconds": round(time.perf_counter() - began, 3),
         }
+        if chosen:
+            result["head"] = {"alpha": chosen.alpha, "beta": chosen.beta, "gamma": chosen.gamma}
         if unknown:
             result["unknown"] = _unknown(head, maps, images.sizes, shape, episodes, seed, scoring)
         results.append(result)

@@ -12,6 +12,7 @@ from frn.heads.bifrn import BiFRNHead
 from frn.heads.cosine import CosineHead
 from frn.heads.covariance import CovarianceHead
 from frn.heads.ctx import CTXHead
+from frn.heads.deepemd import DeepEMDHead
 from frn.heads.dsn import DSNHead
 from frn.heads.frn import FRNHead
 from frn.heads.proto import ProtoHead
@@ -31,6 +32,8 @@ HEADS: dict[str, Callable[[int], nn.Module]] = {
     "cosine": lambda d: CosineHead(),
     "ridge": lambda d: RidgeHead(pooled=d > SMALL),
     "bifrn": lambda d: BiFRNHead(),
+    # The authors' rate would move a location of Conv-4, whose features are short, by several times its length.
+    "deepemd": lambda d: DeepEMDHead(sfc_rate=1.0 if d <= SMALL else 100.0),
 }
 
 

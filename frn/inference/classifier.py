@@ -10,6 +10,7 @@ from frn.errors import FrnError
 from frn.inference.enrolment import Bank, Enrolled, Floats, enroll, probabilities
 from frn.inference.extractor import Extractor
 from frn.inference.features import FeatureStore, Maps
+from frn.inference.regularisers import by_leave_one_out
 from frn.inference.session import State, Support, build_state
 from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
 
@@ -112,8 +113,11 @@ class Classifier:
     def adopt(self, state: State, maps: Mapping[str, Maps]) -> None:
         """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
         self.classes, self.left_out = {}, {}
-        for entry in state.classes:
-            self.enroll_maps(entry.name, np.stack([maps[support.key] for support in entry.supports]))
+        pools = {entry.name: np.stack([maps[s.key] for s in entry.supports]) for entry in state.classes}
+        if self.extractor.untrained_head:
+            self.head = by_leave_one_out(list(pools.values()))
+        for name, pool in pools.items():
+            self.enroll_maps(name, pool)
         self.state = state
 
     def enroll_maps(self, name: str, maps: Maps) -> None:

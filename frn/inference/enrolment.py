@@ -146,8 +146,22 @@ def leave_one_out(maps: NDArray[np.floating], head: HeadParameters) -> Array:
     k, r, d = maps.shape
     if k < 2:
         raise ValueError(f"leaving one out needs at least two supports, not {k}")
-    pool = _pool(maps)
     lam, rho = head.lam((k - 1) * r, d), head.rho
+    energy, along, kept = left_out_parts(maps, lam)
+    error = energy - 2 * rho * along + rho**2 * kept
+    mean: Array = error.mean(axis=1)
+    return mean
+
+
+def left_out_parts(maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:
+    """What `leave_one_out` is made of: |q|^2, q.q' and |q'|^2 of each location, q' rebuilt at rho = 1; (k, r) each.
+
+    Args:
+        maps: feature maps of a class's supports, (k, r, d), at least two.
+        lam: ridge penalty of k - 1 supports, already rescaled.
+    """
+    k, r, d = maps.shape
+    pool = _pool(maps)
     images = pool.reshape(k, r, d)
     identity = np.eye(r)
     if len(pool) <= d:
@@ -163,9 +177,7 @@ def leave_one_out(maps: NDArray[np.floating], head: HeadParameters) -> Array:
     gram = images @ images.mT
     along = _diagonals(gram + lam * identity - solved)  # z . w of each location
     length = _diagonals(solved @ squared @ solved) - 1  # w . w
-    error = _diagonals(gram) - 2 * rho * along + rho**2 * (along - lam * length)
-    mean: Array = error.mean(axis=1)
-    return mean
+    return _diagonals(gram), along, along - lam * length
 
 
 def _diagonals(blocks: Array) -> Array:

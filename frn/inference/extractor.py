@@ -14,6 +14,7 @@ from frn.images import EvaluationTransform, Pixels, read_file, see
 from frn.inference.enrolment import HeadParameters
 from frn.inference.features import FeatureStore, Maps, content_key
 from frn.inference.runtime import Device, check_model, open_session, parse_json, read_bytes, run_session
+from frn.model_file import is_pretrained
 
 FORMAT = "frn-features"
 VERSION = "1"
@@ -67,6 +68,8 @@ class Extractor:
             self.grid = (int(grid[0]), int(grid[1]))
             self.learned = {str(name): float(value) for name, value in head.items()}
             self.head = HeadParameters(**self.learned) if self.method == "frn" else None
+            self.untrained_head = is_pretrained(str(config["backbone"]))
+            """Whether the head's numbers are to be chosen from the supports (`regularisers`)."""
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise FrnError(f"{where}: its metadata is damaged ({error})") from error
         self._check_signature(where)

@@ -28,6 +28,9 @@ from frn.training.stages import build_stage
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
 """Validation is 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
 
+DESCRIPTION = ("about", "published")
+"""What a preset says of itself that decides nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -90,7 +93,8 @@ def train(
     Args:
         preset: what to do.
         images: training images.
-        val_images: validation images under the preset's transform; without any, the last weights are the result.
+        val_images: images of the preset's `val_split` under its transform; without any, the last weights are the
+            result.
         out: the run's folder.
         settings: how to do it.
         resume: continue the run in `out`.
@@ -142,7 +146,8 @@ class _Trainer:
             raise FrnError(
                 f"{self.folder.path}: already holds a run. Add --resume to continue it, or give another --out."
             )
-        self.run_settings = {"seed": settings.seed, "precision": settings.precision, **asdict(self.preset)}
+        decides = {name: value for name, value in asdict(self.preset).items() if name not in DESCRIPTION}
+        self.run_settings = {"seed": settings.seed, "precision": settings.precision, **decides}
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
         self.model.record = {"seed": settings.seed, **facts}
         with torch.random.fork_rng(devices=[]):
@@ -217,14 +222,16 @@ class _Trainer:
         self.report(Step(place.epoch + 1, place.step, steps_in_epoch, value, accuracy))
 
     def validate_if_due(self) -> None:
-        """Validate after an epoch; keep the model if it is strictly better than every earlier one."""
+        """Validate after an epoch; keep the model if it is strictly better than every earlier one.
+
+        Accuracy on the test split chooses nothing: there, and without any images, the last weights are kept.
+        """
         place, schedule = self.place, self.preset.schedule
         last = place.epoch == schedule.epochs
-        if self.val_images is None:
-            if last:
-                self.save_best()
-            return
-        if place.epoch % self.preset.val_every and not last:
+        chooses = self.val_images is not None and self.preset.val_split == "val"
+        if last and not chooses:
+            self.save_best()
+        if self.val_images is None or (place.epoch % self.preset.val_every and not last):
             return
         self.model.eval()
         maps = extract_features(
@@ -233,7 +240,7 @@ class _Trainer:
         accuracy = evaluate_episodes(
             self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=self.preset.val_episodes, seed=0
         )
-        is_best = accuracy.mean > place.best
+        is_best = chooses and accuracy.mean > place.best
         if is_best:
             place.best = accuracy.mean
             self.save_best(validation={"shape": str(self.val_shape), "accuracy": accuracy.mean, "ci95": accuracy.ci95})

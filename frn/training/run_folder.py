@@ -81,7 +81,8 @@ class RunFolder:
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
         before, now = _flat(training["run"]), _flat(json.loads(json.dumps(run)))
-        differing = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        # What one version does not know of decided nothing there, so only what both have is compared.
+        differing = sorted(key for key in before.keys() & now.keys() if before[key] != now[key])
         if differing:
             changes = ", ".join(f"{key} was {before.get(key)} and is {now.get(key)}" for key in differing[:4])
             raise FrnError(f"{self.path}: was started with other settings ({changes}). Use them, or another --out.")

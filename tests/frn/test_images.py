@@ -1,5 +1,7 @@
 """The only door to image files."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,73 @@ def test_seeing_is_opening_and_cropping_also_for_large_ones(tmp_path: Path, monk
     for large in (images.LARGE, 10):
         monkeypatch.setattr(images, "LARGE", large)
         np.testing.assert_array_equal(see(read_file(path), path, transform), expected)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "CMYK", "I;16"])
+def test_seeing_by_strips_is_opening_and_cropping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, orientation: int
+) -> None:
+    """Also of an image that is turned, deep, transparent, or longer than it may be."""
+    generator = np.random.default_rng(orientation)
+    exif = Image.Exif()
+    exif[images.ORIENTATION] = orientation
+    path, transform = tmp_path / ("x.png" if mode != "CMYK" else "x.jpg"), EvaluationTransform(size=16)
+    for width, height in ((70, 50), (16, 16), (90, 3)):
+        shape = (height, width) if mode == "I;16" else (height, width, len(mode))
+        noise = generator.integers(0, 256, shape, dtype=np.uint8)
+        image = Image.fromarray(noise.astype(np.uint16) * 257) if mode == "I;16" else Image.frombuffer(
+            mode, (width, height), noise.tobytes()
+        )  # fmt: skip
+        save(path, image, exif=exif)
+        monkeypatch.setattr(images, "STRIP", 1 << 20)
+        expected = transform(open_image(path))
+        monkeypatch.setattr(images, "STRIP", 170)
+        np.testing.assert_array_equal(see(read_file(path), path, transform), expected)
+
+
+def test_what_would_take_too_much_memory_is_decoded_coarsely_or_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progressive JPEGs hold all their coefficients, WebP four pictures; a JPEG can be decoded smaller."""
+    picture, transform = Image.radial_gradient("L").resize((1600, 1200)).convert("RGB"), EvaluationTransform(size=40)
+    jpeg = save(tmp_path / "x.jpg", picture, progressive=True)
+    plain, webp = save(tmp_path / "plain.jpg", picture), save(tmp_path / "x.webp", picture)
+    whole = transform(open_image(jpeg)).astype(int)
+    monkeypatch.setattr(images, "MAX_MEMORY", 10_000_000)  # of 1600 x 1200 pixels: 4 bytes each fit, 7 do not
+    assert open_image(jpeg).size == (400, 300)
+    assert open_image(plain).size == (1600, 1200)
+    difference = see(read_file(jpeg), jpeg, transform).astype(int) - whole
+    assert np.abs(difference).max() <= 3
+    with pytest.raises(FrnError, match=r"1600 x 1200 pixels of this kind of WEBP takes 29 MiB; the limit is 9 MiB"):
+        open_image(webp)
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process held")
+def test_a_large_picture_takes_its_decoded_size_and_little_more(tmp_path: Path) -> None:
+    """Four bytes a pixel for the decoder; not four more for each conversion on the way."""
+    exif = Image.Exif()
+    exif[images.ORIENTATION] = 6
+    pixels = 3000 * 3000
+    save(tmp_path / "x.png", Image.new("RGBA", (3000, 3000), (9, 90, 190, 128)), compress_level=1)
+    save(tmp_path / "x.jpg", Image.new("RGB", (3000, 3000), (9, 90, 190)), exif=exif)
+    program = """
+import sys
+from pathlib import Path
+from frn.images import EvaluationTransform, read_file, see
+see(read_file(Path(sys.argv[1])), Path(sys.argv[1]), EvaluationTransform(size=84))
+for line in Path("/proc/self/status").read_text().splitlines():
+    if line.startswith("VmHWM:"):
+        print(line.split()[1])
+"""
+    held = {
+        name: int(subprocess.check_output([sys.executable, "-c", program, str(tmp_path / name)])) * 1024
+        for name in ("x.png", "x.jpg")
+    }
+    small = save(tmp_path / "small.png", Image.new("RGB", (8, 8)))
+    base = int(subprocess.check_output([sys.executable, "-c", program, str(small)])) * 1024
+    for name, most in held.items():
+        assert most - base < 6 * pixels, name
 
 
 def test_a_glance_is_nearly_the_same_and_knows_the_upright_size(tmp_path: Path) -> None:

@@ -57,3 +57,36 @@ def test_an_exported_model_is_compared_with_torch_and_a_classifier_with_its_extr
     text = bench(*words).stdout
     assert "onnxruntime, 2 at once" in text
     assert "classifier, 640 x 480" in text
+
+
+def test_frn_is_compared_with_deepemd() -> None:
+    for solver in ("ot", "cv2"):
+        pytest.importorskip(solver, reason="needs the extra `emd`")
+    words = ("emd", "--shot", 1, "--phase", "test", "--d", 8, "--r", 4, "--rounds", 1)
+    (timing,) = json.loads(bench(*words, "--json").stdout)
+    assert (timing["phase"], timing["shot"]) == ("test", 1)
+    assert set(timing["published"]) < set(timing["milliseconds"])
+    rows = bench(*words).stdout.splitlines()
+    (opencv,) = (row.split() for row in rows if "DeepEMD, OpenCV" in row)
+    assert opencv[-1] == "178"
+    (ours,) = (row.split() for row in rows if "frn, torch" in row and "x frn" not in row)
+    assert ours[-1] == "1.0"
+
+
+def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
+    megabytes = {"ctx": 900.0, "paper, Eq. 8": 800.0, "paper, Eq. 10": 700.0, "frn, torch": 600.0}
+    monkeypatch.setattr("frn.bench.memory.measure_memory", lambda case, name, device: megabytes[name])
+    measured = json.loads(bench("memory", "--device", "cpu", "--json").stdout)
+    assert [case["megabytes"] for case in measured] == 4 * list(megabytes.values())
+    assert [(case["r"], case["way"], case["shot"]) for case in measured[::4]] == [
+        (25, 30, 1),
+        (25, 20, 5),
+        (100, 30, 1),
+        (100, 20, 5),
+    ]
+    assert [case["published"] for case in measured[-4:]] == [9693, 6767, 6727, None]
+    (row,) = bench("memory", "--head-only", "--side", 3, "--shot", 1, "--way", 7).stdout.splitlines()[1:2]
+    assert row.split() == ["9", "64", "7-way", "1-shot", "ctx", "900"]
+    refused = CliRunner(env=ONE_THREAD).invoke(app, ["bench", "memory", "--side", "7"])
+    assert refused.exit_code == 1
+    assert "Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others." in refused.stderr

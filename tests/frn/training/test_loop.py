@@ -250,3 +250,13 @@ def test_what_is_fixed_stays_where_it_starts(
 def test_only_frn_has_something_to_fix(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="--method frn, not proto"):
         quick(tmp_path / "run", replace(TINY, method="proto", fixed=("rho",)))
+
+
+def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path) -> None:
+    """The authors' meta-iNat runs: no validation split, so the last weights are the result."""
+    events, _ = quick(tmp_path / "run", replace(TINY, val_split="test"))
+    validations = [event for event in events if isinstance(event, Validation)]
+    assert len(validations) == 3
+    assert not any(validation.is_best for validation in validations)
+    assert_same(tmp_path / "run" / "best.safetensors", tmp_path / "run" / "last.safetensors")
+    assert "validation" not in load(tmp_path / "run" / "best.safetensors").record

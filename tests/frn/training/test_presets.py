@@ -1,14 +1,103 @@
 """Training runs by name."""
 
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
 import pytest
 
+from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
-from frn.training.presets import PRESETS, Schedule, find_preset
+from frn.images import EvaluationTransform
+from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
+from frn.training.presets.own import OWN
+
+CROPS = {
+    "RandomResizedCrop(84)": Augmentation(size=84, crop="resized", scale=(0.08, 1.0), jitter=0.4),
+    "RandomCrop(84, padding=8)": Augmentation(size=84, crop="padded", padding=8, jitter=0.4),
+}
+TRANSFORMS = {
+    "Resize([92,92]) CenterCrop(84)": EvaluationTransform(size=84, resize=92, square=True),
+    "Resize(92) CenterCrop(84)": EvaluationTransform(size=84, resize=92),
+    "as is": EvaluationTransform(size=84),
+}
+COLUMNS = ("name", "method", "step", "val_shot", "tests", "aux", "fixed", "table", "one", "five")
+
+
+def rows() -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Every row of the table typed from the paper, with what its group has in common."""
+    text = (Path(__file__).parent / "paper.toml").read_text(encoding="utf-8")
+    for group in tomllib.loads(text)["group"]:
+        for line in group["rows"].strip().splitlines():
+            yield group, dict(zip(COLUMNS, line.split(), strict=True))
+
+
+def listed(text: str) -> list[str]:
+    return [] if text == "-" else text.split(",")
+
+
+def reported(row: dict[str, str]) -> Published | None:
+    if row["table"] == "-":
+        return None
+    figures = {shot: row[column].split("±") for shot, column in ((1, "one"), (5, "five")) if row[column] != "-"}
+    return Published(
+        table=int(row["table"]),
+        accuracy={shot: float(figure[0]) for shot, figure in figures.items()},
+        ci95={shot: float(figure[1]) for shot, figure in figures.items() if len(figure) == 2},
+    )
+
+
+def step(preset: Preset) -> str:
+    if preset.stage != "episodes":
+        return f"batch{preset.batch}"
+    assert preset.episode.queries == 15
+    return f"{preset.episode.way}w{preset.episode.shot}s"
+
+
+@pytest.mark.parametrize(("group", "row"), [pytest.param(*pair, id=pair[1]["name"]) for pair in rows()])
+def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict[str, str]) -> None:
+    preset = PRESETS[row["name"]]
+    optimizer: Literal["adam", "sgd"] = "adam" if "adam" in group else "sgd"
+    wanted = group[optimizer]
+    assert preset.prepare == group["data"]
+    assert preset.method == row["method"]
+    assert preset.backbone == group["backbone"]
+    assert preset.last_pool
+    assert preset.stage == group.get("stage", "episodes")
+    assert preset.after == group.get("after")
+    assert step(preset) == row["step"]
+    assert preset.schedule == Schedule(
+        epochs=wanted["epochs"],
+        milestones=tuple(wanted["drops"]),
+        optimizer=optimizer,
+        learning_rate=wanted["lr"],
+        lr_decay=wanted["factor"],
+        momentum=0.9,
+        nesterov=True,
+        weight_decay=wanted["decay"],
+    )
+    assert preset.augmentation == CROPS[group["crop"]]
+    assert preset.transform == TRANSFORMS[group["eval"]]
+    assert preset.store_side == {"as is": 84}.get(group["eval"], 224 if "224" in group["data"] else 256)
+    assert preset.val_every == group["val_every"]
+    assert (preset.val_shot or preset.episode.shot) == int(row["val_shot"])
+    assert preset.val_episodes == 1000
+    assert preset.val_split == group.get("val_split", "val")
+    assert list(map(str, preset.test_shots)) == listed(row["tests"])
+    assert preset.aux == ("reference" if row["aux"] == "aux" else "off")
+    assert list(preset.fixed) == listed(row["fixed"])
+    assert preset.published == reported(row)
+
+
+def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
+    assert set(PRESETS) == set(OWN) | {row["name"] for _, row in rows()}
+    for preset in PRESETS.values():
+        assert preset.after is None or PRESETS[preset.after].stage != "episodes"
 
 
 def test_every_preset_makes_sense() -> None:
-    for name, build in PRESETS.items():
-        preset = build()
+    for name, preset in PRESETS.items():
         assert find_preset(name) == preset
         assert preset.augmentation.size == preset.transform.size
         assert preset.schedule.learning_rate_at(preset.schedule.epochs - 1) < preset.schedule.learning_rate
@@ -17,7 +106,7 @@ def test_every_preset_makes_sense() -> None:
 def test_a_mistyped_name_is_answered_with_near_ones() -> None:
     with pytest.raises(FrnError, match=r"unknown preset 'cifar-conv4'. Did you mean cifar-fs-conv4"):
         find_preset("cifar-conv4")
-    with pytest.raises(FrnError, match="There are: demo"):
+    with pytest.raises(FrnError, match="`frn presets` lists them"):
         find_preset("xyz")
 
 

@@ -1,78 +1,11 @@
-"""Training runs by name. A preset is a function that returns a value; free of torch."""
+"""Runs of our own: the demo, CIFAR-FS and Omniglot at their own sizes, and the recipe of the shipped model."""
 
-import difflib
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 from frn.data.augmentation import Augmentation
 from frn.episodes import EpisodeShape
-from frn.errors import FrnError
 from frn.images import EvaluationTransform
-
-WITH_AUXILIARY_LOSS = frozenset({"frn", "bifrn", "dsn", "ctx"})
-"""Methods that the paper trains with Eq. 11 (SM, Implemented Baselines), and FRN's own kin."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Schedule:
-    """The optimiser and its step schedule. One parameter group: everything decays, as in the authors' code."""
-
-    epochs: int
-    milestones: tuple[int, ...]
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    learning_rate: float = 0.1
-    lr_decay: float = 0.1
-    """Factor at each milestone. Not called gamma: gamma is the head's temperature."""
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float = 5e-4
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1 or self.learning_rate <= 0 or list(self.milestones) != sorted(set(self.milestones)):
-            raise FrnError(f"a schedule needs at least one epoch, a positive rate and rising milestones: {self}")
-
-    def learning_rate_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 0."""
-        return self.learning_rate * self.lr_decay ** sum(epoch >= milestone for milestone in self.milestones)
-
-    def scaled_to(self, epochs: int) -> "Schedule":
-        """The same schedule over another number of epochs, its milestones at the same fractions."""
-        scaled = {round(milestone * epochs / self.epochs) for milestone in self.milestones}
-        return replace(self, epochs=epochs, milestones=tuple(sorted(m for m in scaled if 0 < m < epochs)))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Preset:
-    """Everything that decides a training run, except the data's place and the seed."""
-
-    about: str
-    """One line for `frn presets`."""
-    prepare: str | None
-    """The data set, as `frn data prepare` calls it; None where images are rendered on the spot."""
-    method: str = "frn"
-    backbone: str = "conv4"
-    last_pool: bool = True
-    episode: EpisodeShape
-    schedule: Schedule
-    augmentation: Augmentation
-    transform: EvaluationTransform
-    """For validation and for everyone who uses the model."""
-    aux: Literal["reference", "paper", "off"] = "reference"
-    fixed: tuple[Literal["lambda", "rho"], ...] = ()
-    """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
-    stage: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
-    """Episodes; or, before them, all classes at once: with dummy maps (Sec. 3.6), or classically."""
-    batch: int = 128
-    """Images of a step of pre-training."""
-    store_side: int
-    """Training images are kept at most this large (shorter side, pixels)."""
-    val_every: int = 5
-    """Epochs between validations."""
-    val_shot: int | None = None
-    """Shot of validation; None: that of training. The authors validate pre-training at 1 shot."""
-    val_episodes: int = 1000
-    test_shots: tuple[int, ...] = field(default=(1, 5))
+from frn.training.presets.preset import Preset, Schedule
 
 
 def demo() -> Preset:
@@ -150,10 +83,11 @@ def cifar_fs_conv4_average() -> Preset:
 
 
 def cifar_fs_conv4_finetune() -> Preset:
-    """Episodes after pre-training: `--init` with its result; the rate is a hundredth, as the paper has it."""
+    """Episodes after pre-training, of either kind; the rate is a hundredth, as the paper has it."""
     return replace(
         cifar_fs_conv4(),
-        about="CIFAR-FS, episodes after pre-training: needs --init",
+        about="CIFAR-FS, episodes after pre-training",
+        after="cifar-fs-conv4-pretrain",
         schedule=Schedule(epochs=40, milestones=(20, 32), learning_rate=1e-3),
         val_every=5,
     )
@@ -188,8 +122,8 @@ def general_conv4() -> Preset:
     )
 
 
-PRESETS: dict[str, Callable[[], Preset]] = {
-    preset.__name__.replace("_", "-"): preset
+OWN: dict[str, Preset] = {
+    preset.__name__.replace("_", "-"): preset()
     for preset in (
         demo,
         cifar_fs_conv4,
@@ -202,17 +136,3 @@ PRESETS: dict[str, Callable[[], Preset]] = {
         general_conv4,
     )
 }
-
-
-def find_preset(name: str) -> Preset:
-    """Return a preset by name.
-
-    Raises:
-        FrnError: naming the nearest ones.
-    """
-    key = name.lower().replace("_", "-")
-    if key in PRESETS:
-        return PRESETS[key]()
-    near = difflib.get_close_matches(key, PRESETS, n=3, cutoff=0.4)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(PRESETS)}."
-    raise FrnError(f"unknown preset {name!r}. {hint}")

@@ -1,0 +1,81 @@
+"""The image decoder: a backbone turned around, from feature maps back to pixels (SM, Image Decoder).
+
+Shape letters: b maps, r locations on a square grid, d channels, S pixels of a side.
+"""
+
+import math
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+WIDTH, NARROW = 64, 16
+"""Channels of the last residual block, of backbones as wide as ResNet-12 and as narrow as Conv-4."""
+
+
+class UpBlock(nn.Module):
+    """Two branches that double height and width by a strided transposed convolution, added, then ELU."""
+
+    def __init__(self, channels_in: int, channels_out: int) -> None:
+        super().__init__()
+
+        def up() -> nn.Sequential:
+            doubling = nn.ConvTranspose2d(channels_in, channels_out, 4, stride=2, padding=1, bias=False)
+            return nn.Sequential(doubling, nn.BatchNorm2d(channels_out))
+
+        self.shortcut = up()
+        self.main = nn.Sequential(
+            nn.Conv2d(channels_in, channels_in, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels_in),
+            nn.ReLU(inplace=True),
+            *up(),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels_out),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (b, channels_in, h, w) to (b, channels_out, 2h, 2w)."""
+        return F.elu(self.main(x) + self.shortcut(x), inplace=True)
+
+
+class Decoder(nn.Module):
+    """As many doublings as the backbone has poolings, a bilinear resize to S x S, a projection to three channels."""
+
+    def __init__(self, d: int, widths: tuple[int, ...], *, grid: int, size: int) -> None:
+        """Set the shapes.
+
+        Args:
+            d: channels of a map.
+            widths: channels after each doubling.
+            grid: locations of a side of a map.
+            size: S.
+        """
+        super().__init__()
+        self.d, self.grid, self.size = d, grid, size
+        channels = (d, *widths)
+        self.blocks = nn.Sequential(*(UpBlock(*pair) for pair in zip(channels, widths, strict=False)))
+        self.project = nn.Conv2d(widths[-1], 3, 3, padding=1)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return images (b, 3, S, S) in [-1, 1] of feature maps (b, r, d)."""
+        x = self.blocks(maps.mT.unflatten(2, (self.grid, self.grid)))
+        if x.shape[-1] != self.size:
+            x = F.interpolate(x, (self.size, self.size), mode="bilinear", align_corners=False)
+        return self.project(x).tanh()
+
+
+def build_decoder(d: int, *, grid: int, size: int) -> Decoder:
+    """Return a new decoder of feature maps.
+
+    For ResNet-12 at 84 pixels it is the paper's: 640 x 5 x 5 to 512 x 10 x 10, and halving channels on to 64 x 80 x 80.
+    Conv-4's is a quarter as wide, and never wider than its maps.
+
+    Args:
+        d: channels of a map.
+        grid: locations of a side of a map.
+        size: pixels of a side of the images.
+    """
+    width = WIDTH if d > WIDTH else NARROW
+    doublings = int(math.log2(size / grid))
+    widths = tuple(min(d, width * 2**left) for left in reversed(range(doublings)))
+    return Decoder(d, widths, grid=grid, size=size)

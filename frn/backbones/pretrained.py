@@ -1,0 +1,309 @@
+"""Networks of others as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
+
+A convolutional network gives the map before its pooling; a vision transformer its patch tokens after the last norm,
+without class and register tokens. Nothing here is trained, and nothing is downloaded unless a caller says so.
+
+Shape letters: b images, S their side, d channels, (h, w) the map.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from frn.errors import FrnError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """How the weights' makers prepare an image. Resizing is bilinear here, whatever they used."""
+
+    size: int
+    """Side of the crop, in pixels."""
+    ratio: float
+    """What the shorter side is resized to, as a multiple of `size`; at least 1."""
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+    def resize(self, size: int) -> int:
+        """Length of the shorter side before a crop of `size`, in pixels."""
+        return max(size, round(size * self.ratio))
+
+
+class Pretrained(nn.Module):
+    """Maps of a frozen network; it stays in evaluation mode."""
+
+    last_pool = True
+
+    def __init__(self, name: str, size: int) -> None:
+        """Build the network, its weights still random.
+
+        Args:
+            name: `torchvision:NAME` or `timm:NAME`.
+            size: side S of the images.
+
+        Raises:
+            FrnError: if there is no such network, it gives no map, or it takes no images of that size.
+        """
+        super().__init__()
+        self.size = size
+        try:
+            self.maps = adapter(name)(name.partition(":")[2], size)
+            self.requires_grad_(False).eval()
+            with torch.no_grad():
+                _, self.d, h, w = self.maps(torch.zeros(1, 3, size, size)).shape
+        except FrnError:
+            raise
+        except (AssertionError, IndexError, RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise FrnError(
+                f"{name}: makes no map of {size} x {size} images ({reason}). Give another --size."
+            ) from error
+        self.grid: tuple[int, int] = (int(h), int(w))
+        self.stride = max(1, size // max(h, w))
+        """Pixels per location, about."""
+        self.map_scale = float(self.d) ** 0.5
+        """As ResNet-12: then the energy of a location is of the order of one, and lambda of its usual size."""
+
+    def train(self, mode: bool = True) -> "Pretrained":
+        """Stay in evaluation mode."""
+        return super().train(False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map normalised images (b, 3, S, S) to feature maps (b, d, h, w)."""
+        maps: Tensor = self.maps(images)
+        return maps
+
+    def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
+        """Take the makers' weights; those of their classifier are set aside.
+
+        Raises:
+            FrnError: if one is missing, left over, or of another shape.
+        """
+        fitted = self.maps.fitted(weights)
+        expected = self.maps.net.state_dict()
+        missing, surplus = sorted(expected.keys() - fitted.keys()), sorted(fitted.keys() - expected.keys())
+        odd = [key for key in expected.keys() & fitted.keys() if expected[key].shape != fitted[key].shape]
+        for what, keys in (("lacks", missing), ("also holds", surplus), ("has another shape of", sorted(odd))):
+            if keys:
+                more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
+                raise FrnError(f"{where}: is not of this network: it {what} {keys[0]}{more}")
+        self.maps.net.load_state_dict(fitted)
+
+
+class TorchvisionMaps(nn.Module):
+    """The map of a classification network of torchvision."""
+
+    def __init__(self, name: str, size: int) -> None:
+        from torchvision import models
+
+        super().__init__()
+        if name not in models.list_models(models):
+            raise FrnError(f"torchvision:{name}: torchvision has no such classification network")
+        self.side = size
+        self.tokens = name.startswith("vit_")
+        self.net = models.get_model(name, weights=None, **({"image_size": size} if self.tokens else {}))
+        plain = (
+            models.ResNet,
+            models.RegNet,
+            models.VGG,
+            models.ConvNeXt,
+            models.EfficientNet,
+            models.MobileNetV2,
+            models.MobileNetV3,
+            models.SwinTransformer,
+        )
+        if not self.tokens and not isinstance(self.net, plain):
+            names = ", ".join(kind.__name__ for kind in plain)
+            raise FrnError(
+                f"torchvision:{name}: is of none of the families that give a map: {names}, VisionTransformer"
+            )
+        self.head = next(head for head in ("fc", "heads", "head", "classifier") if hasattr(self.net, head))
+        setattr(self.net, self.head, nn.Identity())
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map normalised images (b, 3, S, S) to (b, d, h, w)."""
+        if self.tokens:
+            patches = self.net._process_input(images)  # b, h w, d
+            h = self.side // self.net.patch_size
+            first = self.net.class_token.expand(images.shape[0], -1, -1)
+            tokens: Tensor = self.net.encoder(torch.cat([first, patches], dim=1))[:, 1:]
+            return tokens.transpose(1, 2).unflatten(2, (h, h))
+        for part, module in self.net.named_children():
+            if part == "avgpool":
+                break
+            images = module(images)
+        return images
+
+    def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights without the classifier's, positions of a transformer resampled to the size of the images."""
+        kept = {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
+        positions = kept.get("encoder.pos_embedding")
+        if self.tokens and positions is not None and positions.shape != self.net.encoder.pos_embedding.shape:
+            from torchvision.models.vision_transformer import interpolate_embeddings
+
+            return dict(interpolate_embeddings(self.side, self.net.patch_size, dict(kept)))
+        return kept
+
+    @classmethod
+    def recipe(cls, name: str, weights: Path | None) -> Recipe:
+        """The recipe of the weights with that file name; of torchvision's default ones where none has it."""
+        preset = _torchvision_weights(name, weights).transforms()
+        return Recipe(
+            size=preset.crop_size[0],
+            ratio=preset.resize_size[0] / preset.crop_size[0],
+            mean=tuple(preset.mean),
+            std=tuple(preset.std),
+        )
+
+    @classmethod
+    def places(cls, name: str) -> list[Path]:
+        """Where torchvision keeps what it has downloaded, its default weights first."""
+        folder = Path(torch.hub.get_dir()) / "checkpoints"
+        return [folder / Path(entry.url).name for entry in _torchvision_entries(name)]
+
+    @classmethod
+    def download(cls, name: str) -> Path:
+        """Fetch the default weights into torch's own cache."""
+        _torchvision_weights(name, None).get_state_dict(progress=False, check_hash=True)
+        return cls.places(name)[0]
+
+
+def _torchvision_entries(name: str) -> list[Any]:
+    from torchvision import models
+
+    if name not in models.list_models(models):
+        raise FrnError(f"torchvision:{name}: torchvision has no such classification network")
+    entries = models.get_model_weights(name)
+    return sorted(entries, key=lambda entry: entry is not entries.DEFAULT)
+
+
+def _torchvision_weights(name: str, file: Path | None) -> Any:
+    entries = _torchvision_entries(name)
+    return next((entry for entry in entries if file and Path(entry.url).name == file.name), entries[0])
+
+
+class TimmMaps(nn.Module):
+    """The map of a network of timm."""
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__()
+        config = _timm_config(name)
+        sized = {"img_size": size} if config["fixed_input_size"] else {}
+        self.net = _timm().create_model(name, pretrained=False, num_classes=0, **sized)
+        if not hasattr(self.net, "forward_intermediates"):
+            raise FrnError(f"timm:{name}: gives no map (it has no forward_intermediates)")
+        heads = config["classifier"] or ()
+        self.heads = (heads,) if isinstance(heads, str) else tuple(heads)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Map normalised images (b, 3, S, S) to (b, d, h, w)."""
+        last: Tensor = self.net.forward_intermediates(
+            images, indices=1, norm=True, output_fmt="NCHW", intermediates_only=True
+        )[-1]
+        return last
+
+    def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Weights as timm names them, without the classifier's, positions resampled to the size of the images."""
+        rename = getattr(sys.modules[type(self.net).__module__], "checkpoint_filter_fn", None)
+        found = rename(dict(weights), self.net) if rename else weights
+        return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
+
+    @classmethod
+    def recipe(cls, name: str, weights: Path | None) -> Recipe:
+        """The recipe that timm notes beside the network."""
+        config = _timm_config(name)
+        return Recipe(
+            size=config["input_size"][-1],
+            ratio=1 / config["crop_pct"],
+            mean=tuple(config["mean"]),
+            std=tuple(config["std"]),
+        )
+
+    @classmethod
+    def places(cls, name: str) -> list[Path]:
+        """Where huggingface_hub keeps what timm has downloaded."""
+        from huggingface_hub import constants, try_to_load_from_cache
+
+        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")
+        found = try_to_load_from_cache(hub, "model.safetensors")
+        folder = Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}"
+        return [Path(found) if isinstance(found, str) else folder]
+
+    @classmethod
+    def download(cls, name: str) -> Path:
+        """Fetch the weights into the hub's own cache."""
+        from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download(str(_timm_config(name).get("hf_hub_id")), "model.safetensors"))
+
+
+def _timm() -> Any:
+    try:
+        import timm
+    except ImportError as error:
+        raise FrnError("timm: networks need the timm package, which is not here: pip install 'frn[timm]'") from error
+    return timm
+
+
+def _timm_config(name: str) -> dict[str, Any]:
+    timm = _timm()
+    if not timm.is_model(name):
+        raise FrnError(f"timm:{name}: timm {timm.__version__} has no such network")
+    found = timm.get_pretrained_cfg(name)
+    return dict(found.to_dict()) if found else {"fixed_input_size": False, "classifier": ()}
+
+
+ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": TorchvisionMaps, "timm": TimmMaps}
+
+
+def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
+    """What knows the networks of `SOURCE:NAME`.
+
+    Raises:
+        FrnError: if the name is not like that.
+    """
+    source, colon, rest = name.partition(":")
+    if source not in ADAPTERS or not colon or not rest:
+        raise FrnError(f"{name}: a pretrained backbone is called {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")
+    return ADAPTERS[source]
+
+
+def find_weights(name: str, file: Path | None, *, download: bool = False) -> Path:
+    """The file with a network's weights: the one given, or the one in the user's cache.
+
+    Args:
+        name: `torchvision:NAME` or `timm:NAME`.
+        file: given by the user; None looks into the cache of torchvision or timm.
+        download: fetch what the cache lacks.
+
+    Raises:
+        FrnError: saying where it looked and what to do.
+    """
+    source, own = adapter(name), name.partition(":")[2]
+    if file is not None:
+        if not file.is_file():
+            raise FrnError(f"{file}: there is no such file")
+        return file
+    places = source.places(own)
+    if found := next((place for place in places if place.is_file()), None):
+        return found
+    if download:
+        try:
+            return source.download(own)
+        except Exception as error:  # whatever a client of the network raises
+            raise FrnError(f"{name}: the weights could not be downloaded ({error})") from error
+    looked = ", ".join(map(str, places))
+    raise FrnError(
+        f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or --download fetches "
+        "them."
+    )
+
+
+def recipe(name: str, weights: Path) -> Recipe:
+    """How images are prepared for a network with weights from that file."""
+    return adapter(name).recipe(name.partition(":")[2], weights)

@@ -1,0 +1,176 @@
+"""`frn reproduce`: a table of the paper, row by row, the published figures beside ours."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.choices import Device
+from frn.cli.console import INTERRUPTED, note, print_json, stdout, user_errors
+from frn.errors import FrnError
+from frn.files import write_atomically
+
+if TYPE_CHECKING:
+    from frn.reproduce.progress import Step, Workplace
+    from frn.reproduce.tables import Row, Table
+
+
+def reproduce(
+    table: Annotated[str | None, typer.Argument(help="Which table; --list names them.", show_default=False)] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="The tables and their rows.")] = False,
+    row: Annotated[list[str] | None, typer.Option(help="Only this row. Repeatable.", show_default=False)] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]DIR", help="A prepared data set. Repeatable.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for TABLE.md and TABLE.json.")] = Path("reproduced"),
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the runs; finished ones are used as they are.", show_default="OUT/runs"),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands that are left to run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Make a table of the paper: train what is missing, resume what is half done, evaluate, compare.
+
+    Rows whose data set is not given are skipped. Ctrl-C saves and stops; the same command goes on.
+    """
+    with user_errors():
+        from frn.reproduce.progress import Workplace, data_sets
+        from frn.reproduce.report import markdown, report
+        from frn.reproduce.tables import TABLES, choose_rows, find_table
+
+        if list_all or table is None:
+            _list([find_table(table)] if table else list(TABLES.values()), as_json=as_json)
+            return
+        chosen = find_table(table)
+        rows = choose_rows(chosen, row or [])
+        folders = _folders(data or [], sorted(set().union(*map(data_sets, rows))))
+        given = {"--threads": threads, "--device": None if device == "auto" else device}
+        options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
+        place = Workplace(runs=runs or out / "runs", data=folders, options=options)
+        if dry_run:
+            _print_commands(rows, place)
+            return
+        missing, failed = _run_rows(rows, place)
+        found = report(chosen, rows, place, missing)
+        page = markdown(found)
+        write_atomically(out / f"{chosen.name}.md", page)
+        write_atomically(out / f"{chosen.name}.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    if as_json:
+        print_json(found)
+    else:
+        stdout().print(page, markup=False, soft_wrap=True, end="")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _print_commands(rows: "list[Row]", place: "Workplace") -> None:
+    from frn.reproduce.progress import MissingDataError, steps
+
+    shown: set[Step] = set()
+    for row in rows:
+        try:
+            left = steps(row, place)
+        except MissingDataError as error:
+            note(f"{row.name}: {error}")
+            continue
+        for step in left:
+            if step not in shown:
+                stdout().print(str(step), markup=False, soft_wrap=True)
+            shown.add(step)
+
+
+def _run_rows(rows: "list[Row]", place: "Workplace") -> tuple[dict[str, str], bool]:
+    """Run what is left of each row; return why rows are missing, and whether anything failed."""
+    from frn.reproduce.progress import MissingDataError, steps
+
+    missing: dict[str, str] = {}
+    failed = False
+    for number, row in enumerate(rows, 1):
+        try:
+            for step in steps(row, place):
+                note(f"[{number}/{len(rows)}] {step}")
+                _run(step)
+        except (MissingDataError, StepError) as error:
+            failed |= isinstance(error, StepError)
+            missing[row.name] = str(error)
+            note(f"{row.name}: {error}")
+    return missing, failed
+
+
+class StepError(FrnError):
+    """A command has failed; it has said why."""
+
+
+def _run(step: "Step") -> None:
+    """Run a command in a process of its own, its progress on our stderr.
+
+    Raises:
+        StepError: if it fails.
+    """
+    # Ctrl-C reaches the child too, which saves and stops; we wait for that.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        with subprocess.Popen([sys.executable, "-m", "frn", *step.words], stdout=subprocess.PIPE) as process:
+            answer, _ = process.communicate()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if process.returncode == INTERRUPTED:
+        note("stopped. The same command goes on from here.")
+        raise typer.Exit(INTERRUPTED)
+    if process.returncode:
+        raise StepError(f"`{step}` failed with status {process.returncode}; its message is above")
+    if step.answer:
+        write_atomically(step.answer, answer)
+
+
+def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
+    """Folders of data sets by name; without a name it is the table's only one.
+
+    Raises:
+        FrnError: if it has several, or there is no such folder.
+    """
+    folders = {}
+    for word in given:
+        name, equals, path = word.partition("=")
+        if not equals:
+            if len(wanted) != 1:
+                raise FrnError(f"--data {word}: say which of {', '.join(wanted) or 'none'} it is: --data NAME=DIR")
+            name, path = wanted[0], word
+        elif name not in wanted:
+            raise FrnError(f"--data {word}: these rows have no data set {name!r} (they have {', '.join(wanted)})")
+        if not Path(path).is_dir():
+            raise FrnError(f"--data {word}: there is no folder {path}")
+        folders[name] = Path(path)
+    return folders
+
+
+def _list(tables: "list[Table]", *, as_json: bool) -> None:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    from frn.reproduce.report import described, percent
+
+    if as_json:
+        print_json([described(table) for table in tables])
+        return
+    console = stdout()
+    for table in tables:
+        console.print(f"[bold]{table.name}[/bold]  {table.title} ({table.source})")
+        grid = Grid(box=None, show_header=False, pad_edge=True)
+        for row in table.rows:
+            figures = (percent(cell.published, cell.published_ci95) for cell in row.cells.values())
+            shots = (f"{shot}-shot {figure}" for shot, figure in zip(row.cells, figures, strict=True) if figure)
+            grid.add_row(Text(row.name, no_wrap=True), row.label, ", ".join(shots))
+        for entry in table.elsewhere:
+            grid.add_row("", entry.label, entry.published, Text(entry.command))
+        console.print(grid)
+        console.print()
+    console.print("Figures are the published ones. `frn reproduce TABLE --list --json` has the commands of each row.")

@@ -1,0 +1,150 @@
+"""`frn visualize`: what reconstructions look like (the paper's decoder)."""
+
+import io
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frn.cli.choices import Device, PrecisionChoice
+from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_left_out, stdout, user_errors
+
+app = typer.Typer(no_args_is_help=True, help="Turn feature maps back into images, true and rebuilt ones.")
+
+Data = Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")]
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, run folder or shipped name.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+
+
+@app.command()
+def train(
+    model: ModelName,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the decoder and its metrics.")],
+    split: Annotated[str, typer.Option(help="Which split.")] = "train",
+    epochs: Annotated[int, typer.Option(min=1, help="The rate falls after each fifth of them.")] = 200,
+    batch: Annotated[int, typer.Option(min=2, help="Images per step.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights and batches.")] = 0,
+    precision: Annotated[PrecisionChoice, typer.Option(help="auto: bf16 where the processor has it.")] = "auto",
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    threads: Threads = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a decoder: from a frozen model's feature maps back to the images they come from.
+
+    Ctrl-C saves and stops; `--resume` goes on.
+    """
+    with user_errors():
+        from frn.cli.training_display import interruptible
+        from frn.data.cache import load_images
+        from frn.data.folders import scan, split_folder
+        from frn.model import load_model
+        from frn.precision import choose_device, choose_precision, set_threads
+        from frn.training.loop import Settings
+        from frn.visualize.training import DecoderSchedule, train_decoder
+
+        folders = scan(split_folder(data, split))
+        set_threads(threads)
+        where = choose_device(device)
+        loaded = load_model(model)
+        with progress_bar(f"decoding {split}") as decoding:
+            images = load_images(folders, loaded.config.transform, progress=decoding)
+        report_left_out([entry.reason for entry in images.broken])
+        settings = Settings(
+            seed=seed,
+            precision=choose_precision(precision, where),
+            device=where,
+            command=shlex.join(["frn", *sys.argv[1:]]),
+        )
+        schedule = DecoderSchedule(epochs=epochs, batch=batch)
+        note(f"decoder of {model}: {len(images)} images, {settings.precision} on {where.type}")
+        with progress_bar("training") as progress, interruptible() as stopped:
+            trained = train_decoder(
+                loaded, images, out, schedule, settings, resume=resume, progress=progress, stop=stopped
+            )
+        if not trained.finished:
+            words = [word for word in sys.argv[1:] if word != "--resume"]
+            note(
+                f"saved after {trained.place.total_steps} steps. Go on with: {shlex.join(['frn', *words, '--resume'])}"
+            )
+            raise typer.Exit(INTERRUPTED)
+    seconds = round(trained.place.seconds, 1)
+    if as_json:
+        print_json({"decoder": str(out), "steps": trained.place.total_steps, "seconds": seconds})
+        return
+    stdout().print(f"trained {trained.place.total_steps} steps in {seconds / 60:.1f} minutes: [bold]{out}[/bold]")
+    words = ["frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png"]
+    stdout().print(f"next: {shlex.join(words)}")
+
+
+@app.command()
+def render(
+    model: ModelName,
+    decoder: Annotated[Path, typer.Option(help="What `frn visualize train` made for this model.")],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="PNG file of the grid.")],
+    split: Annotated[str, typer.Option(help="Which split.")] = "test",
+    way: Annotated[int, typer.Option(min=2, help="Classes per trial; the grid shows three at most.")] = 5,
+    shot: Annotated[int, typer.Option(min=1, help="Support images per class.")] = 5,
+    columns: Annotated[int, typer.Option(min=1, help="Query images in the grid.")] = 6,
+    trials: Annotated[int, typer.Option(min=2, help="Random episodes of the table.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same episodes.")] = 0,
+    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Regenerate images from their own and from rebuilt feature maps: a grid, and their L2 pixel errors.
+
+    The grid has support images on the left and queries of one class on the right: the originals; regenerated from their
+    own maps; from maps rebuilt by their class; and by other classes.
+    """
+    with user_errors():
+        from PIL import Image
+        from rich.table import Table
+
+        from frn.data.cache import load_images
+        from frn.data.folders import scan, split_folder
+        from frn.episodes import EpisodeShape
+        from frn.files import write_atomically
+        from frn.model import load_model
+        from frn.precision import choose_device, set_threads
+        from frn.visualize.regeneration import Regenerator
+        from frn.visualize.training import load_decoder
+
+        folders = scan(split_folder(data, split))
+        set_threads(threads)
+        loaded = load_model(model).to(choose_device(device))
+        opened = load_decoder(decoder, loaded)
+        with progress_bar(f"decoding {split}") as decoding:
+            images = load_images(folders, loaded.config.transform, progress=decoding)
+        report_left_out([entry.reason for entry in images.broken])
+        with progress_bar("features") as extracting:
+            regenerator = Regenerator(loaded, opened, images, progress=extracting)
+        where = str(folders.root)
+        grid = regenerator.picture(EpisodeShape(way=min(way, 3), shot=shot, queries=columns), seed=seed, where=where)
+        png = io.BytesIO()
+        Image.fromarray(grid).save(png, format="PNG")
+        write_atomically(out, png.getvalue())
+        with progress_bar("trials") as measuring:
+            shape = EpisodeShape(way=way, shot=shot, queries=1)
+            errors = regenerator.measure(shape, trials=trials, seed=seed, where=where, progress=measuring)
+    rows = {
+        "ground-truth feature map": errors.truth,
+        "same-class reconstruction": errors.same,
+        "other-class reconstruction": errors.other,
+    }
+    if as_json:
+        named = {"ground_truth": errors.truth, "same_class": errors.same, "other_class": errors.other}
+        l2 = {name: {"mean": error.mean, "ci95": error.ci95} for name, error in named.items()}
+        shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
+        print_json({**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)})
+        return
+    table = Table("regenerated from", "L2 pixel error", box=None, pad_edge=False)
+    for name, error in rows.items():
+        table.add_row(name, f"{error.mean:.4f} ± {error.ci95:.4f}")
+    stdout().print(table)
+    stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: [bold]{out}[/bold]")

@@ -1,0 +1,199 @@
+"""What of a table is there already, and which commands make the rest.
+
+A run is finished when its checkpoint says so, and measured when NAME.json lies beside its folder. Both are what
+`frn train` and `frn eval --json` leave, so runs that were started by hand count too.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from frn.errors import FrnError
+from frn.model_file import read_header
+from frn.reproduce.tables import Measurement, Row, Run, data_name
+
+PLACES = {"--data", "--out", "--init", "--threads", "--device", "--precision"}
+"""Options that say where and how fast a run is made, not what it is."""
+SWITCHES = {"--resume", "--json"}
+"""Options without a value that do not either."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workplace:
+    """Where runs and data sets are."""
+
+    runs: Path
+    data: Mapping[str, Path] = field(default_factory=dict)
+    """Folders by the names of data sets."""
+    options: tuple[str, ...] = ()
+    """For every command: threads, device."""
+
+    def folder(self, run: Run) -> Path:
+        """The run's folder."""
+        return self.runs / run.name
+
+    def answer(self, measurement: Measurement) -> Path:
+        """Where the answer of `frn eval` is kept."""
+        return self.runs / f"{measurement.name}.json"
+
+    def data_for(self, prepare: str) -> Path:
+        """The folder of a data set.
+
+        Raises:
+            MissingDataError: saying how to make it.
+        """
+        name = data_name(prepare)
+        if name not in self.data:
+            raise MissingDataError(
+                f"needs {name}: `frn data prepare {prepare} --source ARCHIVE --out DIR` makes it, then add "
+                f"--data {name}=DIR"
+            )
+        return self.data[name]
+
+
+class MissingDataError(FrnError):
+    """A row's data set is not at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An `frn` command to run."""
+
+    words: tuple[str, ...]
+    answer: Path | None = None
+    """Where what it prints is kept."""
+
+    def __str__(self) -> str:
+        return shlex.join(("frn", *self.words))
+
+
+def steps(row: Row, place: Workplace) -> list[Step]:
+    """What is still to be run for a row, in order.
+
+    Raises:
+        MissingDataError: if a data set is missing.
+        FrnError: if a folder holds another run than the row's.
+    """
+    missing: list[Step] = []
+    for measurement in measurements(row):
+        if stored(measurement, place) is None:
+            missing += _training(measurement.run, place)
+            missing.append(_evaluation(measurement, place))
+    return list(dict.fromkeys(missing))
+
+
+def measurements(row: Row) -> Iterator[Measurement]:
+    """The different measurements behind a row's figures."""
+    yield from {cell.measurement.name: cell.measurement for cell in row.cells.values()}.values()
+
+
+def data_sets(row: Row) -> set[str]:
+    """Names of the data sets behind a row."""
+    names = set()
+    for measurement in measurements(row):
+        names.add(data_name(measurement.prepare))
+        run: Run | None = measurement.run
+        while run is not None:
+            names.add(data_name(run.prepare))
+            run = run.init
+    return names
+
+
+def stored(measurement: Measurement, place: Workplace) -> dict[str, Any] | None:
+    """The answer of `frn eval`, or None where there is none or it is cut off."""
+    try:
+        answer: dict[str, Any] = json.loads(place.answer(measurement).read_text(encoding="utf-8"))
+        return answer if {result["shot"] for result in answer["results"]} else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trained:
+    """What a run's checkpoint and configuration say of it."""
+
+    command: list[str]
+    """As it was called; empty where nothing is known of that."""
+    finished: bool
+    epochs: int
+    seconds: float
+    precision: str
+    machine: str | None
+    """Processor and threads, where the run noted them."""
+
+
+def trained(run: Run, place: Workplace) -> Trained | None:
+    """How far a run has come, or None where it has not begun.
+
+    Raises:
+        FrnError: if the folder holds another run.
+    """
+    folder = place.folder(run)
+    if not (folder / "last.safetensors").is_file():
+        return None
+    _, record = read_header(folder / "last.safetensors")
+    progress, settings = record["training"]["place"], record["training"]["run"]
+    command = _command(folder / "config.toml")
+    if command and _what(command[1:]) != _what(list(run.words)):
+        raise FrnError(
+            f"{folder}: holds another run (`{shlex.join(command)}`) than `{shlex.join(('frn', *run.words))}`. "
+            "Move it away, or give another --runs."
+        )
+    return Trained(
+        command=command,
+        finished=progress["epoch"] >= settings["schedule"]["epochs"],
+        epochs=progress["epoch"],
+        seconds=progress["seconds"],
+        precision=settings["precision"],
+        machine=record.get("machine"),
+    )
+
+
+def _training(run: Run, place: Workplace) -> list[Step]:
+    before = trained(run, place)
+    if before and before.finished:
+        return []
+    words = [*run.words, "--data", str(place.data_for(run.prepare)), "--out", str(place.folder(run))]
+    first = []
+    if run.init:
+        first = _training(run.init, place)
+        words += ["--init", str(place.folder(run.init) / "best.safetensors")]
+    if before:
+        words.append("--resume")
+    return [*first, Step((*words, *place.options))]
+
+
+def _evaluation(measurement: Measurement, place: Workplace) -> Step:
+    best = place.folder(measurement.run) / "best.safetensors"
+    data = place.data_for(measurement.prepare)
+    words = ("eval", str(best), *measurement.flags, "--data", str(data), "--json", *place.options)
+    return Step(words, place.answer(measurement))
+
+
+def _command(config: Path) -> list[str]:
+    """The command on top of a run's configuration."""
+    try:
+        with open(config, encoding="utf-8") as file:
+            return shlex.split(file.readline().removeprefix("#"))
+    except (OSError, ValueError):
+        return []
+
+
+def _what(words: list[str]) -> set[tuple[str, ...]]:
+    """What decides a run, out of the words of its command: arguments, and options with their values."""
+    decides: set[tuple[str, ...]] = set()
+    option: tuple[str, ...] = ()
+    for word in words:
+        if word in SWITCHES:
+            continue
+        if word.startswith("--"):
+            option = (word,)
+        elif option:
+            decides.add((*option, word))
+            option = ()
+        else:
+            decides.add((word,))
+    return {entry for entry in decides if entry[0] not in PLACES}

@@ -1,0 +1,416 @@
+"""Every table with numbers, of the paper and its supplement, as rows of runs; and two of our own on CIFAR-FS.
+
+A row's figures may come from several runs: the paper trains each baseline once per shot. What a preset says is not
+said again here: published figures, data sets and what a run starts from are the presets' own.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from frn.errors import FrnError
+from frn.training.presets import PRESETS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A training run; its folder has its name."""
+
+    name: str
+    preset: str
+    flags: tuple[str, ...] = ()
+    init: "Run | None" = None
+    """The run whose result it starts from."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The `frn` command that decides the run; what is missing is only where things are."""
+        return ("train" if PRESETS[self.preset].stage == "episodes" else "pretrain", self.preset, *self.flags)
+
+    @property
+    def prepare(self) -> str:
+        """The data set, as `frn data prepare` calls it."""
+        return PRESETS[self.preset].prepare or ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """An evaluation of a run's result; the answer of `frn eval --json` is kept as NAME.json beside the runs."""
+
+    name: str
+    run: Run
+    flags: tuple[str, ...] = ()
+    prepare: str
+    """The data set it is tested on, as `frn data prepare` calls it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One figure: what the paper has, and what to measure."""
+
+    measurement: Measurement
+    published: float | None = None
+    published_ci95: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A line of a table."""
+
+    name: str
+    label: str
+    cells: Mapping[int, Cell]
+    """By shot."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Elsewhere:
+    """A line that another command measures: seconds, megabytes, pixels."""
+
+    label: str
+    published: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A table of the paper, or in its manner."""
+
+    name: str
+    source: str
+    title: str
+    rows: Sequence[Row] = ()
+    elsewhere: Sequence[Elsewhere] = ()
+    note: str = ""
+
+
+def data_name(prepare: str) -> str:
+    """What a data set is called here: "cub-raw --split chen" is cub-raw-chen."""
+    return prepare.replace(" --split ", "-")
+
+
+def trained(preset: str) -> Run:
+    """The run of a preset as it stands, after the pre-training that it needs."""
+    after = PRESETS[preset].after
+    return Run(name=preset, preset=preset, init=trained(after) if after else None)
+
+
+def paper(label: str, *presets: str, shots: tuple[int, ...] = (1, 5)) -> Row:
+    """A row of the paper's; each shot's figure is the first preset's that is tested at it."""
+    cells: dict[int, Cell] = {}
+    for name in presets:
+        preset, run = PRESETS[name], trained(name)
+        measurement = Measurement(name=name, run=run, prepare=run.prepare)
+        figures, intervals = (preset.published.accuracy, preset.published.ci95) if preset.published else ({}, {})
+        for shot in preset.test_shots:
+            if shot in shots and shot not in cells:
+                cells[shot] = Cell(measurement, figures.get(shot), intervals.get(shot))
+    return Row(name=presets[-1].removesuffix("-5shot"), label=label, cells=dict(sorted(cells.items())))
+
+
+BASELINES = {"proto": "ProtoNet", "covariance": "Covariance pooling", "dsn": "DSN", "ctx": "CTX"}
+
+
+def benchmark(label: str, name: str, *methods: str) -> list[Row]:
+    """The baselines of a data set and backbone, then FRN."""
+    rows = [paper(f"{BASELINES[m]}, {label}", f"{name}-{m}-1shot", f"{name}-{m}-5shot") for m in methods]
+    return [*rows, paper(f"FRN, {label}", name)]
+
+
+def training_shot(label: str, one: str, five: str) -> list[Row]:
+    """FRN at 1 shot, trained at 1 and at 5."""
+    return [
+        paper(f"trained at 1 shot, {label}", one, shots=(1,)),
+        paper(f"trained at 5 shot, {label}", five, shots=(1,)),
+    ]
+
+
+def ablation(label: str, name: str) -> list[Row]:
+    """Table 12: each shot's figure is of a model trained at that shot."""
+    parts = {"no-aux": "no Aux", "fixed-lambda": "fixed λ", "fixed-rho": "fixed ρ", "fixed-lambda-rho": "fixed λ, ρ"}
+    rows = [paper(f"{what}, {label}", f"{name}-{part}-1shot", f"{name}-{part}-5shot") for part, what in parts.items()]
+    return [*rows, paper(f"whole model, {label}", f"{name}-1shot", name)]
+
+
+def cross_domain() -> list[Row]:
+    """Table 8: the model of Table 7, tested on birds."""
+    run = trained("mini-imagenet-resnet12-finetune")
+    figures = {
+        ("cub-raw --split chen", "FRN on classes from Chen et al."): ((54.11, 0.19), (77.09, 0.15)),
+        ("cub-raw", "FRN on classes from Tang et al."): ((51.60, 0.21), (72.97, 0.18)),
+        ("cub-raw --split all", "FRN on all CUB classes"): ((53.39, 0.21), (75.16, 0.17)),
+    }
+    return [
+        at_both(label, Measurement(name=f"mini-imagenet-on-{data_name(prepare)}", run=run, prepare=prepare), published)
+        for (prepare, label), published in figures.items()
+    ]
+
+
+PublishedPair = tuple[tuple[float, ...], tuple[float, ...]]
+"""Accuracy at 1 and at 5 shot, each with the half-width of its interval where there is one."""
+NONE: PublishedPair = ((), ())
+
+
+def own(label: str, run: Run, published: PublishedPair = NONE) -> Row:
+    """A row of our own: one run, tested at both shots."""
+    return at_both(label, Measurement(name=run.name, run=run, prepare=run.prepare), published)
+
+
+def at_both(label: str, measurement: Measurement, published: PublishedPair = NONE) -> Row:
+    """One measurement at both shots."""
+    one, five = published
+    return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})
+
+
+def short(name: str, *flags: str) -> Run:
+    """A run of the short budget on CIFAR-FS."""
+    return Run(name=name, preset="cifar-fs-conv4-short", flags=flags)
+
+
+AT_ONE_SHOT = ("--way", "30", "--shot", "1")
+FRN = short("frn")
+AVERAGE = Run(name="average", preset="cifar-fs-conv4-average", flags=("--epochs", "24"))
+DUMMY = Run(name="dummy", preset="cifar-fs-conv4-pretrain", flags=("--epochs", "24"))
+SIMPLESHOT = Measurement(name="simpleshot", run=AVERAGE, flags=("--method", "simpleshot"), prepare="cifar-fs")
+FINETUNE = ("--queries", "5", "--epochs", "8")
+
+
+def cifar_fs() -> list[Row]:
+    """Every method on the same episodes, augmentation and schedule; the baselines at both training shots."""
+    methods: dict[str, tuple[str, str, PublishedPair]] = {
+        "proto": ("ProtoNet", "proto", ((55.5, 0.7), (72.0, 0.6))),
+        "dsn": ("DSN", "dsn", NONE),
+        "ctx": ("CTX", "ctx", NONE),
+        "covariance": ("Covariance pooling", "covariance", NONE),
+        "r2d2": ("R2-D2", "ridge", ((60.0,), (76.1,))),
+    }
+    five = [own(label, short(n, "--method", m), figures) for n, (label, m, figures) in methods.items()]
+    one = [
+        own(f"{label}, trained at 1 shot", short(f"{n}-1", "--method", m, *AT_ONE_SHOT))
+        for n, (label, m, _) in methods.items()
+    ]
+    return [
+        own("FRN", FRN),
+        own("Bi-FRN", short("bifrn", "--method", "bifrn")),
+        *five,
+        at_both("SimpleShot", SIMPLESHOT),
+        *one,
+    ]
+
+
+def cifar_fs_ablation() -> list[Row]:
+    """The paper's ablations (Tables 9, 11 and 12) on CIFAR-FS."""
+    finetune = {
+        kind: Run(name=f"{kind.name}-tuned", preset="cifar-fs-conv4-finetune", flags=FINETUNE, init=kind)
+        for kind in (DUMMY, AVERAGE)
+    }
+    return [
+        own("whole model, trained at 5 shot", FRN),
+        own("trained at 1 shot", short("one-shot", *AT_ONE_SHOT)),
+        own("no auxiliary loss", short("no-aux", "--aux", "off")),
+        own("auxiliary loss as the paper writes it", short("aux-paper", "--aux", "paper")),
+        own("fixed λ", short("fix-lambda", "--fix", "lambda")),
+        own("fixed ρ", short("fix-rho", "--fix", "rho")),
+        own("fixed λ, ρ", short("fix-both", "--fix", "both")),
+        own("after pre-training with dummy maps", DUMMY),
+        own("... and episodes", finetune[DUMMY]),
+        own("after average-pooled pre-training, as ProtoNet", AVERAGE),
+        own("... and episodes", finetune[AVERAGE]),
+    ]
+
+
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table(
+            name="cub-cropped",
+            source="Table 3",
+            title="CUB, images cropped to bounding boxes",
+            rows=[
+                *benchmark("Conv-4", "cub-cropped-conv4", "proto", "dsn", "ctx"),
+                *benchmark("ResNet-12", "cub-cropped-resnet12", "proto", "dsn", "ctx"),
+            ],
+        ),
+        Table(
+            name="cub-raw",
+            source="Table 4",
+            title="CUB, raw images",
+            rows=benchmark("ResNet-12", "cub-raw-resnet12", "proto", "dsn", "ctx"),
+        ),
+        Table(
+            name="aircraft",
+            source="Table 5",
+            title="Aircraft",
+            rows=[
+                *benchmark("Conv-4", "aircraft-conv4", "proto", "dsn", "ctx"),
+                *benchmark("ResNet-12", "aircraft-resnet12", "proto", "dsn", "ctx"),
+            ],
+        ),
+        Table(
+            name="meta-inat",
+            source="Table 6",
+            title="meta-iNat and tiered meta-iNat, Conv-4",
+            rows=[
+                *benchmark("meta-iNat", "meta-inat-conv4", *BASELINES),
+                *benchmark("tiered meta-iNat", "tiered-meta-inat-conv4", *BASELINES),
+            ],
+        ),
+        Table(
+            name="imagenet",
+            source="Table 7",
+            title="mini-ImageNet and tiered-ImageNet, ResNet-12",
+            rows=[
+                paper("FRN, mini-ImageNet", "mini-imagenet-resnet12-finetune"),
+                paper("FRN, tiered-ImageNet at 84 x 84", "tiered-imagenet-resnet12-finetune"),
+                paper("FRN, tiered-ImageNet at 224 x 224", "tiered-imagenet-224-resnet12-finetune"),
+            ],
+        ),
+        Table(
+            name="cross-domain",
+            source="Table 8",
+            title="From mini-ImageNet to CUB, ResNet-12",
+            rows=cross_domain(),
+        ),
+        Table(
+            name="pre-training",
+            source="Table 9",
+            title="Impact of pre-training on mini-ImageNet, ResNet-12",
+            rows=[
+                paper("episodic train from scratch", "mini-imagenet-resnet12"),
+                paper("after avg-pool pre-train", "mini-imagenet-resnet12-average"),
+                paper("... and episodic finetune", "mini-imagenet-resnet12-average-finetune"),
+                paper("after FRN pre-train", "mini-imagenet-resnet12-pretrain"),
+                paper("... and episodic finetune", "mini-imagenet-resnet12-finetune"),
+            ],
+        ),
+        Table(
+            name="decoder",
+            source="Table 10",
+            title="L2 pixel error of regenerated images: CUB, mini-ImageNet",
+            elsewhere=[
+                Elsewhere(label=label, published=figures, command="frn visualize render")
+                for label, figures in (
+                    ("ground-truth feature map", ".208, .177"),
+                    ("same-class reconstruction", ".343, .307"),
+                    ("diff-class reconstruction", ".385, .337"),
+                )
+            ],
+        ),
+        Table(
+            name="training-shot",
+            source="Table 11",
+            title="FRN at 1 shot, trained at 1 and at 5",
+            rows=[
+                *training_shot("CUB cropped, Conv-4", "cub-cropped-conv4-1shot", "cub-cropped-conv4"),
+                *training_shot("Aircraft, Conv-4", "aircraft-conv4-1shot", "aircraft-conv4"),
+                *training_shot("meta-iNat, Conv-4", "meta-inat-conv4-1shot", "meta-inat-conv4"),
+                *training_shot("tiered meta-iNat, Conv-4", "tiered-meta-inat-conv4-1shot", "tiered-meta-inat-conv4"),
+                *training_shot("CUB cropped, ResNet-12", "cub-cropped-resnet12-1shot", "cub-cropped-resnet12"),
+                *training_shot("CUB raw, ResNet-12", "cub-raw-resnet12-1shot", "cub-raw-resnet12"),
+                *training_shot("Aircraft, ResNet-12", "aircraft-resnet12-1shot", "aircraft-resnet12"),
+                *training_shot(
+                    "mini-ImageNet, ResNet-12",
+                    "mini-imagenet-resnet12-finetune-1shot",
+                    "mini-imagenet-resnet12-finetune",
+                ),
+                *training_shot(
+                    "tiered-ImageNet, ResNet-12",
+                    "tiered-imagenet-224-resnet12-finetune-1shot",
+                    "tiered-imagenet-224-resnet12-finetune",
+                ),
+            ],
+        ),
+        Table(
+            name="ablation",
+            source="Table 12",
+            title="Auxiliary loss and learned regularisers on CUB cropped",
+            rows=[*ablation("Conv-4", "cub-cropped-conv4"), *ablation("ResNet-12", "cub-cropped-resnet12")],
+        ),
+        Table(
+            name="speed",
+            source="Tables 1 and 14",
+            title="Milliseconds per 5-way episode on mini-ImageNet, ResNet-12: 1-shot, 5-shot",
+            elsewhere=[
+                Elsewhere(label=label, published=figures, command="frn bench emd")
+                for label, figures in (
+                    ("DeepEMD by qpth, meta-train", "26,000, > 990,000"),
+                    ("FRN by Eq. 10, meta-train", "281, 357"),
+                    ("FRN by Eq. 8, meta-train", "279, 346"),
+                    ("DeepEMD by qpth, meta-test", "23,275, > 800,000"),
+                    ("DeepEMD by OpenCV, meta-test", "178, 18,292"),
+                    ("FRN by Eq. 10, meta-test", "73, 88"),
+                    ("FRN by Eq. 8, meta-test", "63, 79"),
+                )
+            ],
+            note="The paper times whole episodes; `frn bench emd` times the heads alone, on one thread. "
+            "`frn bench head` has both equations beside our forms.",
+        ),
+        Table(
+            name="memory",
+            source="Table 15",
+            title="Megabytes in training on CUB, Conv-4: 5 x 5 maps at 1 and 5 shot, 10 x 10 maps at 1 and 5 shot",
+            elsewhere=[
+                Elsewhere(label="CTX", published="6225, 5449; 8979, 9693", command="frn bench memory"),
+                Elsewhere(label="FRN by Eq. 8", published="6305, 5317; 7125, 6767", command="frn bench memory"),
+                Elsewhere(label="FRN by Eq. 10", published="6305, 6529; 7125, 6727", command="frn bench memory"),
+            ],
+        ),
+        Table(
+            name="class-split",
+            source="Table 16",
+            title="CUB raw under two class splits, ResNet-12",
+            rows=[paper("FRN, Tang et al.", "cub-raw-resnet12"), paper("FRN, Chen et al.", "cub-chen-resnet12")],
+        ),
+        Table(
+            name="pre-training-cub",
+            source="Table 17",
+            title="Impact of pre-training on CUB raw, ResNet-12",
+            rows=[
+                paper("from scratch", "cub-raw-resnet12"),
+                paper("after pre-train", "cub-raw-resnet12-pretrain"),
+                paper("finetune", "cub-raw-resnet12-finetune"),
+            ],
+        ),
+        Table(
+            name="cifar-fs",
+            source="our own",
+            title="Methods on CIFAR-FS at 32 x 32, Conv-4 without the last pooling (r = 16)",
+            rows=cifar_fs(),
+            note="Every method has the same episodes, augmentation and schedule. SimpleShot takes the backbone of the "
+            "average-pooled pre-training, centred on its training images. Published: ProtoNet by the R2-D2 paper, "
+            "R2-D2 (64 channels) by an early version of it, each with its own training.",
+        ),
+        Table(
+            name="cifar-fs-ablation",
+            source="our own",
+            title="FRN's ablations on CIFAR-FS at 32 x 32, Conv-4 without the last pooling (r = 16)",
+            rows=cifar_fs_ablation(),
+        ),
+    )
+}
+
+
+def find_table(name: str) -> Table:
+    """Return a table by name.
+
+    Raises:
+        FrnError: naming the nearest ones.
+    """
+    if name in TABLES:
+        return TABLES[name]
+    near = difflib.get_close_matches(name, TABLES, n=2, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(TABLES)}."
+    raise FrnError(f"unknown table {name!r}. {hint}")
+
+
+def choose_rows(table: Table, names: Sequence[str]) -> list[Row]:
+    """The rows of these names; without any, all.
+
+    Raises:
+        FrnError: if the table has no such row.
+    """
+    known = [row.name for row in table.rows]
+    for name in names:
+        if name not in known:
+            raise FrnError(f"table {table.name!r} has no row {name!r}. It has: {', '.join(known) or 'none to train'}.")
+    return [row for row in table.rows if not names or row.name in names]

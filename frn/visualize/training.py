@@ -1,0 +1,196 @@
+"""Train a decoder on a frozen backbone's feature maps (SM, Image Decoder).
+
+L1 loss, Adam at 0.01, batches of 200, the rate divided by four after each fifth of the epochs. The text does not say
+how images are prepared: here as for evaluation, without augmentation, in [-1, 1], which is what the final Tanh reaches.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import torch
+from torch import Tensor, nn
+
+from frn.backbones.decoder import Decoder, build_decoder
+from frn.checkpoints import STAGE
+from frn.data.cache import Progress, StoredImages
+from frn.errors import FrnError
+from frn.model import Model
+from frn.model_file import read_header
+from frn.precision import autocast, keep_freed_memory
+from frn.training.loop import Settings, Trained
+from frn.training.run_folder import Place, RunFolder
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecoderSchedule:
+    """How long, and in which steps."""
+
+    epochs: int = 200
+    """mini-ImageNet's; CUB has 500."""
+    batch: int = 200
+    learning_rate: float = 0.01
+    pieces: int = 5
+    """Equal parts of the run; after each the rate is divided by `divisor`."""
+    divisor: float = 4.0
+
+    def learning_rate_at(self, epoch: int) -> float:
+        """Learning rate of an epoch, counted from 0."""
+        return self.learning_rate / self.divisor ** (self.pieces * epoch // self.epochs)
+
+
+def decoder_for(model: Model) -> Decoder:
+    """A new decoder of a model's feature maps."""
+    return build_decoder(model.d, grid=model.grid[0], size=model.config.transform.size)
+
+
+def decoder_input(maps: Tensor) -> Tensor:
+    """Maps (..., r, d) times sqrt(d): what is rebuilt and decoded.
+
+    The text multiplies ResNet-12's by sqrt(640), which takes its normalisation off: next to larger features lambda is
+    small, and reconstructions stay where the decoder has learned. Conv-4 has none to take off; sqrt(64) does the same.
+    """
+    return maps * maps.shape[-1] ** 0.5
+
+
+def targets(model: Model, pixels: np.typing.NDArray[np.uint8]) -> Tensor:
+    """Images (b, 3, S, S) in [-1, 1], on the model's device, of pixels (b, S, S, 3)."""
+    return torch.from_numpy(pixels).to(model.mean.device).permute(0, 3, 1, 2).float() / 127.5 - 1
+
+
+def train_decoder(
+    model: Model,
+    images: StoredImages,
+    out: Path,
+    schedule: DecoderSchedule,
+    settings: Settings,
+    *,
+    resume: bool = False,
+    progress: Progress = lambda done, total: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Train a decoder; `last.safetensors` in `out` is the result, at any moment.
+
+    Args:
+        model: in evaluation mode; it does not change.
+        images: training images under its own transform.
+        out: the run's folder.
+        schedule: how long.
+        settings: seed, number format, device, seconds between checkpoints.
+        resume: continue the run in `out`, bit for bit.
+        progress: called with steps done and in all.
+        stop: asked after every step; True saves and returns.
+
+    Raises:
+        FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
+    """
+    folder = RunFolder(out)
+    if not resume and folder.last.exists():
+        raise FrnError(f"{out}: already holds a run. Add --resume to continue it, or give another --out.")
+    keep_freed_memory()
+    model = model.to(settings.device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        decoder = decoder_for(model).to(settings.device)
+    optimizer = torch.optim.Adam(decoder.parameters(), schedule.learning_rate)
+    run = {"stage": "decoder", "model": fingerprint(model), "seed": settings.seed, **asdict(schedule)}
+    run["precision"] = settings.precision
+    place = Place()
+    if resume:
+        place = folder.load_last(model, decoder, optimizer, run)
+        folder.rewind_metrics(place)
+    else:
+        folder.write_config(settings.command, run)
+    began = saved = time.monotonic() - place.seconds
+
+    def save() -> None:
+        place.seconds = time.monotonic() - began
+        folder.save_last(model, decoder, optimizer, place, run)
+
+    save()  # from the first moment there is something to resume
+    size = min(schedule.batch, len(images))
+    steps = len(images) // size
+    while place.epoch < schedule.epochs:
+        order = np.random.default_rng([settings.seed, place.epoch]).permutation(len(images))
+        rate = schedule.learning_rate_at(place.epoch)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        while place.step < steps:
+            chosen = np.sort(order[place.step * size : (place.step + 1) * size])
+            loss = _step(model, decoder, optimizer, images.images()[chosen], settings)
+            place.step, place.total_steps = place.step + 1, place.total_steps + 1
+            folder.append_metrics(
+                total_steps=place.total_steps, epoch=place.epoch + 1, loss=round(loss, 5), learning_rate=rate
+            )
+            progress(place.total_steps, steps * schedule.epochs)
+            if stop():
+                save()
+                return Trained(place, finished=False)
+            if time.monotonic() - saved > settings.save_every:
+                save()
+                saved = time.monotonic()
+        place.epoch, place.step = place.epoch + 1, 0
+    save()
+    return Trained(place, finished=True)
+
+
+def _step(
+    model: Model,
+    decoder: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    pixels: np.typing.NDArray[np.uint8],
+    settings: Settings,
+) -> float:
+    target = targets(model, pixels)
+    decoder.train()
+    with autocast(settings.device, settings.precision):
+        with torch.no_grad():
+            maps = decoder_input(model.feature_maps((target + 1) / 2))
+        regenerated = decoder(maps)
+    loss = (regenerated.float() - target).abs().mean()
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    value = loss.item()
+    if not np.isfinite(value):
+        raise FrnError(f"the loss became {value}: use --precision fp32, or another --seed")
+    return value
+
+
+def load_decoder(path: Path, model: Model) -> Decoder:
+    """Read a decoder, in evaluation mode, on the model's device.
+
+    Args:
+        path: a run of `train_decoder`, or its `last.safetensors`.
+        model: what it was trained for.
+
+    Raises:
+        FrnError: if there is none, or it was trained for another model.
+    """
+    file = path / "last.safetensors" if path.is_dir() else path
+    if not file.is_file():
+        raise FrnError(f"{path}: there is no decoder. `frn visualize train MODEL --data DIR --out {path}` trains one.")
+    _, record = read_header(file)
+    run: dict[str, Any] = record.get("training", {}).get("run", {})
+    if run.get("stage") != "decoder":
+        raise FrnError(f"{file}: is a model, not a decoder. `frn visualize train` trains one.")
+    if run["model"] != fingerprint(model):
+        raise FrnError(f"{file}: was trained on the feature maps of another model ({run['model']})")
+    decoder = decoder_for(model)
+    with safetensors.safe_open(file, framework="pt") as opened:
+        names = [name for name in opened.keys() if name.startswith(STAGE)]  # noqa: SIM118  (not a dict)
+        decoder.load_state_dict({name.removeprefix(STAGE): opened.get_tensor(name) for name in names})
+    return decoder.to(model.mean.device).eval()
+
+
+def fingerprint(model: Model) -> str:
+    """What tells the backbones of models apart: the start of a checksum of the weights."""
+    digest = hashlib.sha256()
+    for name, tensor in model.backbone.state_dict().items():
+        digest.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:12]

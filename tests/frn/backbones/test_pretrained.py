@@ -1,0 +1,155 @@
+"""Networks of others as frozen extractors, with random weights from local files."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torchvision import models
+from typer.testing import CliRunner
+
+from frn.backbones.pretrained import Pretrained, find_weights, recipe
+from frn.checkpoints import import_pretrained, load, save_model
+from frn.cli.main import app
+from frn.errors import FrnError
+
+
+def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) -> Path:
+    """A file with random weights, BatchNorm's statistics included."""
+    state = models.get_model(name, weights=None, **options).state_dict()
+    path = folder / f"{name}{suffix}"
+    if suffix == ".pth":
+        torch.save(state, path)
+    else:
+        save_file(state, path)
+    return path
+
+
+@pytest.fixture
+def small_vit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchvision's smallest transformer has 86 million weights: one layer of 48 channels is tested instead."""
+    whole = models.VisionTransformer
+
+    def small(**options: Any) -> models.VisionTransformer:
+        return whole(**{**options, "num_layers": 1, "num_heads": 3, "hidden_dim": 48, "mlp_dim": 96})
+
+    monkeypatch.setattr("torchvision.models.vision_transformer.VisionTransformer", small)
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_maps_are_what_the_network_pools(tmp_path: Path, suffix: str) -> None:
+    file = weights_of("resnet18", tmp_path, suffix)
+    model = import_pretrained("torchvision:resnet18", file, size=96)
+    whole = models.resnet18()
+    whole.load_state_dict(torch.load(file) if suffix == ".pth" else load_file(file))
+    whole.fc = torch.nn.Identity()
+    images = torch.rand(2, 3, 96, 96)
+    expected = whole.eval()((images - model.mean) / model.std)
+    maps = model.feature_maps(images)
+    assert maps.shape == (2, 9, 512)
+    assert model.grid == (3, 3)
+    torch.testing.assert_close(maps.mean(1) * 512**0.5, expected.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("small_vit")
+def test_tokens_are_the_last_ones_without_the_class_token(tmp_path: Path) -> None:
+    file = weights_of("vit_b_16", tmp_path, image_size=48)
+    model = import_pretrained("torchvision:vit_b_16", file, size=48)
+    whole = models.get_model("vit_b_16", weights=None, image_size=48).eval()
+    whole.load_state_dict(torch.load(file))
+    seen: list[torch.Tensor] = []
+    whole.encoder.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    images = torch.rand(2, 3, 48, 48)
+    whole((images - model.mean) / model.std)
+    torch.testing.assert_close(model.feature_maps(images) * 48**0.5, seen[0][:, 1:].detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("small_vit")
+def test_positions_follow_the_size_of_the_images(tmp_path: Path) -> None:
+    file = weights_of("vit_b_16", tmp_path)
+    model = import_pretrained("torchvision:vit_b_16", file, size=64)
+    assert model.feature_maps(torch.rand(1, 3, 64, 64)).shape == (1, 16, 48)
+
+
+def test_a_model_file_holds_the_weights_and_says_whose_they_are(tmp_path: Path) -> None:
+    file = weights_of("resnet18", tmp_path)
+    model = import_pretrained("torchvision:resnet18", file, size=64)
+    save_model(model, tmp_path / "model.safetensors")
+    again = load(tmp_path / "model.safetensors")
+    images = torch.rand(1, 3, 64, 64)
+    assert torch.equal(again.feature_maps(images), model.feature_maps(images))
+    assert "resnet18.pth" in str(again.record["data"])
+    assert again.config.untrained_head
+
+
+def test_nothing_is_trained(tmp_path: Path) -> None:
+    model = import_pretrained("torchvision:resnet18", weights_of("resnet18", tmp_path), size=64).train()
+    assert not any(parameter.requires_grad for parameter in model.backbone.parameters())
+    assert not any(module.training for module in model.backbone.modules())
+
+
+def test_images_are_prepared_as_the_makers_of_the_weights_did() -> None:
+    first, second = (recipe("torchvision:resnet50", Path(f"resnet50-{name}.pth")) for name in ("0676ba61", "11ad3fa6"))
+    assert (first.size, first.resize(224), first.mean) == (224, 256, (0.485, 0.456, 0.406))
+    assert (second.resize(224), second.resize(112)) == (232, 116)
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    file = weights_of("resnet34", tmp_path)  # has everything that a ResNet-18 has, and more
+    with pytest.raises(FrnError, match=r"is not of this network: it also holds layer1\.2"):
+        import_pretrained("torchvision:resnet18", file)
+    torch.save({"conv1.weight": torch.zeros(64, 3, 7, 7)}, tmp_path / "part.pth")
+    with pytest.raises(FrnError, match=r"it lacks bn1\.bias and"):
+        import_pretrained("torchvision:resnet18", tmp_path / "part.pth")
+
+
+def test_a_pickle_that_runs_code_is_refused(tmp_path: Path) -> None:
+    torch.save(torch.nn.Linear(2, 2), tmp_path / "whole.pth")
+    with pytest.raises(FrnError, match="holds more than weights and is refused"):
+        import_pretrained("torchvision:resnet18", tmp_path / "whole.pth")
+
+
+def test_weights_come_from_torchs_cache_and_a_lack_of_them_says_where_it_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    result = CliRunner().invoke(app, ["import", "torchvision:resnet18", "--out", str(tmp_path / "m.safetensors")])
+    assert result.exit_code == 1
+    told = " ".join(result.stderr.split())
+    assert "its weights are not here" in told
+    assert "--weights FILE, or --download" in told
+    folder = tmp_path / "hub" / "checkpoints"
+    folder.mkdir(parents=True)
+    expected = weights_of("resnet18", tmp_path).rename(folder / "resnet18-f37072fd.pth")
+    assert find_weights("torchvision:resnet18", None) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("torchvision:resnet19", "torchvision has no such classification network"),
+        ("torchvision:googlenet", "is of none of the families that give a map"),
+        ("torchvision:", "a pretrained backbone is called"),
+        ("torchvision:vit_b_16", "makes no map of 40 x 40 images"),
+    ],
+)
+@pytest.mark.usefixtures("small_vit")
+@pytest.mark.filterwarnings("ignore:The default weight initialization")
+def test_what_gives_no_map_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(FrnError, match=reason):
+        Pretrained(name, 40)
+
+
+@pytest.mark.parametrize(("name", "side", "grid"), [("resnet18", 64, (2, 2)), ("vit_small_patch14_dinov2", 56, (4, 4))])
+def test_networks_of_timm(name: str, side: int, grid: tuple[int, int], tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
+    whole = timm.create_model(name, pretrained=False).eval()
+    torch.save(whole.state_dict(), tmp_path / "weights.pth")
+    model = import_pretrained(f"timm:{name}", tmp_path / "weights.pth", size=side)
+    assert model.grid == grid
+    assert model.config.mean == tuple(timm.get_pretrained_cfg(name).mean)
+    if name == "resnet18":  # the transformer's positions are resampled: nothing to compare with
+        images = torch.rand(2, 3, side, side)
+        expected = whole.forward_features((images - model.mean) / model.std).flatten(2).mT.detach()
+        torch.testing.assert_close(model.feature_maps(images) * model.d**0.5, expected, rtol=1e-4, atol=1e-5)

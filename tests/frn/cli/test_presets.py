@@ -1,0 +1,78 @@
+"""`frn presets` and `frn eval --method`."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from frn.checkpoints import save_model
+from frn.cli.main import app
+from frn.data.cache import load_images
+from frn.data.folders import scan
+from frn.episodes import EpisodeShape
+from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.features import extract_features
+from frn.evaluation.method import with_method
+from frn.images import EvaluationTransform
+from frn.model import Model
+from frn.model_file import ModelConfig
+from frn.training.presets import PRESETS
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def test_presets_are_listed_by_data_set_with_published_figures() -> None:
+    lines = frn("presets").stdout.splitlines()
+    blocks = "\n".join(line.rstrip() for line in lines).split("\n\n")
+    names = [[line.split()[0] for line in block.splitlines()] for block in blocks[:-1]]
+    assert [name for block in names for name in block] == ["preset", *PRESETS]
+    assert all(len({PRESETS[name].prepare for name in block if name != "preset"}) == 1 for block in names)
+    row = next(line for line in lines if line.startswith("cub-raw-resnet12 "))
+    assert row.split()[-6:] == ["1200", "83.55", "92.92", "CUB", "raw,", "FRN"]
+
+
+def test_one_preset_is_shown_in_full() -> None:
+    text = frn("presets", "aircraft-resnet12-1shot").stdout
+    assert "optimizer adam, learning_rate 0.001" in text
+    assert "weight_decay 0.0" in text
+    assert "1-shot 69.40 ± 0.23 (Table 11)" in text
+    assert json.loads(frn("presets", "meta-inat-conv4", "--json").stdout)["val_split"] == "test"
+    wrong = frn("presets", "meta-inat-conv5")
+    assert wrong.exit_code == 1
+    assert "Did you mean meta-inat-conv4" in wrong.stderr
+
+
+def test_fine_tuning_asks_for_what_it_starts_from(moths: Path) -> None:
+    result = frn("train", "cifar-fs-conv4-finetune", "--data", moths)
+    assert result.exit_code == 1
+    assert "goes on from pre-training: `frn pretrain cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="proto", last_pool=False, transform=EvaluationTransform(size=32))
+    save_model(Model(config), tmp_path / "small.safetensors")
+    return tmp_path / "small.safetensors"
+
+
+def test_simpleshot_on_a_trained_backbone_is_centred_on_the_training_images(moths: Path, model: Path) -> None:
+    words = ("eval", model, "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 50, "--json")
+    answer = json.loads(frn(*words, "--method", "simpleshot").stdout)
+    assert answer["method"] == "simpleshot"
+
+    from frn.model import load_model
+
+    other = with_method(load_model(model), "simpleshot")
+    transform = other.config.transform
+    train, test = (load_images(scan(moths / split), transform) for split in ("train", "test"))
+    centre = extract_features(other, train).mean((0, 1))
+    other.head.get_buffer("centre").copy_(centre)
+    shape = EpisodeShape(way=5, shot=1, queries=5)
+    expected = evaluate_episodes(other.head, extract_features(other, test), test.sizes, shape, episodes=50, seed=0)
+    assert answer["results"][0]["accuracy"] == pytest.approx(expected.mean)
+    assert "layers to be trained" in frn(*words, "--method", "ctx").stderr

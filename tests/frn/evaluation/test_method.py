@@ -1,0 +1,47 @@
+"""A trained backbone under another head."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from frn.data.cache import load_images
+from frn.data.folders import scan
+from frn.errors import FrnError
+from frn.evaluation.features import extract_features, mean_feature
+from frn.evaluation.method import with_method
+from frn.images import EvaluationTransform
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+
+def small(method: str = "proto", backbone: str = "conv4") -> Model:
+    config = ModelConfig(backbone=backbone, method=method, last_pool=False, transform=EvaluationTransform(size=32))
+    return Model(config).eval()
+
+
+def test_the_backbone_is_kept_and_the_head_is_new() -> None:
+    model, images = small(), torch.rand(3, 3, 32, 32)
+    other = with_method(model, "simpleshot")
+    assert other.config.method == "simpleshot"
+    assert not other.training
+    torch.testing.assert_close(other.feature_maps(images), model.feature_maps(images))
+
+
+def test_maps_are_scaled_as_the_new_head_wants_them() -> None:
+    """The authors divide FRN's ResNet-12 features by the root of 640, and no others."""
+    model, images = small("proto", "resnet12"), torch.rand(2, 3, 32, 32)
+    scaled = with_method(model, "frn").feature_maps(images)
+    torch.testing.assert_close(scaled * 640**0.5, model.feature_maps(images))
+
+
+def test_a_head_with_layers_is_refused() -> None:
+    with pytest.raises(FrnError, match=r"--method ctx has layers to be trained \(key.weight, value.weight\)"):
+        with_method(small(), "ctx")
+
+
+def test_the_centre_is_the_mean_feature_whatever_the_batch(moths: Path) -> None:
+    model = small()
+    images = load_images(scan(moths / "train"), model.config.transform)
+    naive = extract_features(model, images).double().mean((0, 1)).float()
+    torch.testing.assert_close(mean_feature(model, images, batch=7), naive)

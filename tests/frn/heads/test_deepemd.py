@@ -1,0 +1,146 @@
+"""The DeepEMD head against linear programs solved by another library, in float64."""
+
+import importlib.util
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from frn.errors import FrnError
+from frn.heads import build_head
+from frn.heads.deepemd import TEMPERATURE, DeepEMDHead, Solver, cross_reference, transport_cost
+
+needs_pot = pytest.mark.skipif(importlib.util.find_spec("ot") is None, reason="needs POT: the extra `emd`")
+needs_opencv = pytest.mark.skipif(importlib.util.find_spec("cv2") is None, reason="needs OpenCV: the extra `emd`")
+SOLVERS = [pytest.param("pot", marks=needs_pot), pytest.param("opencv", marks=needs_opencv)]
+TOLERANCE: dict[Solver, float] = {"pot": 1e-9, "opencv": 2e-6}
+
+
+def maps(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def by_linear_program(query: Tensor, prototype: Tensor) -> float:
+    """One logit, written down from the DeepEMD paper: weights, cosine costs, and HiGHS for the program."""
+    optimize = pytest.importorskip("scipy.optimize")
+    r = len(query)
+    supply = [max(float(u @ prototype.mean(0)), 0) + 1e-3 for u in query]
+    demand = [max(float(v @ query.mean(0)), 0) + 1e-3 for v in prototype]
+    centred = [[u - u.mean() for u in side] for side in (query, prototype)]
+    cost = [[1 - float(F.cosine_similarity(u, v, dim=0)) for v in centred[1]] for u in centred[0]]
+    sums = np.zeros((2 * r, r * r))
+    for i in range(r):
+        sums[i, i * r : (i + 1) * r] = 1  # what i sends
+        sums[r + i, i::r] = 1  # what i takes
+    limits = np.concatenate([np.array(supply) / sum(supply), np.array(demand) / sum(demand)])
+    program = optimize.linprog(np.ravel(cost), A_eq=sums, b_eq=limits, bounds=(0, None), method="highs-ds")
+    return TEMPERATURE * (1 - float(program.fun))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_logits_are_those_of_the_linear_programs(solver: Solver) -> None:
+    support, query = maps(3, 1, 9, 12), maps(4, 9, 12, seed=1)
+    expected = [[by_linear_program(q, s[0]) for s in support] for q in query]
+    logits = DeepEMDHead(solver=solver)(support, query)
+    tolerance = TOLERANCE[solver]
+    torch.testing.assert_close(
+        logits, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=TEMPERATURE * tolerance
+    )
+
+
+@needs_pot
+def test_gradients_flow_through_costs_and_weights() -> None:
+    support, query = maps(2, 1, 4, 6).requires_grad_(), maps(3, 4, 6, seed=1).requires_grad_()
+    torch.autograd.gradcheck(DeepEMDHead(), (support, query))
+
+
+@needs_pot
+@needs_opencv
+def test_opencv_gives_the_costs_the_same_gradient_and_the_weights_none() -> None:
+    cost = maps(2, 5, 5).abs().requires_grad_()
+    supply, demand = (maps(2, 5, seed=seed).softmax(-1).requires_grad_() for seed in (1, 2))
+    exact, constant = (
+        torch.autograd.grad(transport_cost(cost, supply, demand, solver).sum(), (cost, supply, demand))
+        for solver in ("pot", "opencv")
+    )
+    torch.testing.assert_close(constant[0], exact[0], rtol=0, atol=1e-6)
+    assert exact[1].abs().max() > 0.01
+    assert constant[1].abs().max() == constant[2].abs().max() == 0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_map_is_like_none_so_much_as_itself(solver: Solver) -> None:
+    support = maps(3, 1, 6, 16)
+    logits = DeepEMDHead(solver=solver)(support, support[:, 0])
+    torch.testing.assert_close(logits.diagonal(), torch.full((3,), TEMPERATURE).double(), rtol=0, atol=1e-5)
+    assert (logits - TEMPERATURE * torch.eye(3) < TEMPERATURE - 0.1).all()
+
+
+@needs_pot
+def test_with_one_location_it_is_the_cosine_of_centred_features() -> None:
+    support, query = maps(3, 1, 1, 8), maps(5, 1, 8, seed=1)
+    a, b = query[:, 0] - query.mean(-1), support[:, 0, 0] - support[:, 0, 0].mean(-1, keepdim=True)
+    expected = TEMPERATURE * F.cosine_similarity(a[:, None], b[None], dim=-1)
+    torch.testing.assert_close(DeepEMDHead()(support, query), expected)
+
+
+@needs_pot
+def test_uniform_weights_and_equal_costs_leave_nothing_to_choose() -> None:
+    uniform = torch.full((4,), 0.25)
+    assert transport_cost(torch.full((4, 4), 0.3), uniform, uniform).item() == pytest.approx(0.3)
+
+
+def test_locations_that_look_like_nothing_in_the_other_map_weigh_almost_nothing() -> None:
+    one, other = torch.tensor([[[1.0, 0], [0, 1], [-1, 0]]]), torch.tensor([[[2.0, 0], [4, 0]]])
+    weights = cross_reference(one, other)
+    torch.testing.assert_close(weights[0, 0] * 3.003, torch.tensor([3.001, 0.001, 0.001]))
+
+
+@needs_pot
+def test_the_fitted_prototypes_classify_the_supports_better_than_their_mean() -> None:
+    support, target = maps(3, 4, 4, 12), torch.arange(3).repeat_interleave(4)
+    head = DeepEMDHead(sfc_passes=5, sfc_rate=1)
+
+    def loss(prototypes: Tensor) -> Tensor:
+        return F.cross_entropy(head.score(prototypes, support.flatten(0, 1)), target)
+
+    mean = support.mean(1).requires_grad_()
+    fitted = head.structured_prototypes(support)
+    assert loss(fitted) < 0.8 * loss(mean)
+    assert torch.equal(fitted, head.structured_prototypes(support))  # the same every time
+    one_step = DeepEMDHead(sfc_passes=1, sfc_rate=0.5, sfc_batch=12).structured_prototypes(support)
+    torch.testing.assert_close(one_step, mean - 0.5 * torch.autograd.grad(loss(mean), mean)[0])
+
+
+@needs_pot
+def test_evaluation_without_gradients_fits_them_all_the_same() -> None:
+    support, query = maps(3, 2, 4, 8).float(), maps(2, 4, 8, seed=1).float()
+    head = DeepEMDHead(sfc_passes=2)
+    expected = head(support, query)
+    with torch.inference_mode():
+        torch.testing.assert_close(head(support * 1, query * 1), expected)
+
+
+@needs_pot
+def test_several_shots_teach_the_backbone_by_the_queries() -> None:
+    support, query = maps(2, 2, 4, 8).requires_grad_(), maps(2, 4, 8, seed=1).requires_grad_()
+    DeepEMDHead(sfc_passes=1)(support, query)[:, 0].sum().backward()
+    assert support.grad is None
+    assert query.grad is not None
+    assert query.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize(("solver", "module", "library"), [("pot", "ot", "POT"), ("opencv", "cv2", "OpenCV")])
+def test_a_missing_solver_is_named_with_its_extra(
+    solver: Solver, module: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(FrnError, match=rf"needs {library} for its linear programs: pip install 'frn\[emd\]'"):
+        DeepEMDHead(solver=solver)(maps(2, 1, 4, 8), maps(1, 4, 8))
+
+
+def test_it_is_a_head_by_name() -> None:
+    assert isinstance(build_head("deepemd", 64), DeepEMDHead)

@@ -1,0 +1,242 @@
+"""Tables: their rows, what is left to run, and what comes out."""
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.data.cache import load_images
+from frn.data.folders import scan
+from frn.data.prepare import BENCHMARKS
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.machine import processor
+from frn.precision import choose_precision
+from frn.reproduce.progress import MissingDataError, Step, Workplace, steps, stored, trained
+from frn.reproduce.report import commands, markdown, report
+from frn.reproduce.tables import TABLES, Measurement, Run, Table, at_both, choose_rows, find_table
+from frn.training.loop import Settings, train
+from frn.training.presets import PRESETS, find_preset
+
+FLAGS = ("--way", "4", "--shot", "2", "--queries", "3", "--epochs", "2")
+QUICK = ("--queries", "5", "--episodes", "20")
+TINY = Run(name="tiny", preset="cifar-fs-conv4-short", flags=FLAGS)
+PLAIN = Measurement(name="tiny", run=TINY, flags=QUICK, prepare="cifar-fs")
+CENTRED = Measurement(name="centred", run=TINY, flags=("--method", "simpleshot", *QUICK), prepare="cifar-fs")
+TABLE = Table(
+    name="tiny",
+    source="our own",
+    title="A small one",
+    rows=[at_both("FRN", PLAIN, ((20.0, 0.5), (21.0,))), at_both("SimpleShot", CENTRED)],
+)
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def half_a_run(moths: Path, out: Path, command: Sequence[str]) -> None:
+    """What `frn train` leaves when it is stopped in its first epoch."""
+    preset = find_preset(TINY.preset)
+    shape = EpisodeShape(way=4, shot=2, queries=3)
+    preset = replace(preset, episode=shape, schedule=preset.schedule.scaled_to(2))
+    images = load_images(scan(moths / "train"), preset.store_side)
+    val = load_images(scan(moths / "val"), preset.transform)
+    precision = choose_precision("auto", torch.device("cpu"))
+    settings = Settings(precision=precision, command=shlex.join(("frn", *command, "--data", str(moths))))
+    ended = train(preset, images, val, out, settings, stop=lambda: True)
+    assert not ended.finished
+
+
+def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, "tiny", TABLE)
+    runs = tmp_path / "runs"
+    half_a_run(moths, runs / "tiny", TINY.words)
+    words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
+    planned = frn(*words, "--dry-run").stdout.splitlines()
+    best = runs / "tiny" / "best.safetensors"
+    assert planned == [
+        f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --data {moths} --out {runs / 'tiny'} --resume --threads 1",
+        f"frn eval {best} {shlex.join(QUICK)} --data {moths} --json --threads 1",
+        f"frn eval {best} --method simpleshot {shlex.join(QUICK)} --data {moths} --json --threads 1",
+    ]
+    made = frn(*words, "--row", "tiny", "--json")
+    assert made.exit_code == 0, made.stderr
+    found = json.loads(made.stdout)
+    assert json.loads((tmp_path / "out" / "tiny.json").read_text()) == found
+    results = json.loads((runs / "tiny.json").read_text())["results"]
+    figures = found["rows"][0]["figures"]
+    assert [figures[shot]["accuracy"] for shot in ("1", "5")] == [result["accuracy"] for result in results]
+    assert found["runs"]["tiny"]["machine"] == f"{processor()}, threads: 1"
+    assert found["runs"]["tiny"]["command"] == (
+        f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --data cifar-fs --out runs/tiny"
+    )
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+    again = frn(*words[:2], "--row", "tiny", "--runs", runs, "--out", tmp_path / "again")  # no data needed any more
+    assert again.exit_code == 0
+    assert again.stdout == (tmp_path / "out" / "tiny.md").read_text()
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
+    assert str(tmp_path) not in again.stdout
+    first = results[0]
+    assert f"| FRN | 20.00 ± 0.50 | {first['accuracy']:.2f} ± {first['ci95']:.2f} | 21.00 |" in again.stdout
+
+
+def test_a_command_that_fails_stops_its_row_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=TABLE.rows[:1]))
+    (tmp_path / "empty").mkdir()
+    result = frn("reproduce", "tiny", "--data", tmp_path / "empty", "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 1
+    assert "failed with status 1" in json.loads(result.stdout)["rows"][0]["missing"]
+    assert "has no folder 'train'" in capfd.readouterr().err  # the command's own message
+
+
+def test_rows_without_data_say_what_makes_it_and_are_skipped(tmp_path: Path) -> None:
+    result = frn("reproduce", "class-split", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "cub-chen-resnet12: needs cub-raw-chen: `frn data prepare cub-raw --split chen --source" in result.stderr
+    assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |  |" in (tmp_path / "class-split.md").read_text()
+
+
+def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
+    for words, reason in (
+        (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
+        (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, bifrn"),
+        (("cifar-fs", "--data", tmp_path / "none"), "there is no folder"),
+        (("cifar-fs", "--data", f"cub-raw={tmp_path}"), "these rows have no data set 'cub-raw'"),
+        (("cross-domain", "--data", tmp_path), "say which of cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet"),
+    ):
+        result = frn("reproduce", *words)
+        assert result.exit_code == 1
+        assert reason in result.stderr
+
+
+def test_a_folder_with_another_run_is_refused(moths: Path, tmp_path: Path) -> None:
+    half_a_run(moths, tmp_path / "tiny", ("train", TINY.preset, "--method", "proto", "--epochs", "2"))
+    place = Workplace(runs=tmp_path, data={"cifar-fs": moths})
+    with pytest.raises(FrnError, match=r"tiny: holds another run .*--method proto.* Move it away"):
+        steps(TABLE.rows[0], place)
+    same = (*TINY.words[:2], "--threads", "4", *FLAGS[2:], "--precision", "fp32", *FLAGS[:2], "--resume")
+    config = tmp_path / "tiny" / "config.toml"
+    config.write_text(f"# {shlex.join(('frn', *same))}\n")
+    found = trained(TINY, place)
+    assert found is not None
+    assert (found.finished, found.epochs) == (False, 0)
+
+
+def test_an_answer_that_is_cut_off_does_not_count(tmp_path: Path) -> None:
+    place = Workplace(runs=tmp_path)
+    for torn in ("", '{"results": [{"sh', '{"results": []}', "[]"):
+        (tmp_path / "tiny.json").write_text(torn)
+        assert stored(PLAIN, place) is None
+
+
+def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:
+    row = choose_rows(find_table("cifar-fs-ablation"), ["dummy-tuned"])[0]
+    place = Workplace(runs=Path("r"), data={"cifar-fs": Path("d")})
+    assert [str(step) for step in steps(row, place)] == [
+        "frn pretrain cifar-fs-conv4-pretrain --epochs 24 --data d --out r/dummy",
+        "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --data d --out r/dummy-tuned "
+        "--init r/dummy/best.safetensors",
+        "frn eval r/dummy-tuned/best.safetensors --data d --json",
+    ]
+    with pytest.raises(MissingDataError, match="needs cifar-fs"):
+        steps(row, Workplace(runs=tmp_path))
+    assert Step(("eval", "a b"))
+    assert str(Step(("eval", "a b"))) == "frn eval 'a b'"
+
+
+OWN_RUNS = """
+frn: train cifar-fs-conv4-short
+proto: train cifar-fs-conv4-short --method proto
+dsn: train cifar-fs-conv4-short --method dsn
+ctx: train cifar-fs-conv4-short --method ctx
+r2d2: train cifar-fs-conv4-short --method ridge
+covariance: train cifar-fs-conv4-short --method covariance
+bifrn: train cifar-fs-conv4-short --method bifrn
+average: pretrain cifar-fs-conv4-average --epochs 24
+dummy: pretrain cifar-fs-conv4-pretrain --epochs 24
+no-aux: train cifar-fs-conv4-short --aux off
+aux-paper: train cifar-fs-conv4-short --aux paper
+fix-lambda: train cifar-fs-conv4-short --fix lambda
+fix-rho: train cifar-fs-conv4-short --fix rho
+fix-both: train cifar-fs-conv4-short --fix both
+one-shot: train cifar-fs-conv4-short --way 30 --shot 1
+dummy-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/dummy
+average-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/average
+proto-1: train cifar-fs-conv4-short --method proto --way 30 --shot 1
+ctx-1: train cifar-fs-conv4-short --method ctx --way 30 --shot 1
+dsn-1: train cifar-fs-conv4-short --method dsn --way 30 --shot 1
+r2d2-1: train cifar-fs-conv4-short --method ridge --way 30 --shot 1
+covariance-1: train cifar-fs-conv4-short --method covariance --way 30 --shot 1
+"""
+
+
+def test_our_own_tables_are_these_runs() -> None:
+    called = {
+        command for name in ("cifar-fs", "cifar-fs-ablation") for row in TABLES[name].rows for command in commands(row)
+    }
+    wanted = dict(line.split(": ") for line in OWN_RUNS.strip().splitlines())
+    training = {f"frn {command} --data cifar-fs --out runs/{name}" for name, command in wanted.items()}
+    answers = {f"frn eval runs/{name} --data cifar-fs --json" for name in wanted}
+    assert called == training | answers | {"frn eval runs/average --method simpleshot --data cifar-fs --json"}
+
+
+PUBLISHED = {
+    "cub-cropped": "63.21/83.88 66.01/85.41 69.64/87.31 73.48/88.43 79.09/90.59 80.80/91.19 78.47/90.90 83.16/92.59",
+    "cub-raw": "78.60/89.73 79.96/91.41 79.34/91.42 83.55/92.92",
+    "aircraft": "47.72/69.42 49.63/66.36 49.67/69.06 53.20/71.17 66.57/82.37 68.16/81.85 65.60/80.20 70.17/83.81",
+    "meta-inat": "55.34/76.43 57.15/77.20 58.08/77.38 60.03/78.80 62.42/80.45 "
+    "34.34/57.13 36.06/57.48 36.82/60.11 36.83/60.84 43.91/63.36",
+    "imagenet": "66.45/82.83 71.16/86.01 72.06/86.89",
+    "cross-domain": "54.11/77.09 51.60/72.97 53.39/75.16",
+    "pre-training": "63.03/78.01 59.43/70.88 62.13/76.28 60.97/75.11 66.45/82.83",
+    "training-shot": "68.27 73.48 50.25 53.20 60.04 62.42 40.11 43.91 "
+    "82.62 83.16 82.02 83.55 69.40 70.17 65.33 66.45 70.88 72.06",
+    "ablation": "68.38/88.13 66.44/84.05 67.34/87.60 66.19/83.27 68.27/88.43 "
+    "82.20/92.65 82.40/93.12 82.58/92.79 82.80/93.33 82.62/92.59",
+    "class-split": "83.55/92.92 83.35/93.28",
+    "pre-training-cub": "83.55/92.92 73.46/84.20 83.23/93.59",
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_papers_tables_have_its_figures(name: str) -> None:
+    rows = [[cell.published for cell in row.cells.values()] for row in TABLES[name].rows]
+    assert rows == [[float(figure) for figure in row.split("/")] for row in PUBLISHED[name].split()]
+
+
+def test_every_row_names_presets_and_data_sets_that_exist() -> None:
+    names = [(table.name, row.name) for table in TABLES.values() for row in table.rows]
+    assert len(set(names)) == len(names)
+    for table in TABLES.values():
+        assert table.rows or table.elsewhere
+        for row in table.rows:
+            for cell in row.cells.values():
+                words = shlex.split(cell.measurement.prepare)
+                benchmark = BENCHMARKS[words[0]]
+                assert words[1:] == [] or (words[1] == "--split" and words[2] in benchmark.splits)
+                assert cell.measurement.run.preset in PRESETS
+
+
+def test_what_another_command_measures_is_told(tmp_path: Path) -> None:
+    table = TABLES["speed"]
+    page = markdown(report(table, [], Workplace(runs=tmp_path), {}))
+    assert "| FRN by Eq. 8, meta-test | 63, 79 | `frn bench emd` |" in page
+
+
+def test_every_table_is_listed() -> None:
+    listed = json.loads(frn("reproduce", "--list", "--json").stdout)
+    assert [table["table"] for table in listed] == list(TABLES)
+    text = frn("reproduce", "ablation", "--list").stdout
+    assert re.search(r"cub-cropped-conv4-no-aux +no Aux, Conv-4 +1-shot 68.38 ± 0.23, 5-shot 88.13 ± 0.13", text)
