@@ -16,6 +16,7 @@ from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.data.cache import StoredImages
+    from frn.data.joined import JoinedImages
     from frn.evaluation.report import Result
     from frn.precision import Precision
     from frn.training.presets import Preset
@@ -34,7 +35,11 @@ FIXED: dict[str, tuple[Literal["lambda", "rho"], ...]] = {
 def train(
     preset: Annotated[str, typer.Argument(help="What to train; `frn presets` lists them. `demo` needs no data.")],
     data: Annotated[
-        Path | None, typer.Option(help="Data set: train/ and val/ with one folder per class.", show_default=False)
+        list[Path] | None,
+        typer.Option(
+            help="Data set: train/ and val/ with one folder per class. Repeatable: the first validates.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")
@@ -82,13 +87,17 @@ def train(
                 f"preset {preset!r} goes on from pre-training: `frn pretrain {chosen.after} --out RUN` first, then "
                 "give its result by --init RUN"
             )
-        _train(chosen, preset, data, out, seed, precision, device, threads, resume, init, as_json)
+        _train(chosen, preset, data or [], out, seed, precision, device, threads, resume, init, as_json)
 
 
 def pretrain(
     preset: Annotated[str, typer.Argument(help="What to pre-train; `frn presets` lists them.")],
     data: Annotated[
-        Path | None, typer.Option(help="Data set: train/ and val/ with one folder per class.", show_default=False)
+        list[Path] | None,
+        typer.Option(
+            help="Data set: train/ and val/ with one folder per class. Repeatable: the first validates.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")
@@ -118,7 +127,7 @@ def pretrain(
         chosen = replace(
             _override(found, None, backbone, None, None, None, epochs), batch=found.batch if batch is None else batch
         )
-        _train(chosen, preset, data, out, seed, precision, device, threads, resume, None, as_json)
+        _train(chosen, preset, data or [], out, seed, precision, device, threads, resume, None, as_json)
 
 
 def _override(
@@ -147,7 +156,7 @@ def _override(
 def _train(
     preset: "Preset",
     name: str,
-    data: Path | None,
+    data: list[Path],
     given_out: Path | None,
     seed: int,
     precision: str,
@@ -164,7 +173,7 @@ def _train(
     from frn.training.loop import Settings
     from frn.training.loop import train as run
 
-    if preset.prepare is not None and data is None:
+    if preset.prepare is not None and not data:
         raise FrnError(
             f"preset {name!r} needs --data DIR with train/ and {preset.val_split}/ "
             f"(`frn data prepare {preset.prepare} --help` makes one). `frn train demo` needs none."
@@ -199,7 +208,7 @@ def _train(
             init=None if init is None else load_model(init),
             facts={
                 "preset": name,
-                "data": data.resolve().name if data else "drawn moths",
+                "data": " and ".join(path.resolve().name for path in data) or "drawn moths",
                 "split": "train",
                 "machine": f"{processor()}, threads: {threads or cores()}",
             },
@@ -222,29 +231,34 @@ def _print_result(out: Path, place: "Place", tests: "list[Result]") -> None:
     print_json({**result, "test": tests} if tests else result)
 
 
-def _show_result(preset: "Preset", data: Path | None, out: Path, place: "Place", tests: "list[Result]") -> None:
+def _show_result(preset: "Preset", data: list[Path], out: Path, place: "Place", tests: "list[Result]") -> None:
     console, best = stdout(), out / "best.safetensors"
     console.print(f"trained in {place.seconds / 60:.1f} minutes: [bold]{best}[/bold]")
     if preset.val_split == "val":
         console.print(f"validation: 5-way {preset.val_shot or preset.episode.shot}-shot {place.best:.2f} %")
     for test in tests:
         console.print(f"test on classes never seen: {describe(test)}")
-    if data is not None and (data / "test").is_dir():
-        console.print(f"next: frn eval {shlex.quote(str(best))} --data {shlex.quote(str(data))}")
+    for path in data:
+        if (path / "test").is_dir():
+            console.print(f"next: frn eval {shlex.quote(str(best))} --data {shlex.quote(str(path))}")
 
 
-def _splits(preset: "Preset", data: Path | None, seed: int) -> "tuple[StoredImages, StoredImages]":
+def _splits(preset: "Preset", data: list[Path], seed: int) -> "tuple[StoredImages | JoinedImages, StoredImages]":
     if preset.prepare is None:
         return _demo_images("train", seed), _demo_images("val", seed)
     from frn.data.cache import load_images
     from frn.data.folders import scan, split_folder
+    from frn.data.joined import JoinedImages
 
-    assert data is not None
-    train_folders, val_folders = scan(split_folder(data, "train")), scan(split_folder(data, preset.val_split))
-    with progress_bar("decoding train") as progress:
-        images = load_images(train_folders, preset.store_side, progress=progress)
+    train_folders = [scan(split_folder(path, "train")).without(preset.left_out) for path in data]
+    val_folders = scan(split_folder(data[0], preset.val_split))
+    parts = []
+    for folders in train_folders:
+        with progress_bar("decoding train") as progress:
+            parts.append(load_images(folders, preset.store_side, progress=progress))
     with progress_bar(f"decoding {preset.val_split}") as progress:
-        return images, load_images(val_folders, preset.transform, progress=progress)
+        val_images = load_images(val_folders, preset.transform, progress=progress)
+    return parts[0] if len(parts) == 1 else JoinedImages(tuple(parts)), val_images
 
 
 def _demo_images(split: str, seed: int) -> "StoredImages":

@@ -56,6 +56,11 @@ class StoredImages:
         return len(self.heights)
 
     @property
+    def sets(self) -> tuple[tuple[int, ...], ...]:
+        """`sizes` of the data sets that these images are from: of one."""
+        return (self.sizes,)
+
+    @property
     def is_uniform(self) -> bool:
         """Whether all images have the same size."""
         return len(set(self.heights.tolist())) == 1 and len(set(self.widths.tolist())) == 1

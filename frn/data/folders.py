@@ -1,6 +1,7 @@
 """Class folders: a data set is `train/ val/ test/`, a split is one folder per class, a class is its images."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,11 @@ class ClassFolders:
     def paths(self) -> list[Path]:
         """Every file, class by class."""
         return [path for paths in self.members.values() for path in paths]
+
+    def without(self, names: Collection[str]) -> "ClassFolders":
+        """The other classes."""
+        kept = [(name, files) for name, files in zip(self.names, self.files, strict=True) if name not in names]
+        return ClassFolders(self.root, tuple(name for name, _ in kept), tuple(files for _, files in kept))
 
 
 def scan(root: Path) -> ClassFolders:

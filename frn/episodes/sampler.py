@@ -86,6 +86,31 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     return episodes
 
 
+def joined_epoch(sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int) -> list[Episode]:
+    """One epoch of several data sets: `training_epoch` of each, in shuffled order, so that no episode mixes them.
+
+    Images of different sets are told apart by their look alone, and an episode of both would teach that.
+
+    Args:
+        sets: images of each class of each data set; image indices count through all of them in order.
+        shape: the episodes to draw.
+        seed: of the run.
+        epoch: from 0.
+
+    Raises:
+        FrnError: if a data set cannot serve a single episode.
+    """
+    starts = np.cumsum([0, *map(sum, sets)])
+    episodes = [
+        start + episode
+        for start, sizes in zip(starts, sets, strict=False)
+        for episode in training_epoch(sizes, shape, seed=seed, epoch=epoch)
+    ]
+    if len(sets) == 1:
+        return episodes
+    return [episodes[i] for i in np.random.default_rng([seed, epoch, len(sets)]).permutation(len(episodes))]
+
+
 def evaluation_episode(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, index: int) -> Episode:
     """Episode number `index` of an evaluation: classes and images drawn uniformly, without replacement.
 

@@ -173,9 +173,13 @@ def left_out_parts(maps: NDArray[np.floating], lam: float) -> tuple[Array, Array
         smaller = np.linalg.inv(pool.T @ pool + lam * np.eye(d))
         own = (identity - images @ smaller @ images.mT) / lam
         squared = (own - images @ smaller @ smaller @ images.mT) / lam
+    return rebuilt_by_others(own, squared, images @ images.mT, lam)
+
+
+def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tuple[Array, Array, Array]:
+    """As `left_out_parts`, from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
     solved = np.linalg.inv(own)
-    gram = images @ images.mT
-    along = _diagonals(gram + lam * identity - solved)  # z . w of each location
+    along = _diagonals(gram + lam * np.eye(own.shape[1]) - solved)  # z . w of each location
     length = _diagonals(solved @ squared @ solved) - 1  # w . w
     return _diagonals(gram), along, along - lam * length
 

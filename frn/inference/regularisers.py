@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.inference.enrolment import Array, HeadParameters, left_out_parts
+from frn.inference.enrolment import Array, Floats, HeadParameters, rebuilt_by_others
 
 START = HeadParameters(0.0, 0.0, 1.0)
 """What FRN training starts from."""
@@ -27,7 +27,8 @@ GAMMAS = (-2.0, 12.0)
 """Gamma times the mean energy, as powers of two: from no opinion to certainty."""
 STEPS = 30
 MAX_QUERIES = 400
-"""Left-out supports that are asked; of more, an even selection."""
+MAX_WORK = 15 * 10**9
+"""Left-out supports that are asked, and multiplications with the classes' directions; of more, an even selection."""
 
 Maps = NDArray[np.floating]
 
@@ -119,44 +120,68 @@ class _Solver:
     """What does not change with lambda: the classes' eigenvectors, and the queries' squared products with them."""
 
     def __init__(self, trial: Trial) -> None:
-        self.pools = [np.asarray(pool, dtype=np.float64) for pool in trial.pools]
-        self.leaves_out = not trial.queries
-        asked = trial.queries or [(i, pool) for i, pool in enumerate(self.pools) if len(pool) > 1]
-        total = sum(len(maps) for _, maps in asked)
-        self.every = max(1, -(-total // MAX_QUERIES)) if self.leaves_out else 1
-        queries = np.concatenate([np.asarray(maps, dtype=np.float64)[:: self.every] for _, maps in asked])
-        self.groups = [(label, len(maps[:: self.every])) for label, maps in asked]
-        self.labels = np.repeat([label for label, _ in self.groups], [count for _, count in self.groups])
+        pools = [np.asarray(pool, dtype=np.float64) for pool in trial.pools]
+        asked = trial.queries or [(i, pool) for i, pool in enumerate(pools) if len(pool) > 1]
+        every = 1 if trial.queries else _every(sum(len(maps) for _, maps in asked), pools)
+        queries = np.concatenate([np.asarray(maps, dtype=np.float64)[::every] for _, maps in asked])
+        self.labels = np.repeat([label for label, _ in asked], [len(maps[::every]) for _, maps in asked])
         self.energy: Array = np.square(queries).sum(-1).mean(-1)
-        self.classes = [_directions(pool.reshape(-1, pool.shape[-1]), queries) for pool in self.pools]
+        left_out = slice(0) if trial.queries else slice(None, None, every)
+        self.classes = [_Class(pool, queries.astype(np.float32), left_out) for pool in pools]
 
     def parabolas(self, alpha: float) -> Parabolas:
         """For one alpha."""
         head = HeadParameters(alpha, 0.0, 1.0)
-        along, kept = np.empty((2, len(self.labels), len(self.pools)))
-        for column, (pool, (squares, products)) in enumerate(zip(self.pools, self.classes, strict=True)):
-            k, r, d = pool.shape
-            share = squares / (squares + head.lam(k * r, d))
-            along[:, column], kept[:, column] = products @ share, products @ share**2
-        if self.leaves_out:
-            first = 0
-            for label, count in self.groups:
-                k, r, d = self.pools[label].shape
-                _, own_along, own_kept = left_out_parts(self.pools[label], head.lam((k - 1) * r, d))
-                along[first : first + count, label] = own_along.mean(1)[:: self.every]
-                kept[first : first + count, label] = own_kept.mean(1)[:: self.every]
-                first += count
+        along, kept = np.empty((2, len(self.labels), len(self.classes)))
+        for column, class_ in enumerate(self.classes):
+            k, r, d = class_.shape
+            along[:, column], kept[:, column] = class_.rebuild(head.lam(k * r, d))
+            if len(class_.images) and k > 1:
+                own = self.labels == column
+                along[own, column], kept[own, column] = class_.rebuild_left_out(head.lam((k - 1) * r, d))
         return Parabolas(along, kept)
 
 
-def _directions(pool: Array, queries: Array) -> tuple[Array, Array]:
-    """Squared singular values (m,) of a pool (p, d), and mean squared products (q, m) of queries (q, r, d)."""
-    if len(pool) > pool.shape[1]:
-        squares, v = np.linalg.eigh(pool.T @ pool)
-        seen = queries @ v
-    else:
-        squares, u = np.linalg.eigh(pool @ pool.T)
-        length = np.sqrt(squares.clip(0))
-        kept = length > length.max(initial=0.0) * 1e-7
-        squares, seen = squares[kept], (queries @ (pool.T @ u[:, kept])) / length[kept]
-    return squares.clip(0), np.square(seen).mean(axis=1)
+class _Class:
+    """A class in the eigenbasis of its pool, where lambda is added to each direction alone."""
+
+    def __init__(self, pool: Array, queries: Floats, left_out: slice) -> None:
+        """From its pool (k, r, d), the queries (q, r, d) and which of its supports are left out."""
+        self.shape = k, r, d = pool.shape
+        rows = pool.reshape(-1, d)
+        self.images = pool[left_out]
+        self.low_rank = len(rows) <= d
+        squares, vectors = np.linalg.eigh(rows @ rows.T if self.low_rank else rows.T @ rows)
+        self.squares: Array = squares.clip(0)
+        """Squared singular values, (m,)."""
+        self.own: Array = vectors.reshape(k, r, -1)[left_out] if self.low_rank else self.images @ vectors
+        """The left-out images' rows of the left singular vectors, or their products with the right ones, (n, r, m)."""
+        if self.low_rank:
+            length = np.sqrt(self.squares)
+            there = length > length.max(initial=0.0) * 1e-7
+            inverse = np.divide(1, length, out=np.zeros_like(length), where=there)
+            vectors = rows.T @ (vectors * inverse)
+        seen = queries @ vectors.astype(np.float32)
+        self.seen: Array = np.einsum("qrm,qrm->qm", seen, seen).astype(np.float64) / r
+        """Mean squared products of the queries with the right singular vectors, (q, m)."""
+
+    def rebuild(self, lam: float) -> tuple[Array, Array]:
+        """q.q' and |q'|^2 of the queries at rho = 1, means over their locations; (q,) each."""
+        share = self.squares / (self.squares + lam)
+        return self.seen @ share, self.seen @ share**2
+
+    def rebuild_left_out(self, lam: float) -> tuple[Array, Array]:
+        """The same of the left-out images, rebuilt by the rest of the class; (n,) each."""
+        weight = 1 / (self.squares + lam)
+        own, squared = ((self.own * weight**power) @ self.own.mT for power in (1, 2))
+        if not self.low_rank:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
+            own = (np.eye(self.shape[1]) - own) / lam
+            squared = (own - squared) / lam
+        _, along, kept = rebuilt_by_others(own, squared, self.images @ self.images.mT, lam)
+        return along.mean(1), kept.mean(1)
+
+
+def _every(count: int, pools: Sequence[Array]) -> int:
+    """Which supports are asked: every how-manieth of them."""
+    each = sum(min(k * r, d) * r * d for k, r, d in (pool.shape for pool in pools))
+    return max(1, -(-count // min(MAX_QUERIES, max(1, MAX_WORK // each))))

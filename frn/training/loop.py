@@ -11,6 +11,7 @@ from torch import nn
 
 from frn.checkpoints import save_model
 from frn.data.cache import StoredImages
+from frn.data.joined import JoinedImages
 from frn.data.transforms import augment
 from frn.episodes import Episode, EpisodeShape, check_classes
 from frn.errors import FrnError
@@ -77,7 +78,7 @@ class Settings:
 
 def train(
     preset: Preset,
-    images: StoredImages,
+    images: StoredImages | JoinedImages,
     val_images: StoredImages | None,
     out: Path,
     settings: Settings,
@@ -92,7 +93,7 @@ def train(
 
     Args:
         preset: what to do.
-        images: training images.
+        images: training images, of one data set or of several.
         val_images: images of the preset's `val_split` under its transform; without any, the last weights are the
             result.
         out: the run's folder.
@@ -117,7 +118,7 @@ class _Trainer:
     def __init__(
         self,
         preset: Preset,
-        images: StoredImages,
+        images: StoredImages | JoinedImages,
         val_images: StoredImages | None,
         folder: RunFolder,
         settings: Settings,
@@ -131,7 +132,8 @@ class _Trainer:
         self.report = report
         self.val_shape = replace(VALIDATION_SHAPE, shot=preset.val_shot or preset.episode.shot)
         if preset.stage == "episodes":
-            check_classes(images.names, images.sizes, preset.episode, where="the training split", every_class=False)
+            for part in images.parts if isinstance(images, JoinedImages) else [images]:
+                check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
         if val_images is not None:
             self.val_shape = fit_shape(self.val_shape, val_images)
             check_classes(
@@ -174,11 +176,11 @@ class _Trainer:
         """Train until the schedule ends or `stop` says so."""
         schedule, place = self.preset.schedule, self.place
         while place.epoch < schedule.epochs:
-            steps = self.stage.epoch(self.images.sizes, seed=self.settings.seed, epoch=place.epoch)
-            for group in self.optimizer.param_groups:
-                group["lr"] = schedule.learning_rate_at(place.epoch)
+            steps = self.stage.epoch(self.images.sets, seed=self.settings.seed, epoch=place.epoch)
             self.model.train()
             while place.step < len(steps):
+                for group in self.optimizer.param_groups:
+                    group["lr"] = schedule.learning_rate_at(place.epoch, place.total_steps)
                 self.train_on(steps[place.step], len(steps))
                 if stop():
                     self.save()

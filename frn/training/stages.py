@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.episodes import Episode, EpisodeShape, training_epoch
+from frn.episodes import Episode, EpisodeShape, joined_epoch
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, DummyMapHead
@@ -21,8 +21,14 @@ class Stage(nn.Module, ABC):
     """Draws the images of each step and scores their feature maps. What it learns itself is not part of the model."""
 
     @abstractmethod
-    def epoch(self, sizes: Sequence[int], *, seed: int, epoch: int) -> list[Episode]:
-        """Image indices of every step of an epoch: a function of its arguments alone."""
+    def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
+        """Image indices of every step of an epoch: a function of its arguments alone.
+
+        Args:
+            sets: images of each class of each data set.
+            seed: of the run.
+            epoch: from 0.
+        """
 
     @abstractmethod
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
@@ -36,9 +42,9 @@ class Episodic(Stage):
         super().__init__()
         self.shape, self.aux = shape, aux
 
-    def epoch(self, sizes: Sequence[int], *, seed: int, epoch: int) -> list[Episode]:
+    def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Episodes of image indices (way, shot + queries)."""
-        return training_epoch(sizes, self.shape, seed=seed, epoch=epoch)
+        return joined_epoch(sets, self.shape, seed=seed, epoch=epoch)
 
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
         """Score the queries of an episode by its supports."""
@@ -75,9 +81,9 @@ class Pretraining(Stage):
         for fixed in (model.head.alpha, model.head.beta):
             fixed.requires_grad_(False)
 
-    def epoch(self, sizes: Sequence[int], *, seed: int, epoch: int) -> list[Episode]:
+    def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Batches of image indices (batch,)."""
-        order = np.random.default_rng([seed, epoch]).permutation(sum(sizes))
+        order = np.random.default_rng([seed, epoch]).permutation(sum(map(sum, sets)))
         return list(order[: len(order) // self.batch * self.batch].reshape(-1, self.batch))
 
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:

@@ -28,14 +28,22 @@ class Schedule:
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
+    warm_up: int = 0
+    """Steps in which the rate rises to its first value. The paper has none."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1 or self.learning_rate <= 0 or list(self.milestones) != sorted(set(self.milestones)):
+        if (
+            self.epochs < 1
+            or self.learning_rate <= 0
+            or self.warm_up < 0
+            or list(self.milestones) != sorted(set(self.milestones))
+        ):
             raise FrnError(f"a schedule needs at least one epoch, a positive rate and rising milestones: {self}")
 
-    def learning_rate_at(self, epoch: int) -> float:
-        """Learning rate of an epoch, counted from 0."""
-        return self.learning_rate * self.lr_decay ** sum(epoch >= milestone for milestone in self.milestones)
+    def learning_rate_at(self, epoch: int, step: int) -> float:
+        """Learning rate of a step of an epoch, both counted from 0, the steps from the beginning of the run."""
+        risen = min(1.0, (step + 1) / self.warm_up) if self.warm_up else 1.0
+        return risen * self.learning_rate * self.lr_decay ** sum(epoch >= milestone for milestone in self.milestones)
 
     def scaled_to(self, epochs: int) -> "Schedule":
         """The same schedule over another number of epochs, its milestones at the same fractions."""
@@ -82,6 +90,8 @@ class Preset:
     """Images of a step of pre-training."""
     store_side: int
     """Training images are kept at most this large (shorter side, pixels)."""
+    left_out: tuple[str, ...] = ()
+    """Training classes not to be used: relatives of classes that the model is tested on."""
     val_every: int = 5
     """Epochs between validations."""
     val_shot: int | None = None

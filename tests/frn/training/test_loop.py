@@ -18,6 +18,7 @@ import torch
 
 from frn.checkpoints import load
 from frn.data.cache import StoredImages
+from frn.data.joined import JoinedImages
 from frn.data.moths import draw_classes
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
@@ -54,6 +55,28 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
 def assert_same(a: Path, b: Path) -> None:
     ours, theirs = weights(a), weights(b)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs), "weights differ"
+
+
+def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    joined = JoinedImages((drawn(6, 0), draw_classes(5, 8, size=40, seed=2)))
+
+    def run(out: Path, *, stop_after: int = 10**6, resume: bool = False) -> None:
+        taken: list[object] = []
+        train(
+            TINY,
+            joined,
+            drawn(5, 1),
+            out,
+            Settings(),
+            resume=resume,
+            report=taken.append,
+            stop=lambda: len(taken) >= stop_after,
+        )
+
+    run(tmp_path / "whole")
+    run(tmp_path / "cut", stop_after=7)
+    run(tmp_path / "cut", resume=True)
+    assert_same(tmp_path / "whole" / "best.safetensors", tmp_path / "cut" / "best.safetensors")
 
 
 def test_an_episode_can_be_learned(tmp_path: Path) -> None:
@@ -126,6 +149,7 @@ import sys, torch
 from dataclasses import replace
 from pathlib import Path
 from frn.data.cache import StoredImages
+from frn.data.joined import JoinedImages
 from frn.data.moths import draw_classes
 from frn.episodes import EpisodeShape
 from frn.training.loop import Settings, train

@@ -100,7 +100,7 @@ def test_every_preset_makes_sense() -> None:
     for name, preset in PRESETS.items():
         assert find_preset(name) == preset
         assert preset.augmentation.size == preset.transform.size
-        assert preset.schedule.learning_rate_at(preset.schedule.epochs - 1) < preset.schedule.learning_rate
+        assert preset.schedule.learning_rate_at(preset.schedule.epochs - 1, 10**6) < preset.schedule.learning_rate
 
 
 def test_a_mistyped_name_is_answered_with_near_ones() -> None:
@@ -110,9 +110,15 @@ def test_a_mistyped_name_is_answered_with_near_ones() -> None:
         find_preset("xyz")
 
 
+def test_the_rate_rises_to_its_first_value_where_it_is_told_to() -> None:
+    schedule = Schedule(epochs=10, milestones=(5,), learning_rate=0.1, warm_up=4)
+    assert [round(schedule.learning_rate_at(0, step), 5) for step in (0, 1, 3, 4, 99)] == [0.025, 0.05, 0.1, 0.1, 0.1]
+    assert round(schedule.learning_rate_at(5, 100), 5) == 0.01
+
+
 def test_the_rate_falls_at_each_milestone_and_milestones_move_with_the_epochs() -> None:
     schedule = Schedule(epochs=100, milestones=(60, 80), learning_rate=0.1)
-    assert [round(schedule.learning_rate_at(epoch), 5) for epoch in (0, 59, 60, 79, 80, 99)] == [
+    assert [round(schedule.learning_rate_at(epoch, 0), 5) for epoch in (0, 59, 60, 79, 80, 99)] == [
         0.1, 0.1, 0.01, 0.01, 0.001, 0.001,
     ]  # fmt: skip
     assert schedule.scaled_to(10) == Schedule(epochs=10, milestones=(6, 8), learning_rate=0.1)
