@@ -39,10 +39,12 @@ def reproduce(
 ) -> None:
     """Make a table of the paper: train what is missing, resume what is half done, evaluate, compare.
 
-    Rows whose data set is not given are skipped. Ctrl-C saves and stops; the same command goes on.
+    Rows whose data set is not given are skipped. Ctrl-C saves and stops; the same command goes on. Rows that
+    OUT/TABLE.json has already stay in it, also without their runs.
     """
     with user_errors():
-        from frn.reproduce.progress import Workplace, data_sets
+        from frn.reproduce import earlier
+        from frn.reproduce.progress import Workplace, data_sets, unmeasured
         from frn.reproduce.report import markdown, report
         from frn.reproduce.tables import TABLES, choose_rows, find_table
 
@@ -55,11 +57,16 @@ def reproduce(
         given = {"--threads": threads, "--device": None if device == "auto" else device}
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
         place = Workplace(runs=runs or out / "runs", data=folders, options=options)
+        before = earlier.read(out / f"{chosen.name}.json")
+        known = [row for row in chosen.rows if before and unmeasured(row, place) and earlier.has(before, row)]
+        to_run = [row for row in rows if row not in known]
         if dry_run:
-            _print_commands(rows, place)
+            _print_commands(to_run, place)
             return
-        missing, failed = _run_rows(rows, place)
-        found = report(chosen, rows, place, missing)
+        missing, failed = _run_rows(to_run, place)
+        found = report(chosen, [row for row in chosen.rows if row in rows or row in known], place, missing)
+        if before and known:
+            found = earlier.take_over(found, before, known)
         page = markdown(found)
         write_atomically(out / f"{chosen.name}.md", page)
         write_atomically(out / f"{chosen.name}.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")

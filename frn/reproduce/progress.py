@@ -85,6 +85,11 @@ def steps(row: Row, place: Workplace) -> list[Step]:
     return list(dict.fromkeys(missing))
 
 
+def unmeasured(row: Row, place: Workplace) -> bool:
+    """Whether an answer behind a row is missing."""
+    return any(stored(measurement, place) is None for measurement in measurements(row))
+
+
 def measurements(row: Row) -> Iterator[Measurement]:
     """The different measurements behind a row's figures."""
     yield from {cell.measurement.name: cell.measurement for cell in row.cells.values()}.values()

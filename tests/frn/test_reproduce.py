@@ -90,6 +90,25 @@ def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
     assert f"| FRN | 20.00 ± 0.50 | {first['accuracy']:.2f} ± {first['ci95']:.2f} | 21.00 |" in again.stdout
 
 
+def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Run(name="other", preset=TINY.preset, flags=("--seed", "1", *FLAGS))
+    rows = [*TABLE.rows, at_both("another seed", Measurement(name="other", run=other, flags=QUICK, prepare="cifar-fs"))]
+    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=rows))
+    words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
+    first = json.loads(frn(*words, "--runs", tmp_path / "a", "--row", "tiny").stdout)
+    assert "--seed 1" in frn(*words, "--runs", tmp_path / "b", "--dry-run").stdout
+    assert not frn(*words, "--runs", tmp_path / "b", "--row", "tiny", "--dry-run").stdout
+    second = json.loads(frn(*words, "--runs", tmp_path / "b", "--row", "other").stdout)
+    assert second["rows"][0] == first["rows"][0]
+    assert [line["row"] for line in second["rows"]] == ["tiny", "other"]
+    assert set(second["runs"]) == set(second["measurements"]) == {"tiny", "other"}
+    assert second["runs"]["tiny"] == first["runs"]["tiny"]
+    (tmp_path / "out" / "tiny.json").write_text(json.dumps(second)[:-50])
+    assert "frn train" in frn(*words, "--runs", tmp_path / "c", "--row", "tiny", "--dry-run").stdout
+
+
 def test_a_command_that_fails_stops_its_row_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
