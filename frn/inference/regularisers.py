@@ -1,9 +1,9 @@
 """Lambda, rho and gamma for a head that nobody trained, by leaving each support out once.
 
-For a given lambda the error of a query is a parabola in rho: energy - 2 rho along + rho^2 kept. So a class is solved
-once for each alpha, and every beta and gamma costs nothing more. What is best makes the left-out supports' own classes
-likeliest (Eq. 9), with a little doubt left, as Platt's scaling has it: otherwise gamma would grow without end where all
-classes are told apart.
+In the eigenbasis of a class lambda is added to each direction alone, and for a given lambda the error of a query is a
+parabola in rho: energy - 2 rho along + rho^2 kept. So a class is decomposed once, and one more alpha, beta or gamma
+costs next to nothing. What is best makes the left-out supports' own classes likeliest (Eq. 9), with a little doubt
+left, as Platt's scaling has it: otherwise gamma would grow without end where all classes are told apart.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, p = k r pool rows, m = min(p, d).
 """

@@ -117,9 +117,9 @@ class Session:
         """Whether nothing was edited since `mark_saved`."""
         return self.state is self._saved
 
-    def mark_saved(self) -> None:
-        """Note that the state is on disk."""
-        self._saved = self.state
+    def mark_saved(self, state: State | None = None) -> None:
+        """Note that a state is on disk: that of now, or an earlier one, where edits came while it was written."""
+        self._saved = self.state if state is None else state
 
     @property
     def can_undo(self) -> bool:

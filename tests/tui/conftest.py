@@ -2,9 +2,10 @@
 
 import asyncio
 import base64
+import gc
 import random
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +16,7 @@ from frn_tui.app import FrnApp
 from frn_tui.client import EngineClient, EngineError
 from rich.style import Style
 from textual.app import App, ComposeResult
+from textual.geometry import Size
 from textual.message import Message
 from textual.pilot import Pilot
 from textual.widget import Widget
@@ -51,6 +53,9 @@ class FakeEngine(EngineClient):
         self.kept: dict[str, Any] | None = None
         """This app's own journal."""
         self.written: dict[str, str] = {}
+        self.holders: dict[str, int] = {}
+        """Processes of other apps, by the projects that they have open."""
+        self.locked: str | None = None
         self.chance: random.Random | None = None
         """Decides how long an answer takes, and whether it is a failure."""
 
@@ -82,7 +87,7 @@ class FakeEngine(EngineClient):
 
     def op_list(self, tell: Tell, path: str) -> dict[str, Any]:
         folder = path.rstrip("/") or "/"
-        folder = "/photos" if folder == "~" else folder
+        folder = "/photos" if folder == "." else folder
         if folder == "/":
             names = [name.strip("/") for name in self.FOLDERS if name.count("/") == 1]
         elif folder in self.FOLDERS:
@@ -182,6 +187,13 @@ class FakeEngine(EngineClient):
         state = {"classes": [{"id": 4, "name": "jay", "supports": supports}], "threshold": None, "next_id": 5}
         return {"state": state, "model": "conv4", "sha256": "sha of conv4"}
 
+    def op_holder(self, tell: Tell, path: str) -> dict[str, Any]:
+        return {"holder": self.holders.get(path)}
+
+    def op_lock(self, tell: Tell, path: str | None) -> dict[str, Any]:
+        self.locked = path
+        return {}
+
     def op_save(self, tell: Tell, **arguments: Any) -> dict[str, Any]:
         return {"path": arguments["path"]}
 
@@ -196,7 +208,7 @@ class FakeEngine(EngineClient):
             self.left = {}
         return {} if discard else self.left
 
-    def op_export(self, tell: Tell, path: str, what: str) -> dict[str, Any]:
+    def op_export(self, tell: Tell, path: str, what: str, replace: bool = False) -> dict[str, Any]:
         return {"path": path, "bytes": 1}
 
     def op_write(self, tell: Tell, path: str, text: str, replace: bool) -> dict[str, Any]:
@@ -215,6 +227,30 @@ def _four_fields(width: int, height: int, seed: int, heat: bool) -> str:
         for row in [0] * (height // 2) + [2] * (height - height // 2)
     ]
     return base64.b64encode(b"".join(rows)).decode("ascii")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imported() -> Iterator[None]:
+    """What is imported (torch, for other tests) is not looked through again whenever an app collects garbage."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def resized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine Textual's pilot goes on before the new size is laid out."""
+    resize = Pilot.resize_terminal
+
+    async def patiently(pilot: Pilot[None], width: int, height: int) -> None:
+        await resize(pilot, width, height)
+        for _ in range(100):
+            if pilot.app.screen._compositor.size == Size(width, height):
+                return
+            await pilot.pause(0.02)
+
+    monkeypatch.setattr(Pilot, "resize_terminal", patiently)
 
 
 @pytest.fixture

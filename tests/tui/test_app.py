@@ -42,10 +42,10 @@ def moths_folder(tmp_path: Path) -> Path:
 def drive_real(driver: "type[Driver]") -> "DriveReal":
     """Run a scenario on the app and its own engine, which must not outlive it."""
 
-    def drive(scenario: "Scenario", place: Path | str | None = None, size: tuple[int, int] = (140, 40)) -> None:
+    def drive(scenario: "Scenario", place: Path | str | None = None) -> None:
         async def run() -> None:
             app = FrnApp(None if place is None else str(place), images="half")
-            async with app.run_test(size=size) as pilot:
+            async with app.run_test(size=(120, 30)) as pilot:
                 driving = driver(app, pilot)
                 await driving.until(lambda: app.bench.model is not None)
                 await driving.idle()
@@ -196,8 +196,6 @@ def test_results_threshold_filter_help_and_confusion(
         assert "right with 1 example per class" in "\n".join(lines(app))
         await driver.keys("escape", "question_mark")
         assert "hide and test" in "\n".join(lines(app))
-        await driver.keys("escape", "h", "t", "s", "right_square_bracket", "f", "g", "i", "i", "z")
-        await driver.keys("escape", "i", "i", "l", "escape", "c")
 
     drive_real(scenario, moths_folder)
 

@@ -21,7 +21,7 @@ from PIL import Image
 
 from frn.images import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.enrolment import enroll
+from frn.inference.enrolment import HeadParameters, enroll
 from frn.inference.extractor import Extractor
 from frn.shipped import shipped_extractors
 
@@ -510,6 +510,66 @@ def test_the_exported_classifier_answers_as_the_app(
     assert "is a folder" in engine.ask("export", path=str(tmp_path), replace=True).reason
 
 
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An extractor of somebody else's network, under a head that nobody trained."""
+    torch = pytest.importorskip("torch")
+    models = pytest.importorskip("torchvision.models")
+    from frn_export.graphs import features_graph
+
+    from frn.checkpoints import import_pretrained
+
+    folder = tmp_path_factory.mktemp("untrained")
+    torch.manual_seed(0)
+    torch.save(models.get_model("resnet18", weights=None).state_dict(), folder / "resnet18.pth")
+    model = import_pretrained("torchvision:resnet18", folder / "resnet18.pth", size=64)
+    (folder / "features.onnx").write_bytes(features_graph(model).SerializeToString())
+    return folder / "features.onnx"
+
+
+def test_an_untrained_head_is_chosen_with_the_classes_as_the_library_does(
+    bare: Engine, untrained: Path, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    bare.done("open_model", model=str(untrained))
+    library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
+    query = members["moth 42"][9]
+    heads = set()
+    for shot in (3, 2):  # one after the other: what was enrolled with another head is not used again
+        few = first(members, shot)
+        library.enroll(few)
+        heads.add(library.head)
+        assert bare.done("classes", state=bare.state(few))["calibrated"] == pytest.approx(library.threshold, abs=1e-6)
+        ((_, expected),) = library.classify([query])
+        assert not isinstance(expected, Exception)
+        (answer,) = bare.ask("query", paths=[str(query)]).told("answer")
+        told = {[*members][score["id"] - 1]: score for score in answer["scores"]}
+        assert {n: s["probability"] for n, s in told.items()} == pytest.approx(expected.probabilities, rel=1e-3)
+        assert {n: s["error"] for n, s in told.items()} == pytest.approx(expected.errors, rel=1e-5)
+    assert len(heads) == 2
+    assert HeadParameters(0.0, 0.0, 1.0) not in heads
+
+    bare.done("export", path=str(tmp_path / "c.onnx"))
+    session = onnxruntime.InferenceSession(tmp_path / "c.onnx", providers=["CPUExecutionProvider"])
+    (shares,) = session.run(["probability"], {"image": np.asarray(open_image(query))})
+    np.testing.assert_allclose(shares, [told[name]["probability"] for name in members], atol=1e-3)
+
+
+def test_hiding_chooses_an_untrained_head_without_what_is_hidden(
+    bare: Engine, untrained: Path, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare.done("open_model", model=str(untrained))
+    bare.done("classes", state=bare.state(first(members, 4)))
+    seen: list[list[int]] = []
+
+    def choose(pools: list[Any]) -> HeadParameters:
+        seen.append([len(pool) for pool in pools])
+        return HeadParameters(0.0, 0.0, 1.0)
+
+    monkeypatch.setattr("frn_tui.engine.models.by_leave_one_out", choose)
+    bare.done("hide_and_test", shot=2, seed=0)
+    assert seen == [[2] * 5]
+
+
 def test_a_project_comes_back_and_keeps_what_it_does_not_know(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
@@ -548,7 +608,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     engine: Engine, members: dict[str, list[Path]], state_folder: Path
 ) -> None:
     state = engine.state(first(members, 1))
-    engine.done("journal", state=state, model="conv4", project=None, saved=False)
+    engine.done("journal", state=state, model="conv4", project=None, adding={"x": ["/x/1.jpg"]}, saved=False)
     assert set(engine.done("recover")) == {"id", "end"}  # this process lives
     (file,) = state_folder.iterdir()
     entry = json.loads(file.read_text())
@@ -558,7 +618,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     (state_folder / "journal-7.json").write_text("{")
     found = engine.done("recover")
     assert (found["project"], found["model"]) == ("new", "conv4")
-    assert found["state"] == state
+    assert (found["state"], found["adding"]) == (state, {"x": ["/x/1.jpg"]})
     engine.done("recover", discard=True)
     assert set(engine.done("recover")) == {"id", "end"}
     assert file.exists()

@@ -20,6 +20,8 @@ Scenario = Callable[[EngineClient], Coroutine[Any, Any, None]]
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
 
+PATIENCE, CLOSED = 60.0, 2.0
+"""Seconds that a scenario and closing may take, also on a busy machine."""
 MISCHIEF = """
 import os, sys, time
 from pathlib import Path
@@ -73,11 +75,11 @@ def play(scenario: Scenario, *, model: bool = True, **options: Any) -> None:
             await client.start()
             if model:
                 await client.call("open_model", model="conv4")
-            await asyncio.wait_for(scenario(client), 20)
+            await asyncio.wait_for(scenario(client), PATIENCE)
         finally:
             began = time.monotonic()
             await client.close()
-            assert time.monotonic() - began < 0.6
+            assert time.monotonic() - began < CLOSED
         await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not others
@@ -132,8 +134,10 @@ def test_hello_comes_before_anything_heavy_and_the_end_with_the_input(tmp_path: 
         process.stdin.write(b'garbage\n{"id": 1, "op": "open_model", "model": "conv4"}\n')
         process.stdin.flush()
         answer = json.loads(process.stdout.readline())
+        while answer.get("event") == "alive":  # on a busy machine a model takes longer than a second
+            answer = json.loads(process.stdout.readline())
         process.stdin.close()
-        assert process.wait(5) == 0
+        assert process.wait(20) == 0
         before = process.stderr.read().decode()
     assert hello == {"event": "hello", "protocol": VERSION, "pid": process.pid}
     assert (answer["id"], answer["end"]) == (1, "done")

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from frn_tui.settings import Settings
+from textual.screen import Screen
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Drive, Driver
 
+COLORS = ["truecolor", "256", "standard", "none"]
 THEMES = ["textual-dark", "textual-light", "ansi-dark"]
-SIZES = [(80, 24), (140, 40), (40, 12), (20, 5), (300, 80)]
-KEYS = ["h", "t", "tab", "g", "question_mark", "escape", "z", "i", "z", "l", "escape", "g", "shift+tab", "t", "i"]
-"""One per paint: they show other things than the start does."""
+SIZES = [(80, 24), (140, 40), (40, 12), (300, 80), (20, 5)]
+KEYS = ["h t tab", "g question_mark escape", "z i z", "l escape", "shift+tab t i"]
+"""Of each paint: they show other things than the start does."""
 SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
-@pytest.mark.parametrize("colors", ["truecolor", "256", "standard", "none"])
+@pytest.mark.parametrize("colors", COLORS)
 def test_every_size_and_theme_is_painted_with_the_colours_that_there_are(
     colors: str,
     drive: "Drive",
@@ -34,16 +36,17 @@ def test_every_size_and_theme_is_painted_with_the_colours_that_there_are(
     async def scenario(driver: "Driver") -> None:
         assert driver.app.workspace.mode == ("half" if colors in ("truecolor", "256") else "ascii")
         await driver.app.workspace.ask_now(["/queries"])
-        for step, (theme, size) in enumerate((theme, size) for theme in THEMES for size in SIZES):
-            driver.app.theme = theme
+        for step, size in enumerate(SIZES):  # any two of size, theme and colours meet
+            driver.app.theme = THEMES[(step + COLORS.index(colors)) % len(THEMES)]
             await driver.pilot.resize_terminal(*size)
-            await driver.pilot.press(KEYS[step])
-            await driver.pilot.pause()
-            painted = lines(driver.app)
-            assert len(painted) == size[1]
-            assert "".join(painted).strip()
-            assert not [char for line in painted for char in line if not char.isprintable()]
-            check_colors(sent(driver.app), colors)
+            for key in KEYS[step].split():
+                await driver.pilot.press(key)
+                await driver.pilot.pause()
+                painted = lines(driver.app)
+                assert len(painted) == size[1]
+                assert "".join(painted).strip()
+                assert not [char for line in painted for char in line if not char.isprintable()]
+                check_colors(sent(driver.app), colors)
 
     drive(scenario, images="auto")
 
@@ -59,6 +62,34 @@ def check_colors(text: str, colors: str) -> None:
     if colors == "none":
         shades = [match.groups() for p in painting for match in re.finditer(r"[34]8;2;(\d+);(\d+);(\d+)", p)]
         assert all(red == green == blue for red, green, blue in shades)
+
+
+def test_a_window_of_a_single_cell_comes_to_rest(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrollbar that takes the room of what it scrolls would come and go for ever."""
+    laid_out = []
+    refresh = Screen._refresh_layout
+
+    def counted(screen: Screen[object], *size: Any, **how: Any) -> None:
+        laid_out.append(screen)
+        refresh(screen, *size, **how)
+
+    monkeypatch.setattr(Screen, "_refresh_layout", counted)
+
+    async def scenario(driver: "Driver") -> None:
+        for key in ("tab", "question_mark", "ctrl+q"):  # the workspace, a page, a list to choose from
+            await driver.pilot.resize_terminal(80, 24)
+            await driver.keys(key)
+            await driver.pilot.resize_terminal(1, 1)
+            for _ in range(50):
+                before = len(laid_out)
+                await driver.pilot.pause(0.1)
+                if len(laid_out) == before:
+                    break
+            else:
+                raise AssertionError(f"{driver.app.screen} is laid out again and again")
+            await driver.pilot.press("escape")
+
+    drive(scenario)
 
 
 @pytest.mark.parametrize(("no_color", "shown"), [(False, "ansi-light"), (True, "textual-dark")])

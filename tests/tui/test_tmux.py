@@ -70,10 +70,6 @@ class Terminal:
     def screen(self) -> str:
         return self.tmux("capture-pane", "-p")
 
-    def reset(self) -> None:
-        """What a user types after something was killed."""
-        self.keys("stty sane; tput rmcup; clear", "C-j")
-
     def flag(self, name: str) -> str:
         return self.tmux("display-message", "-p", "#{" + name + "}").strip()
 
@@ -178,56 +174,6 @@ def test_asked_corrected_saved_and_left_as_it_was(terminal: Terminal, photos: Pa
     document = json.loads((tmp_path / "moths.frn.json").read_text())
     assert len(json.dumps(document).split("footman 6.jpg")) == 2
     assert kept(terminal) == ""
-
-
-def test_killed_while_it_adds_it_loses_nothing_older_than_five_seconds(terminal: Terminal, photos: Path) -> None:
-    many = terminal.folder / "many"
-    many.mkdir()
-    for number in range(300):
-        shutil.copy(
-            photos / "banded footman" / next(iter(os.listdir(photos / "banded footman"))), many / f"{number}.jpg"
-        )
-        with (many / f"{number}.jpg").open("ab") as file:
-            file.write(bytes([number % 256, number // 256]))  # all different
-    app = terminal.start(str(photos))
-    terminal.shows("2 classes · 6 photos")
-    (engine,) = children(app)
-    terminal.keys("n")
-    terminal.shows("New class")
-    terminal.keys("owl", "Enter")
-    terminal.shows("3 classes")
-    terminal.until(lambda: '"owl"' in kept(terminal), seconds=5)
-    terminal.paste(str(many))
-    terminal.shows("Adding to owl")
-    os.kill(app, signal.SIGKILL)
-    terminal.until(lambda: not lives(engine), seconds=10)
-    terminal.reset()
-    app = terminal.start()
-    terminal.shows("There is unsaved work: 3 classes, 6 photos")
-    terminal.keys("Enter")
-    terminal.shows("3 classes · 6 photos", "owl")
-    (engine,) = children(app)
-    os.kill(engine, signal.SIGKILL)  # and now the other one
-    terminal.until(lambda: [child for child in children(app) if child != engine])
-    terminal.keys("n")
-    terminal.shows("New class")
-    terminal.keys("jay", "Enter")
-    terminal.shows("4 classes")
-    terminal.until(lambda: '"jay"' in kept(terminal), seconds=5)
-    both = [app, *children(app)]
-    for process in both:
-        os.kill(process, signal.SIGKILL)
-    terminal.until(lambda: not any(lives(process) for process in both))
-    terminal.reset()
-    terminal.start(str(photos))
-    terminal.shows("There is unsaved work: 4 classes, 6 photos")
-    terminal.keys("Enter")
-    terminal.shows("4 classes · 6 photos", "jay")
-    terminal.keys("C-q")
-    terminal.shows("quit without saving")
-    terminal.keys("Down", "Enter")
-    assert terminal.ended() == 0
-    assert kept(terminal) == ""  # nobody is asked about it again
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -39,6 +39,23 @@ def names(bench: Workbench) -> dict[str, int]:
     return {entry.name: len(entry.supports) for entry in bench.session.state.classes}
 
 
+def test_an_edit_made_while_saving_is_unsaved(run: Run) -> None:
+    async def test(bench: Workbench, engine: "FakeEngine") -> None:
+        await bench.add_classes({"jay": photos("jay", 3)})
+        engine.pause = asyncio.Event()
+        saving = asyncio.create_task(bench.save("/p/x.frn.json"))
+        await asyncio.sleep(0)
+        bench.session.create("owl")
+        engine.pause.set()
+        await saving
+        assert bench.project == engine.locked == "/p/x.frn.json"
+        assert not bench.session.is_saved
+        bench.session.undo()
+        assert bench.session.is_saved
+
+    run(test)
+
+
 def test_folders_become_classes_in_one_edit(run: Run) -> None:
     async def test(bench: Workbench, engine: "FakeEngine") -> None:
         seen: list[Progress] = []

@@ -10,21 +10,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
 from textual.screen import Screen
+from textual.theme import ThemeProvider
 
 from frn.inference.session import Session
 from frn.shipped import DEFAULT_MODEL, assets_folder, shipped_extractors
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.documents import read_state
+from frn_tui.keys import read_keymap
 from frn_tui.paths import absolute
 from frn_tui.screens.dialogs import Choose
-from frn_tui.screens.workspace import Workspace
+from frn_tui.screens.workspace import Workspace, bindings
 from frn_tui.settings import Settings
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode, default_mode
+from frn_tui.widgets.options import Palette
 from frn_tui.workbench import Workbench
 
 JOURNAL = 2.0
@@ -65,7 +68,11 @@ class FrnApp(App[None]):
         # Without colours Textual has chosen how it paints already, and a terminal's own palette would be unreadable.
         if self.settings.theme in self.available_themes and not (self.no_color and "ansi" in self.settings.theme):
             self.theme = self.settings.theme
-        self._journalled: tuple[object, bool] = (self.bench.session.state, True)
+        self.bench.first_threshold = self.settings.threshold
+        self._journalled: tuple[object, ...] = (self.bench.session.state, True, [])
+        self._cannot_journal = False
+        self.troubles: list[str] = []
+        """What is wrong with the settings file."""
         self._leaving: Choose | None = None
         self._signals: dict[int, Any] = {}
         """Who was told of them before."""
@@ -73,14 +80,17 @@ class FrnApp(App[None]):
     def get_default_screen(self) -> Workspace:
         """The workspace itself: a screen below it would be styled and painted for nothing."""
         images = self.settings.images if self.images == "auto" else self.images
-        mode: Mode = default_mode(os.environ, self.console.color_system) if images == "auto" else images  # type: ignore[assignment]
-        self.workspace = Workspace(self.bench, mode)
+        self.workspace = Workspace(self.bench, self._mode(images))
         self.workspace.remember = self.remember
         self.workspace.recent = lambda: self.settings.recent
         return self.workspace
 
     def on_mount(self) -> None:
         self._heed_signals()
+        self.workspace.own_keys, self.troubles = read_keymap(self.settings.keys, bindings())
+        self.set_keymap(self.workspace.own_keys)
+        if self.settings.trouble:
+            self.troubles.insert(0, self.settings.trouble)
         self.call_after_refresh(self._begin)
 
     def _heed_signals(self) -> None:
@@ -91,13 +101,14 @@ class FrnApp(App[None]):
             end = threading.Timer(LAST_WORDS, os._exit, [128 + number])  # writing to a terminal that is gone may block
             end.daemon = True
             end.start()
-            loop.call_soon_threadsafe(lambda: self.run_worker(self._end_by(number)))
+            loop.call_soon_threadsafe(lambda: self._end_by(number))
 
         for name in ("SIGTERM", "SIGHUP"):
             with contextlib.suppress(AttributeError, ValueError):  # not on every system, and only in the main thread
                 number = getattr(signal, name)
                 self._signals[number] = signal.signal(number, told)
 
+    @work
     async def _end_by(self, number: int) -> None:
         if self.bench.model is not None and not self.bench.session.is_saved:
             with contextlib.suppress(EngineError, TimeoutError):
@@ -107,25 +118,36 @@ class FrnApp(App[None]):
 
     def _begin(self) -> None:
         gc.enable()
-        self.workspace.start(self._start())
+        self.workspace.start(self._start)
         self.set_interval(JOURNAL, self._journal)
+        for trouble in self.troubles:
+            self.workspace.say(trouble, severity="warning")
 
     async def _start(self) -> None:
         self.engine.on_restart = self._restarted
         self.engine.on_silence = lambda: self.workspace.say("the disk does not answer; esc cancels", severity="warning")
         await self.engine.start()
-        await self.bench.open_model(self.model or DEFAULT_MODEL)
+        await self._open_first_model()
         if await self._recover():
             return
         if self.place is not None:
             await self.workspace.open_place(self.place)
-            self.remember(self.place)
             return
         samples = assets_folder() / "samples"
         await self.workspace.open_place(str(samples / "moths"))
         self.bench.session.mark_saved()
         await self.workspace.ask_now([str(samples / "queries")])
-        self.workspace.say("these are samples: a adds your own photos, ? shows all keys")
+        self.workspace.say("these are samples: a adds your photos, ? shows all keys")
+
+    async def _open_first_model(self) -> None:
+        if self.model is None and self.settings.model:
+            try:
+                await self.bench.open_model(self.settings.model)
+            except EngineError as error:
+                self.workspace.say(f"{error}; {DEFAULT_MODEL} is used", severity="warning")
+            else:
+                return
+        await self.bench.open_model(self.model or DEFAULT_MODEL)
 
     async def _recover(self) -> bool:
         found = await self.engine.call("recover")
@@ -133,7 +155,9 @@ class FrnApp(App[None]):
             return False
         count = sum(len(entry["supports"]) for entry in found["state"]["classes"])
         named = f" of {display_name(found['project'].rpartition('/')[2], 30)}" if found.get("project") else ""
-        title = f"There is unsaved work{named}: {len(found['state']['classes'])} classes, {count} photos"
+        title = f"There is unsaved work{named}: {len(found['state']['classes'])} classes, {count:,} photos"
+        if begun := sum(map(len, found["adding"].values())):
+            title += f", {begun} to be added"
         chosen = await self.push_screen_wait(Choose(title, ["go on with it", "forget it"]))
         if chosen is None:  # it will be asked again
             return False
@@ -144,11 +168,17 @@ class FrnApp(App[None]):
             await self.bench.open_model(found["model"])
         self.bench.session = Session()
         self.bench.session.replace_state(read_state(found["state"]))
-        self.bench.project = found.get("project")
+        project = found.get("project")
+        if project is not None and await self.bench.holder(project) is None:
+            await self.engine.call("lock", path=project)
+            self.bench.project = project
         self.bench.listener()
-        await self.bench.journal()  # now it is this app's, and not asked about again
-        await self.engine.call("recover", discard=True)
-        await self.bench.sync(self.workspace.progress)
+        with self.bench.begun(found["adding"]):
+            await self.bench.journal()  # now it is this app's, and not asked about again
+            await self.engine.call("recover", discard=True)
+            await self.bench.sync(self.workspace.progress)
+            if found["adding"]:
+                await self.bench.add_classes(found["adding"], self.workspace.progress)
         return True
 
     async def _restarted(self) -> None:
@@ -159,11 +189,22 @@ class FrnApp(App[None]):
         self.settings = self.settings.opened(absolute(path))
 
     def _journal(self) -> None:
-        now = (self.bench.session.state, self.bench.session.is_saved)
-        if now == self._journalled or self.bench.model is None:
+        now = (self.bench.session.state, self.bench.session.is_saved, list(self.bench.adding))
+        busy = any(worker.group == "journal" and worker.is_running for worker in self.workers)
+        if now == self._journalled or busy or self.bench.model is None:
             return
-        self._journalled = now
-        self.workspace.start(self.bench.journal(), group="journal")
+        self._keep(now)
+
+    @work(group="journal", exit_on_error=False)
+    async def _keep(self, now: tuple[object, ...]) -> None:
+        try:
+            await self.bench.journal()
+        except EngineError as error:  # it is tried again, and told once
+            if not self._cannot_journal:
+                self.workspace.say(str(error), severity="error")
+            self._cannot_journal = True
+        else:
+            self._journalled, self._cannot_journal = now, False
 
     async def action_leave(self) -> None:
         """Quit; ask first where something would be lost."""
@@ -175,17 +216,18 @@ class FrnApp(App[None]):
 
         def chosen(option: int | None) -> None:
             if option == 0:
-                self.workspace.action_save()
+                self.workspace.save(then=self._end)
             elif option == 1:
-                self.run_worker(self._end())
+                self.workspace.start(self._end)
 
-        self._leaving = Choose("There are unsaved changes", ["save", "quit without saving", "stay"])
+        self._leaving = Choose("There are unsaved changes", ["save and quit", "quit without saving", "stay"])
         self.push_screen(self._leaving, chosen)
 
     async def _end(self) -> None:
         try:
             if self.bench.model is not None:
                 await self.engine.call("recover", discard=True, own=True)
+                await self.engine.call("lock", path=None)
         except EngineError:
             pass
         self.exit()
@@ -201,21 +243,43 @@ class FrnApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Show the commands. Without an id: one that is just closing would be in the way of the next."""
-        if not isinstance(self.screen, CommandPalette):
-            self.push_screen(CommandPalette())
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
+
+    def search_themes(self) -> None:
+        """Show the themes."""
+        self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Every action is in the palette."""
         yield from super().get_system_commands(screen)
         if screen is not self.workspace:
             return
-        for binding in Workspace.BINDINGS:
-            assert isinstance(binding, Binding)
+        for binding in bindings():
             if binding.action.startswith(("number", "cancel", "pane")):
                 continue
-            key = self.get_key_display(replace(binding, key=binding.key.split(",")[0]))
+            key = self.get_key_display(replace(binding, key=self._keys_of(binding)[0]))
             yield SystemCommand(binding.description, f"key {key}", self._runner(binding.action))
         yield SystemCommand("Model", "classify by another model", self._choose_model)
+
+    def _keys_of(self, binding: Binding) -> list[str]:
+        return self.workspace.own_keys.get(str(binding.id), binding.key).split(",")
+
+    def set_images(self, images: str) -> None:
+        """Draw pictures in another way from now on."""
+        self.settings = replace(self.settings, images=images)
+        self.workspace.set_mode(self._mode(images))
+        self.workspace.mode_was_chosen = False
+
+    def _mode(self, images: str) -> Mode:
+        return default_mode(os.environ, self.console.color_system) if images == "auto" else images  # type: ignore[return-value]
+
+    def action_settings(self) -> None:
+        """Show the settings."""
+        if self.screen is self.workspace:
+            from frn_tui.screens.settings_menu import change_settings  # here: few sessions change them
+
+            self.workspace.start(change_settings, self, group="settings")
 
     def _runner(self, action: str) -> Callable[[], object]:
         async def run() -> None:
@@ -228,7 +292,7 @@ class FrnApp(App[None]):
 
         def chosen(index: int | None) -> None:
             if index is not None and names[index] != self.bench.model_name:
-                self.workspace.start(self._change_model(names[index]))
+                self.workspace.start(self._change_model, names[index])
 
         self.push_screen(Choose("Model", names), chosen)
 

@@ -17,7 +17,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="Without arguments it opens on the shipped samples.",
     )
     words.add_argument("place", nargs="?", help="a folder of class folders, or a project (something.frn.json)")
-    words.add_argument("--model", help="shipped name or features.onnx (default: conv4, or the project's own)")
+    words.add_argument("--model", help="shipped name or features.onnx (default: the settings', or the project's own)")
     words.add_argument(
         "--images", choices=("auto", "half", "quad", "ascii", "none"), default="auto", help="how pictures are drawn"
     )

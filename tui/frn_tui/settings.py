@@ -1,14 +1,17 @@
-"""What is remembered from one start to the next: the theme, how pictures are drawn, the last projects."""
+"""What is remembered from one start to the next; the file may be edited by hand, for the keys."""
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn_tui.state import state_folder
 
 RECENT = 9
+IMAGES = ("auto", "half", "quad", "ascii", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,27 +20,42 @@ class Settings:
 
     theme: str = ""
     images: str = "auto"
+    model: str = ""
+    """To start with; empty: the shipped one."""
+    threshold: float | None = None
+    """Of classes that are begun anew; None: calibrated from the examples."""
+    keys: dict[str, object] = field(default_factory=dict)
+    """Keys by the ids of `frn_tui.keys`, as they stand in the file."""
     recent: list[str] = field(default_factory=list)
     """Paths of projects and folders, the last one first."""
+    trouble: str = ""
+    """What is wrong with the file; it is left as it is then."""
 
     @classmethod
     def read(cls) -> "Settings":
         """The settings of the last time."""
         try:
-            found = json.loads(_path().read_text(encoding="utf-8"))
-            settings = cls(str(found["theme"]), str(found["images"]), [str(path) for path in found["recent"]])
-        except (OSError, ValueError, KeyError, TypeError):
+            text = settings_path().read_text(encoding="utf-8")
+        except (OSError, ValueError):
             return cls()
-        return (
-            settings
-            if settings.images in ("auto", "half", "quad", "ascii", "none")
-            else replace(settings, images="auto")
-        )
+        try:
+            found = json.loads(text)
+            if not isinstance(found, dict):
+                raise TypeError("it is no JSON object")
+            taken = {name: found[name] for name in CHECKS if name in found}
+            for name, value in taken.items():
+                if not CHECKS[name](value):
+                    raise ValueError(f"{name} cannot be {value!r}"[:80])
+        except (ValueError, TypeError, RecursionError) as error:
+            return cls(trouble=f"{settings_path()}: is left as it is and not used ({error})")
+        return cls(**taken)
 
     def write(self) -> None:
         """Keep them, if there is a place for them."""
+        if self.trouble:
+            return
         try:
-            write_atomically(_path(), json.dumps(asdict(self)))
+            write_atomically(settings_path(), json.dumps({name: getattr(self, name) for name in CHECKS}, indent=1))
         except FrnError:
             return
 
@@ -46,5 +64,16 @@ class Settings:
         return replace(self, recent=[path, *(other for other in self.recent if other != path)][:RECENT])
 
 
-def _path() -> Path:
+CHECKS: dict[str, Callable[[Any], bool]] = {
+    "theme": lambda value: isinstance(value, str),
+    "images": lambda value: value in IMAGES,
+    "model": lambda value: isinstance(value, str),
+    "threshold": lambda value: value is None or (isinstance(value, int | float) and 0 <= value <= 1),
+    "keys": lambda value: isinstance(value, dict),
+    "recent": lambda value: isinstance(value, list) and all(isinstance(path, str) for path in value),
+}
+
+
+def settings_path() -> Path:
+    """Where they are kept."""
     return state_folder() / "settings.json"

@@ -5,7 +5,8 @@ the session. The engine is whatever has `call(op, on_event, **arguments)`; a tes
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -71,8 +72,12 @@ class Workbench:
         self.model_name = ""
         self.model: ModelDone | None = None
         self.reports: dict[int, ClassReport] = {}
+        self.first_threshold: float | None = None
+        """Of classes that are begun anew; None: calibrated."""
         self.threshold = 0.0
         self.calibrated = 0.0
+        self.adding: list[dict[str, list[str]]] = []
+        """Photos that are being added, by class."""
         self.problems: list[Problem] = []
         self.answers: list[Answer] = []
         """Of the last query: one image, or all of a folder."""
@@ -97,8 +102,20 @@ class Workbench:
         """What is at a path."""
         return await self.engine.call("scan", on_event, path=path, recursive=False)  # type: ignore[return-value]
 
-    async def load(self, path: str, progress: Callable[[Progress], None] | None = None) -> None:
-        """Open a project in place of what is there."""
+    async def holder(self, path: str) -> int | None:
+        """Process of another app that a project is open in."""
+        found: int | None = (await self.engine.call("holder", path=path))["holder"]
+        return found
+
+    async def start_anew(self) -> None:
+        """No classes and no project."""
+        await self.engine.call("lock", path=None)
+        self.session = Session(State(threshold=self.first_threshold))
+        self.project, self.answers, self.at = None, [], 0
+        self.listener()
+
+    async def load(self, path: str, progress: Callable[[Progress], None] | None = None, *, copy: bool = False) -> None:
+        """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
         found = await self.engine.call("load", path=path)
         if found["model"] != self.model_name:
             await self.open_model(found["model"])
@@ -106,26 +123,35 @@ class Workbench:
             self.problems.append(
                 Problem(path, "was made with another version of this model; its classes are made anew")
             )
+        self.project = None if copy else path
+        await self.engine.call("lock", path=self.project)
         self.session = Session(read_state(found["state"]))
-        self.project, self.answers, self.at = path, [], 0
+        self.answers, self.at = [], 0
         self.listener()
         await self.sync(progress)
 
     async def save(self, path: str, *, replace: bool = False) -> None:
-        """Write the project."""
-        await self.engine.call("save", path=path, state=write_state(self.session.state), replace=replace)
-        self.project = path
-        self.session.mark_saved()
+        """Write the project as it is now; edits that are made meanwhile are unsaved."""
+        session, state = self.session, self.session.state
+        await self.engine.call("save", path=path, state=write_state(state), replace=replace)
+        session.mark_saved(state)
+        if session is self.session:  # no other was opened meanwhile
+            self.project = path
+            await self.engine.call("lock", path=path)
         self.listener()
 
     async def journal(self) -> None:
-        """Keep what is unsaved, in case the app ends without a word."""
+        """Keep what is unsaved, and what is being added, in case the app ends without a word."""
+        adding: dict[str, list[str]] = {}
+        for name, paths in (pair for classes in self.adding for pair in classes.items()):
+            adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
         await self.engine.call(
             "journal",
             state=write_state(self.session.state),
             model=self.model_name,
             project=self.project,
-            saved=self.session.is_saved,
+            adding=adding,
+            saved=self.session.is_saved and not adding,
         )
 
     # -- classes -----------------------------------------------------------------------------------------------------
@@ -135,7 +161,8 @@ class Workbench:
     ) -> Added:
         """Make photos examples of a class; one edit for all of them, made when the last is embedded."""
         name = self.session.state.find(class_id).name
-        supports, broken = await self._embed(paths, f"Adding to {name}", progress)
+        with self.begun({name: list(paths)}):
+            supports, broken = await self._embed(paths, f"Adding to {name}", progress)
         duplicates = self.session.add(class_id, supports)
         self.problems += broken
         self.listener()
@@ -147,7 +174,8 @@ class Workbench:
     ) -> Added:
         """Make a class of each folder; one that is there already gets more examples. One edit for all."""
         everything = [path for paths in classes.values() for path in paths]
-        supports, broken = await self._embed(everything, f"Adding {len(classes)} classes", progress)
+        with self.begun(classes):
+            supports, broken = await self._embed(everything, f"Adding {len(classes)} classes", progress)
         by_path = {str(support.path): support for support in supports}
         outcome = Added(broken=broken)
         with self.session.one_edit():
@@ -162,6 +190,15 @@ class Workbench:
         self.listener()
         await self.sync()
         return outcome
+
+    @contextmanager
+    def begun(self, classes: dict[str, list[str]]) -> Iterator[None]:
+        """While photos are being added: an app that is killed meanwhile goes on with them."""
+        self.adding.append(classes)
+        try:
+            yield
+        finally:
+            self.adding.remove(classes)
 
     async def sync(self, progress: Callable[[Progress], None] | None = None) -> None:
         """Tell the engine the classes, embed what it lacks, and take its reports; then ask the query on show again."""
@@ -233,9 +270,10 @@ class Workbench:
         """Enroll `shot` examples per class and ask about the others."""
         return await self.engine.call("hide_and_test", shot=shot, seed=seed)  # type: ignore[return-value]
 
-    async def export(self, path: str) -> None:
-        """Write the whole classifier as one ONNX file."""
-        await self.engine.call("export", path=path, what="classifier")
+    async def export(self, path: str, *, replace: bool = False) -> None:
+        """Write the whole classifier as one ONNX file, or into an .npz the numbers of its classes."""
+        what = "bank" if path.lower().endswith(".npz") else "classifier"
+        await self.engine.call("export", path=path, what=what, replace=replace)
 
     # -- queries -----------------------------------------------------------------------------------------------------
 

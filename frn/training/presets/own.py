@@ -91,12 +91,16 @@ def cifar_fs_conv4_average() -> Preset:
 
 
 def cifar_fs_conv4_finetune() -> Preset:
-    """Episodes after pre-training, of either kind; the rate is a hundredth, as the paper has it."""
+    """Episodes after pre-training, of either kind.
+
+    The paper's rate, a hundredth of pre-training's, hardly moves Conv-4: in 5 epochs to 65.8 % on validation classes,
+    where 0.03 is at 69.4 % in two.
+    """
     return replace(
         cifar_fs_conv4(),
         about="CIFAR-FS, episodes after pre-training",
         after="cifar-fs-conv4-pretrain",
-        schedule=Schedule(epochs=40, milestones=(20, 32), learning_rate=1e-3),
+        schedule=Schedule(epochs=40, milestones=(20, 30, 36), learning_rate=0.03, lr_decay=0.3),
         val_every=5,
     )
 
@@ -136,7 +140,7 @@ def shipped_conv4() -> Preset:
         prepare="folder",
         after="shipped-conv4-pretrain",
         episode=EpisodeShape(way=20, shot=5, queries=10),
-        schedule=Schedule(epochs=30, milestones=(12, 18, 22, 25, 27, 29), learning_rate=0.03, lr_decay=0.5),
+        schedule=Schedule(epochs=24, milestones=(10, 14, 18, 20, 22, 23), learning_rate=0.03, lr_decay=0.5),
         val_every=3,
         left_out=RELATIVES,
     )

@@ -64,9 +64,10 @@ class Effort:
     many: int = 10_000
     hundreds: int = 200
     extra: int = 4_000
+    thousand: int = 1_000
 
 
-QUICK = Effort(starts=1, keys=4, many=500, hundreds=30, extra=1_500)
+QUICK = Effort(starts=1, keys=4, many=500, hundreds=30, extra=1_500, thousand=100)
 """For a test of the measuring itself."""
 
 
@@ -83,13 +84,12 @@ class Lab:
         yield from self.imports()
         yield from self.twenty()
         yield from asyncio.run(self.engine())
-        yield from self.listing()
-        yield from self.scrolling()
+        yield from self.large()
         yield from self.hundreds()
 
     @contextmanager
     def _start(self, *command: str) -> Iterator[Terminal]:
-        with Terminal(command, self._environ()) as terminal:
+        with Terminal(command, self._environ(), self.photos.home) as terminal:
             yield terminal
 
     def _environ(self) -> dict[str, str]:
@@ -228,39 +228,71 @@ class Lab:
             Measure("A8", "engine free after a cancelled job", median(free), 1000, how="engine"),
         ]
 
-    # A9: a large folder
+    # A9, and A5 while much is going on: a large folder
 
-    def listing(self) -> Iterator[Measure]:
-        """The file picker opens the large folder."""
-        times = []
-        for _ in range(max(self.effort.starts // 2, 1)):
-            with self._start(*APP, str(self.photos.twenty)) as terminal:
-                terminal.until("added")
-                terminal.settle()
-                terminal.press(b"p")
-                terminal.until("many")
-                terminal.settle()
-                terminal.press(b"\r")
-                times.append(terminal.until("00000.jpg"))
-        yield Measure("A9", f"{self.effort.many:,} photos listed", median(times), 1000)
-
-    def scrolling(self) -> Iterator[Measure]:
-        """Page after page of the large folder in the gallery."""
+    def large(self) -> Iterator[Measure]:
+        """The large folder in the gallery, in the picker, and added; 1,000 photos imported."""
+        many = f"{self.effort.many:,} photos"
+        some = f"while {self.effort.thousand:,} photos are imported"
         with self._start(*STAGE, str(self.photos.many)) as terminal:
             terminal.until(DEFAULT_MODEL)
             terminal.settle()
-            before = resident(terminal.process.pid)
-            terminal.press("f5")
-            terminal.until("00000.jpg")
+            yield from self._pages(terminal)
+            yield self._gap(terminal, 1, f"at pages of {many}")
+            terminal.paste(str(self.photos.twenty))
+            terminal.until("added")
             terminal.settle()
-            times = []
-            for _ in range(self.effort.keys):
-                terminal.settle()  # pictures of the page before
-                terminal.press("page down")
-                times.append(terminal.until(".jpg"))
-            yield Measure("A9", "a page of the gallery, p95", _p95(times), 60)
-            growth = resident(terminal.process.pid) - before
-            yield Measure("A9", "memory for it", growth, 40, "MiB")
+            yield self._gap(terminal, 2, f"while {WAY * SHOT} photos are imported")
+            times = [self._list(terminal) for _ in range(max(self.effort.starts // 2, 1))]
+            yield Measure("A9", f"{many} listed", median(times), 1000)
+            yield self._gap(terminal, 3, f"while {many} are listed")
+            terminal.press("shift tab")  # from the gallery to the classes
+            terminal.settle()
+            terminal.paste(str(self.photos.many))
+            yield from self._keys(terminal, f"while {many} are scanned")
+            terminal.press("escape")
+            terminal.until("Cancelled")
+            terminal.settle()
+            yield self._gap(terminal, 4, f"while {many} are scanned")
+            terminal.paste(str(self.photos.thousand))
+            yield from self._keys(terminal, some)
+            terminal.until("added")
+            terminal.settle()
+            yield self._gap(terminal, 5, some)
+
+    def _pages(self, terminal: Terminal) -> Iterator[Measure]:
+        """Page after page of the large folder in the gallery."""
+        before = resident(terminal.process.pid)
+        terminal.press("f5")
+        terminal.until("00000.jpg")
+        terminal.settle()
+        times = []
+        for _ in range(self.effort.keys):
+            terminal.settle()  # pictures of the page before
+            terminal.press("page down")
+            times.append(terminal.until(".jpg"))
+        yield Measure("A9", "a page of the gallery, p95", _p95(times), 60)
+        yield Measure("A9", "memory for it", resident(terminal.process.pid) - before, 40, "MiB")
+
+    def _list(self, terminal: Terminal) -> float:
+        """The file picker opens the large folder."""
+        terminal.press(b"p")
+        terminal.until("many")
+        terminal.settle()
+        terminal.press(b"\r")
+        time = terminal.until("00000.jpg")
+        terminal.settle()
+        terminal.press("left")  # where it is left, it opens again
+        terminal.settle()
+        terminal.press("escape")
+        terminal.settle()
+        return time
+
+    def _gap(self, terminal: Terminal, number: int, when: str) -> Measure:
+        """The gap since the last time; numbered, as the line of that time may be painted again."""
+        terminal.press("f6")
+        gap = terminal.number(f"longest gap ({number})")
+        return Measure("A5", f"longest gap of the event loop, {when}", gap, 100)
 
     # A10: 200 classes of 5
 

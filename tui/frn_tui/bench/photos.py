@@ -24,13 +24,15 @@ class Photos:
     """One more moth of each of the 20."""
     extra: Path
     """A folder of so many that embedding them takes long."""
+    thousand: Path
+    """1,000 more."""
     home: Path
     """A folder with nothing but `many`."""
     many: Path
     """A folder of 10,000."""
 
 
-def draw(folder: Path, *, many: int, hundreds: int, extra: int) -> Photos:
+def draw(folder: Path, *, many: int, hundreds: int, extra: int, thousand: int) -> Photos:
     """Draw them.
 
     Args:
@@ -38,16 +40,18 @@ def draw(folder: Path, *, many: int, hundreds: int, extra: int) -> Photos:
         many: photos in `many`.
         hundreds: classes in `hundreds`.
         extra: photos in `extra`.
+        thousand: photos in `thousand`.
     """
     photos = Photos(
         folder / "twenty",
         folder / "hundreds",
         [folder / "queries" / f"query-{label:02d}.jpg" for label in range(WAY)],
         folder / "extra",
+        folder / "thousand",
         folder / "home",
         folder / "home" / "many",
     )
-    for place in (folder / "queries", photos.extra, photos.many):
+    for place in (folder / "queries", photos.extra, photos.thousand, photos.many):
         place.mkdir(parents=True)
     drawn = []
     for label in range(WAY):
@@ -59,6 +63,8 @@ def draw(folder: Path, *, many: int, hundreds: int, extra: int) -> Photos:
     pictures = [path.read_bytes() for path in drawn]
     for number in range(extra):
         (photos.extra / f"{number:05d}.jpg").write_bytes(pictures[number % len(pictures)] + b"extra%d" % number)
+    for number in range(thousand):
+        (photos.thousand / f"{number:05d}.jpg").write_bytes(pictures[number % len(pictures)] + b"more%d" % number)
     for label in range(hundreds):
         (photos.hundreds / f"moth {label:03d}").mkdir(parents=True)
         for number in range(SHOT):

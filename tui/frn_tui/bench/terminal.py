@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import select
 import signal
 import struct
@@ -9,6 +10,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Self
 
 from frn.errors import FrnError
@@ -18,19 +20,21 @@ PATIENCE = 60.0
 """Seconds after which something will not come any more."""
 QUIET = 0.2
 """Seconds without output that count as the end of it."""
-KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "page down": b"\x1b[6~", "escape": b"\x1b", "f5": b"\x1b[15~"}
+KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "left": b"\x1b[D", "page down": b"\x1b[6~", "escape": b"\x1b"}
+KEYS |= {"f5": b"\x1b[15~", "f6": b"\x1b[17~", "shift tab": b"\x1b[Z"}
 
 
 class Terminal:
     """Starts a program; times count from its start or from the last key."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
+        """Start it in a folder."""
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._output = b""
         self._began = time.perf_counter()
         self.process = subprocess.Popen(
-            command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True
+            command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, cwd=folder
         )
         os.close(slave)
 
@@ -70,6 +74,15 @@ class Terminal:
             if left <= 0 or not self._read(left):
                 raise FrnError(f"the program did not show {mark!r}; its last words: {self._output[-300:]!r}")
         return 1000 * (time.perf_counter() - self._began)
+
+    def number(self, mark: str) -> float:
+        """The number that is printed behind this."""
+        self.until(mark)
+        self.settle()
+        found = re.search(re.escape(mark).encode() + rb" ([\d.]+)", self._output)
+        if found is None:
+            raise FrnError(f"there is no number behind {mark!r}; the last words: {self._output[-300:]!r}")
+        return float(found[1])
 
     def settle(self, quiet: float = QUIET) -> None:
         """Read until nothing comes any more."""

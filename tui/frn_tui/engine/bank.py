@@ -51,6 +51,8 @@ class Classes:
 
     sha256: str
     """Of the model they were enrolled with."""
+    head: HeadParameters
+    """The model's own or, where nobody trained it, chosen with these classes."""
     entries: tuple[ClassEntry, ...]
     members: tuple[Member, ...]
     bank: Bank
@@ -65,6 +67,8 @@ class ClassBank:
         self._embedding = embedding
         self._members: dict[Keys, Member] = {}
         self._sha256 = ""
+        self._head: HeadParameters | None = None
+        """That the members were enrolled with."""
         self._twins = Twins()
         self._rivals = Rivals()
         self._current: Classes | None = None
@@ -89,14 +93,15 @@ class ClassBank:
         maps, missing = self._find_maps(request, entries)
         if missing:
             return {"reports": [], "threshold": state.threshold or 0.0, "calibrated": 0.0, "missing": missing}
+        head = self._choose_head(entries, maps)
         members = []
         for entry in entries:
             request.check()
-            members.append(self._member(entry, maps))
+            members.append(self._member(entry, maps, head))
         calibrated = calibrate([member.left_out_shares for member in members if len(member.left_out_shares)])
         threshold = calibrated if state.threshold is None else state.threshold
         reports = self._report(request, entries, members, maps) if entries else []
-        self._use(entries, members, threshold)
+        self._use(entries, members, head, threshold)
         return {
             "reports": reports + _empty(state),
             "threshold": threshold,
@@ -111,6 +116,17 @@ class ClassBank:
             self._members, self._twins, self._rivals = {}, Twins(), Rivals()
             self._sha256, self._current = sha256, None
 
+    def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps]) -> HeadParameters:
+        """The head of these classes; keep nothing that was enrolled with another."""
+        before, groups = self._current, _groups(entries)
+        if before and _groups(before.entries) == groups:
+            head = before.head
+        else:
+            head = self._models.model.choose_head(np.stack([maps[key] for key in keys]) for keys in groups)
+        if head != self._head:
+            self._members, self._rivals, self._head = {}, Rivals(), head
+        return head
+
     def _find_maps(self, request: Request, entries: Sequence[ClassEntry]) -> tuple[dict[str, Maps], list[str]]:
         maps: dict[str, Maps] = {}
         missing = []
@@ -123,20 +139,22 @@ class ClassBank:
                 maps[key] = found
         return maps, missing
 
-    def _member(self, entry: ClassEntry, maps: dict[str, Maps]) -> Member:
+    def _member(self, entry: ClassEntry, maps: dict[str, Maps], head: HeadParameters) -> Member:
         keys = keys_of(entry)
         if keys not in self._members:
-            self._members[keys] = join(np.stack([maps[key] for key in keys]), self._models.model.head)
+            self._members[keys] = join(np.stack([maps[key] for key in keys]), head)
         return self._members[keys]
 
-    def _use(self, entries: tuple[ClassEntry, ...], members: Sequence[Member], threshold: float) -> None:
+    def _use(
+        self, entries: tuple[ClassEntry, ...], members: Sequence[Member], head: HeadParameters, threshold: float
+    ) -> None:
         if not entries:
             self._current = None
             return
         before = self._current
-        same = before is not None and [*map(keys_of, before.entries)] == [*map(keys_of, entries)]
+        same = before is not None and _groups(before.entries) == _groups(entries)
         bank = before.bank if before and same else Bank([member.enrolled for member in members])
-        self._current = Classes(self._sha256, entries, tuple(members), bank, threshold)
+        self._current = Classes(self._sha256, head, entries, tuple(members), bank, threshold)
         used = {keys_of(entry) for entry in entries}
         unused = [keys for keys in self._members if keys not in used]
         kept = sum(self._members[keys].enrolled.rows.nbytes for keys in unused)
@@ -148,7 +166,7 @@ class ClassBank:
         self, request: Request, entries: Sequence[ClassEntry], members: Sequence[Member], maps: dict[str, Maps]
     ) -> list[ClassReport]:
         near = self._twins.find(request, maps)
-        groups = [keys_of(entry) for entry in entries]
+        groups = _groups(entries)
         errors = self._rivals.errors(request, groups, [member.enrolled for member in members], maps)
         reports: list[ClassReport] = []
         first = 0
@@ -170,6 +188,10 @@ class ClassBank:
 def keys_of(entry: ClassEntry) -> Keys:
     """What makes a class what it is."""
     return tuple(support.key for support in entry.supports)
+
+
+def _groups(entries: Sequence[ClassEntry]) -> list[Keys]:
+    return [keys_of(entry) for entry in entries]
 
 
 def _ranks(keys: Keys, errors: Array, column: int, member: Member) -> dict[str, int]:

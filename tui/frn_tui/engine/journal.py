@@ -4,7 +4,6 @@ One file per app, named by its process. A file whose process is gone is what a c
 """
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from frn.errors import FrnError
 from frn.files import write_atomically
 from frn_tui.documents import read_state, write_state
 from frn_tui.engine.lanes import Request
+from frn_tui.engine.processes import birth, lives
 from frn_tui.state import state_folder
 
 FORMAT = "frn-journal"
@@ -27,7 +27,7 @@ class Journal:
         self._path = state_folder() / f"journal-{app}.json"
 
     def keep(self, request: Request) -> dict[str, object]:
-        """Keep {state, model, project} aside; where `saved` is true there is nothing to keep any more."""
+        """Keep {state, model, project, adding} aside; where `saved` is true there is nothing to keep any more."""
         if request.flag("saved"):
             _remove(self._path)
             return {}
@@ -35,17 +35,18 @@ class Journal:
             "format": FORMAT,
             "version": VERSION,
             "process": self._app,
-            "born": _born(self._app),
+            "born": birth(self._app),
             "time": time.time(),
             "state": write_state(read_state(request.arguments.get("state"))),
             "model": request.arguments.get("model"),
             "project": request.arguments.get("project"),
+            "adding": request.arguments.get("adding"),
         }
         write_atomically(self._path, json.dumps(entry))
         return {}
 
     def recover(self, request: Request) -> dict[str, object]:
-        """The newest journal of an app that is gone: {state, model, project, time}, or {} where there is none.
+        """The newest journal of an app that is gone: {state, model, project, adding, time}, or {} where there is none.
 
         With `discard` such journals are removed instead; with `discard` and `own`, this app's.
         """
@@ -66,12 +67,22 @@ def _read(path: Path) -> dict[str, Any] | None:
     """A journal whose app is gone."""
     try:
         entry = json.loads(path.read_bytes())
-        if entry["format"] != FORMAT or entry["version"] != VERSION or _lives(int(entry["process"]), entry["born"]):
+        if entry["format"] != FORMAT or entry["version"] != VERSION or lives(int(entry["process"]), entry["born"]):
             return None
         state = write_state(read_state(entry["state"]))
         project = None if entry["project"] is None else str(entry["project"])
-        return {"state": state, "model": str(entry["model"]), "project": project, "time": float(entry["time"])}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, FrnError):  # half a journal is none
+        adding = {str(name): [*map(str, paths)] for name, paths in (entry["adding"] or {}).items()}
+        rest = {"model": str(entry["model"]), "project": project, "adding": adding, "time": float(entry["time"])}
+        return {"state": state, **rest}
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        FrnError,
+    ):  # half a journal is none
         return None
 
 
@@ -80,24 +91,3 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise FrnError(f"{path}: cannot be removed ({error.strerror})") from error
-
-
-def _lives(process: int, born: object) -> bool:
-    """Whether a process runs, and is not another one with the same number."""
-    if os.name == "nt":  # there a signal 0 would end it
-        return process == os.getppid()
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return born is None or born == _born(process)
-
-
-def _born(process: int) -> str | None:
-    """When a process began, in the system's own count; None where that cannot be known."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return None

@@ -1,11 +1,14 @@
 """The open model: an exported feature extractor, in onnxruntime."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.inference.enrolment import HeadParameters
 from frn.inference.extractor import Extractor
+from frn.inference.features import Maps
+from frn.inference.regularisers import by_leave_one_out
 from frn.inference.runtime import Device
 from frn.shipped import shipped_extractors
 from frn_tui.engine.lanes import Request
@@ -28,7 +31,11 @@ class OpenModel:
             )
         self.name = name
         self.extractor = extractor
-        self.head: HeadParameters = extractor.head
+        self._head: HeadParameters = extractor.head
+
+    def choose_head(self, pools: Iterable[Maps]) -> HeadParameters:
+        """What classes of these examples, (k, r, d) each, are enrolled with: what was learned, or fits them best."""
+        return by_leave_one_out(list(pools)) if self.extractor.untrained_head else self._head
 
 
 class Models:

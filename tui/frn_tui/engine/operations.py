@@ -7,6 +7,7 @@ from frn_tui.engine.exports import Exports
 from frn_tui.engine.journal import Journal
 from frn_tui.engine.lanes import Handler
 from frn_tui.engine.listing import list_folder
+from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures import Pictures
 from frn_tui.engine.projects import Projects, write_text
@@ -25,7 +26,8 @@ def build_handlers(device: Device, app: int) -> dict[str, Handler]:
     embedding = Embedding(models)
     bank = ClassBank(models, embedding)
     queries = Queries(models, embedding, bank)
-    projects = Projects(models)
+    locks = Locks(app)
+    projects = Projects(models, locks)
     journal = Journal(app)
     return {
         "scan": scan,
@@ -33,6 +35,8 @@ def build_handlers(device: Device, app: int) -> dict[str, Handler]:
         "preview": Pictures(models).preview,
         "load": projects.load,
         "save": projects.save,
+        "holder": locks.tell,
+        "lock": locks.lock,
         "journal": journal.keep,
         "recover": journal.recover,
         "write": write_text,

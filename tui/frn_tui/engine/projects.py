@@ -8,15 +8,16 @@ from frn.inference.project import Project, load_project, save_project
 from frn.opening import refer_to, referred
 from frn_tui.documents import read_state, write_state
 from frn_tui.engine.lanes import Request
+from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
-from frn_tui.protocol import LoadDone, SaveDone
+from frn_tui.protocol import ELSEWHERE, LoadDone, SaveDone
 
 
 class Projects:
     """Loads and saves; remembers what it has read, so that keys it does not know survive."""
 
-    def __init__(self, models: Models) -> None:
-        self._models = models
+    def __init__(self, models: Models, locks: Locks) -> None:
+        self._models, self._locks = models, locks
         self._known: dict[Path, Project] = {}
         self._last: Project | None = None
 
@@ -32,8 +33,14 @@ class Projects:
         }
 
     def save(self, request: Request) -> SaveDone:
-        """Write a project file. Saved under another name, a project keeps what was unknown in it."""
+        """Write a project file. Saved under another name, a project keeps what was unknown in it.
+
+        Raises:
+            FrnError: also if it is open in another app.
+        """
         path = Path(request.text("path"))
+        if (holder := self._locks.holder(str(path))) is not None:
+            raise FrnError(f"{path}: is {ELSEWHERE} (process {holder}). Save under another name.")
         state = read_state(request.arguments.get("state"))
         model = self._models.model
         reference = refer_to(model.name, model.extractor, path.parent)

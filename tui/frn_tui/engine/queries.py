@@ -56,7 +56,7 @@ class Queries:
         order = np.argsort(errors[0], kind="stable")
         columns = zip(
             [entry.id for entry in classes.entries],
-            probabilities(errors[0], model.head.gamma).tolist(),
+            probabilities(errors[0], classes.head.gamma).tolist(),
             errors[0].tolist(),
             shares.tolist(),
             strict=True,
@@ -105,13 +105,14 @@ class Queries:
     ) -> tuple[Bank, list[tuple[int, str]]]:
         """A bank of the drawn examples, and the others with their class's place."""
         generator = np.random.default_rng(seed)
-        enrolled, hidden = [], []
+        pools, hidden = [], []
         for place, entry in enumerate(entries):
             request.check()
             keys = [keys_of(entry)[i] for i in generator.permutation(len(entry.supports))]
-            enrolled.append(enroll(np.stack([self._maps(key) for key in keys[:shot]]), self._models.model.head))
+            pools.append(np.stack([self._maps(key) for key in keys[:shot]]))
             hidden += [(place, key) for key in sorted(keys[shot:])]
-        return Bank(enrolled), hidden
+        head = self._models.model.choose_head(pools)
+        return Bank([enroll(pool, head) for pool in pools]), hidden
 
     def _maps(self, key: str) -> Maps:
         maps = self._embedding.find(key)

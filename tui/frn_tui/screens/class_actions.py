@@ -6,8 +6,8 @@ from textual import on
 from textual.widgets import OptionList
 
 from frn.inference.session import ClassEntry
+from frn_tui.protocol import ELSEWHERE
 from frn_tui.screens.dialogs import AskText, Choose
-from frn_tui.screens.picker import Picked, Picker
 from frn_tui.screens.showing import Showing
 from frn_tui.text import display_name
 from frn_tui.widgets.classes import ClassList
@@ -92,7 +92,7 @@ class ClassActions(Showing):
         elif self.class_list.has_focus:
             self.class_list.choose(target.id)
         else:
-            self.start(self._correct(target), group="edit")
+            self.start(self._correct, target, group="edit")
 
     async def _correct(self, target: ClassEntry) -> None:
         outcome = await self.bench.correct(target.id)
@@ -114,25 +114,19 @@ class ClassActions(Showing):
     def action_add(self) -> None:
         entry = self.entry
         where = f"to {display_name(entry.name, 40)}" if entry else "as classes"
-
-        def picked(found: Picked | None) -> None:
-            if found is not None:
-                self.add_paths(found.paths)
-
-        title = f"Add photos {where}, or a folder of class folders"
-        self.app.push_screen(Picker(self.bench.engine, title, self.mode), picked)
+        self.pick(f"Add photos {where}, or a folder of class folders", self.add_paths)
 
     def add_paths(self, paths: Sequence[str]) -> None:
         """Add photos to the chosen class; a folder of class folders becomes classes; a project is opened."""
-        self.start(self._add_paths(paths))
+        self.start(self._add_paths, paths)
 
     async def _add_paths(self, paths: Sequence[str]) -> None:
         files: list[str] = []
         for path in paths:
             found = await self.bench.scan(path)
             if found["kind"] == "project":
-                await self.bench.load(path, self.progress)
-                self.say(f"opened {path}")
+                if await self._may_forget():
+                    await self.open_project(path)
                 return
             if found["kind"] == "classes":
                 count = sum(map(len, found["classes"].values()))
@@ -155,6 +149,32 @@ class ClassActions(Showing):
             await self.bench.edit(lambda session: self._take(session.create(with_name)))
         assert self.chosen is not None
         self._told(await self.bench.add(self.chosen, files, self.progress))
+
+    async def _may_forget(self) -> bool:
+        """Whether what is unsaved may go."""
+        if self.bench.session.is_saved:
+            return True
+        options = ["go on, and forget what is unsaved", "stay"]
+        return await self.app.push_screen_wait(Choose("There are unsaved changes", options)) == 0
+
+    async def open_project(self, path: str) -> None:
+        """Open a project file; ask how where another app has it open."""
+        copy = False
+        if (holder := await self.bench.holder(path)) is not None:
+            options = [
+                "open a copy; saving asks for a name",
+                "take it over; the other can no longer save it",
+                "leave it",
+            ]
+            name = display_name(path.rpartition("/")[2], 24)
+            title = f"{name} is {ELSEWHERE} (process {holder})"
+            chosen = await self.app.push_screen_wait(Choose(title, options))
+            if chosen not in (0, 1):
+                return
+            copy = chosen == 0
+        await self.bench.load(path, self.progress, copy=copy)
+        self.remember(path)
+        self.say(f"opened a copy of {path}" if copy else f"opened {path}")
 
     async def _fewer(self, classes: dict[str, list[str]], count: int) -> dict[str, list[str]] | None:
         """Many photos take long and help little: offer some of each class."""

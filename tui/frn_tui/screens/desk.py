@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from textual.screen import Screen
 from textual.worker import Worker
@@ -11,6 +11,7 @@ from textual.worker import Worker
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry, Session
 from frn_tui.client import EngineError
+from frn_tui.screens.picker import Picked, Picker
 from frn_tui.text import display_name
 from frn_tui.widgets.bars import Bars
 from frn_tui.widgets.cells import Mode
@@ -37,6 +38,8 @@ class Desk(Screen[None]):
         """Told of each project that is opened or saved."""
         self.recent: Callable[[], list[str]] = list
         """Paths that were opened before, the last one first."""
+        self.own_keys: dict[str, str] = {}
+        """Keys that the user has set, by the bindings' ids."""
         self.chosen: int | None = None
         """Id of the class whose photos are shown."""
         self.heat, self.smooth, self.numbers = True, False, False
@@ -48,6 +51,8 @@ class Desk(Screen[None]):
         """In front, where there is no room for all."""
         self.focused_pane = "classes"
         self.watched: str | None = None
+        self.browsed = "."
+        """Folder that the file picker was in last."""
         self._job_began = 0.0
 
     @property
@@ -91,13 +96,14 @@ class Desk(Screen[None]):
         for other in PANES:
             self.set_class(other == name, f"-show-{other}")
 
-    def start(self, work: Coroutine[Any, Any, object], *, group: str = "job") -> Worker[object]:
+    def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[object]:
         """Run something in the background; its failure is a message, not the end."""
-        return self.run_worker(self._guarded(work), group=group, exclusive=group != "job", exit_on_error=False)
+        guarded = partial(self._guarded, work, *arguments)  # awaitable only once it runs: it may be cancelled before
+        return self.run_worker(guarded, group=group, exclusive=group != "job", exit_on_error=False)
 
-    async def _guarded(self, work: Coroutine[Any, Any, object]) -> object:
+    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> object:
         try:
-            return await work
+            return await work(*arguments)
         except (FrnError, EngineError) as error:
             self.say(str(error), severity="error")
         except asyncio.CancelledError:
@@ -106,6 +112,17 @@ class Desk(Screen[None]):
         finally:
             self.jobs.clear()
         return None
+
+    def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
+        """Ask for photos, a folder or a project, and go on with their paths."""
+        picker = Picker(self.bench.engine, title, self.mode, start=self.browsed)
+
+        def picked(found: Picked | None) -> None:
+            self.browsed = picker.folder
+            if found is not None:
+                then(found.paths)
+
+        self.app.push_screen(picker, picked)
 
     def progress(self, progress: Progress) -> None:
         """Show how far the work is."""
@@ -127,7 +144,7 @@ class Desk(Screen[None]):
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
         """Make an edit; say what can be undone."""
-        self.start(self._edit(change, said), group="edit")
+        self.start(self._edit, change, said, group="edit")
 
     async def _edit(self, change: Callable[[Session], object], said: str) -> None:
         await self.bench.edit(change)

@@ -17,14 +17,18 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from frn_tui.text import display_name
+from frn_tui.widgets.backdrop import dimmed
 
 
 class Dialog(ModalScreen[ScreenResultType]):
     """A screen over the others that gives something back, once."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """Close it. Keys come faster than screens go: a second answer must not close the screen below."""
-        return super().dismiss(result) if self.is_current else AwaitComplete()
+        """Close it. Keys come faster than screens go: a late answer must not close another screen."""
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def render(self) -> RenderableType:
+        return dimmed(super().render())
 
 
 class Line(Input):
@@ -123,8 +127,9 @@ class Page(Dialog[None]):
 
     BINDINGS = [Binding("escape,q,enter,question_mark", "leave", "Back")]
 
-    def __init__(self, title: str, content: RenderableType) -> None:
-        super().__init__()
+    def __init__(self, title: str, content: RenderableType, *, wide: bool = False) -> None:
+        """Show some content; what is `wide` is not wrapped, but moved with the arrow keys."""
+        super().__init__(classes="-wide-page" if wide else None)
         self.dialog_title, self.content = title, content
 
     def compose(self) -> ComposeResult:

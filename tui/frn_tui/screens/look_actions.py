@@ -4,11 +4,13 @@ from rich.text import Text
 from textual import events
 from textual.widget import Widget
 
+from frn.errors import FrnError
 from frn_tui.screens.desk import PANES
 from frn_tui.screens.dialogs import AskText, Choose, Page
-from frn_tui.screens.help import HELP
+from frn_tui.screens.help import help_page
 from frn_tui.screens.showing import Showing
 from frn_tui.text import count_of, display_name
+from frn_tui.viewer import show
 from frn_tui.widgets.cells import Mode
 
 MODES: tuple[Mode, ...] = ("half", "quad", "ascii", "none")
@@ -49,10 +51,13 @@ class LookActions(Showing):
         gallery.view = "list" if gallery.view == "grid" else "grid"
 
     def action_images_mode(self) -> None:
-        self.mode = MODES[(MODES.index(self.mode) + 1) % len(MODES)]
+        self.set_mode(MODES[(MODES.index(self.mode) + 1) % len(MODES)])
         self.mode_was_chosen = True
-        self.preview.mode = self.gallery.mode = self.mode
-        self.say(f"pictures: {self.mode}")
+
+    def set_mode(self, mode: Mode) -> None:
+        """Draw pictures in another way."""
+        self.mode = self.preview.mode = self.gallery.mode = mode
+        self.say(f"pictures: {mode}")
         self._show_query()
 
     def action_filter(self) -> None:
@@ -88,6 +93,7 @@ class LookActions(Showing):
         for name in PANES:
             if self.query_one(f"#{name}-pane") in event.widget.ancestors:
                 self.focused_pane = name
+                self._hint_at_query()
 
     def action_problems(self) -> None:
         if not self.bench.problems:
@@ -101,7 +107,22 @@ class LookActions(Showing):
         self.app.push_screen(Page(count_of(len(self.bench.problems), "problem"), lines))
 
     def action_help(self) -> None:
-        self.app.push_screen(Page("Keys", HELP))
+        self.app.push_screen(Page("Keys", help_page(self.own_keys)))
+
+    def action_viewer(self) -> None:
+        """Show the photo in focus outside the terminal: the one asked about, or the one under the cursor."""
+        answer, item = self.bench.answer, self.gallery.cursor_item
+        asked = answer["path"] if answer is not None else None
+        path = (item.path if item is not None else asked) if self.focused_pane == "images" else asked
+        if path is None:
+            self.say("no photo to show: tab to one of a class, or p asks about one")
+            return
+        try:
+            show(path)
+        except FrnError as error:
+            self.say(str(error), severity="warning")
+        else:
+            self.say(f"opening {path.rpartition('/')[2]}")
 
     def action_copy(self) -> None:
         answer = self.bench.answer

@@ -18,6 +18,7 @@ from frn_tui.rgb import Rgb
 from frn_tui.screens.dialogs import Dialog, Line
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode
+from frn_tui.widgets.options import Options
 from frn_tui.widgets.preview import Preview
 from frn_tui.workbench import Engine
 
@@ -46,10 +47,11 @@ class Picker(Dialog[Picked | None]):
         Binding("slash", "type", "Type a path", show=False),
     ]
 
-    def __init__(self, engine: Engine, title: str, mode: Mode, *, start: str = "~", hint: str = "") -> None:
+    def __init__(self, engine: Engine, title: str, mode: Mode, *, start: str = ".") -> None:
+        """Start in a folder."""
         super().__init__()
         self.mode: Mode = mode
-        self.engine, self.dialog_title, self.hint = engine, title, hint
+        self.engine, self.dialog_title = engine, title
         self.folder = start
         self.parent_folder = start
         self.entries: list[Entry] = []
@@ -58,14 +60,13 @@ class Picker(Dialog[Picked | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="picker") as box:
             box.border_title = Text(self.dialog_title)
-            yield Line(placeholder="a path, several, or a glob: type, paste or drop it here")
+            yield Line(placeholder="a path, or several: type, paste or drop it here")
             with Horizontal(id="picker-body"):
-                yield OptionList(id="picker-list")
+                yield Options(id="picker-list")
                 yield Preview(id="picker-preview", mode=self.mode)
             yield Static(
                 Text(
-                    self.hint
-                    or "enter: open a folder, take a photo   space: mark   ctrl+a: all   f2: take the marked, or this "
+                    "enter: open a folder, take a photo   space: mark   ctrl+a: all   f2: take the marked, or this "
                     "folder   ←: up   /: type a path   esc: back"
                 ),
                 classes="hint",
@@ -88,6 +89,7 @@ class Picker(Dialog[Picked | None]):
         self._refresh()
         listing = self.query_one("#picker-list", OptionList)
         names = [entry["name"] for entry in self.entries]
+        self.query_one(Preview).empty_text = "" if names else "no folders or photos here"
         listing.highlighted = (names.index(then) if then in names else 0) if names else None
         self.query_one("#picker", Vertical).border_subtitle = Text(display_name(shortened(self.folder), 70))
 

@@ -1,12 +1,16 @@
 """Undo and redo, saving, opening, exporting."""
 
-from frn.inference.session import Session
+from collections.abc import Awaitable, Callable
+
 from frn_tui.client import EngineError
 from frn_tui.paths import absolute
+from frn_tui.protocol import ELSEWHERE
 from frn_tui.screens.dialogs import AskText, Choose
-from frn_tui.screens.picker import Picked, Picker
 from frn_tui.screens.query_actions import QueryActions
 from frn_tui.text import display_name
+
+SUFFIX = ".frn.json"
+"""As in `frn.inference.project`, which would import numpy."""
 
 
 class ProjectActions(QueryActions):
@@ -26,43 +30,54 @@ class ProjectActions(QueryActions):
             self.say("nothing to redo")
 
     def action_save(self) -> None:
-        if self.bench.project is not None:
-            self.start(self._save(self.bench.project, replace=False))
-            return
+        self.save()
 
+    def save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Save the project, ask for its name where it has none, and go on once it is saved."""
+        if self.bench.project is not None:
+            self.start(self._save, self.bench.project, then)
+        else:
+            self._save_as("Save the project as", then)
+
+    def _save_as(self, title: str, then: Callable[[], Awaitable[object]] | None) -> None:
         def named(path: str | None) -> None:
             if path:
-                path = path if path.endswith(".frn.json") else f"{path}.frn.json"
-                self.start(self._save(absolute(path), replace=False))
+                path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
+                self.start(self._save, absolute(path), then)
 
-        self.app.push_screen(AskText("Save the project as", "classes.frn.json"), named)
+        self.app.push_screen(AskText(title, f"classes{SUFFIX}"), named)
 
-    async def _save(self, path: str, *, replace: bool) -> None:
+    async def _save(self, path: str, then: Callable[[], Awaitable[object]] | None) -> None:
         try:
-            await self.bench.save(path, replace=replace)
+            await self.bench.save(path)
         except EngineError as error:
-            if replace or "--replace" not in str(error):
+            if ELSEWHERE in str(error):
+                self._save_as(f"It is {ELSEWHERE}: save it as", then)
+                return
+            if "--replace" not in str(error):
                 raise
-            options = ["replace it (the old one is kept as .bak)", "leave it"]
-            if await self.app.push_screen_wait(Choose(f"{display_name(path, 40)} is there already", options)) != 0:
+            if not await self._may_replace(path):
                 return
             await self.bench.save(path, replace=True)
         self.remember(path)
         self.say(f"saved {path}")
+        if then is not None:
+            await then()
+
+    async def _may_replace(self, path: str) -> bool:
+        kept = " (the old one is kept as .bak)" if path.endswith(SUFFIX) else ""
+        title = f"{display_name(path, 40)} is there already"
+        return await self.app.push_screen_wait(Choose(title, [f"replace it{kept}", "leave it"])) == 0
 
     def action_open(self) -> None:
         recent = self.recent()
 
-        def picked(found: Picked | None) -> None:
-            if found is not None:
-                self.start(self._open(found.paths[0]))
-
         def chosen(index: int | None) -> None:
             if index is not None and index < len(recent):
-                self.start(self._open(recent[index]))
+                self.start(self._open, recent[index])
             elif index is not None:
-                self.app.push_screen(
-                    Picker(self.bench.engine, "Open a project, or a folder of class folders", self.mode), picked
+                self.pick(
+                    "Open a project, or a folder of class folders", lambda paths: self.start(self._open, paths[0])
                 )
 
         if recent:
@@ -71,11 +86,8 @@ class ProjectActions(QueryActions):
             chosen(0)
 
     async def _open(self, path: str) -> None:
-        if not self.bench.session.is_saved:
-            options = ["go on, and forget what is unsaved", "stay"]
-            if await self.app.push_screen_wait(Choose("There are unsaved changes", options)) != 0:
-                return
-        await self.open_place(path)
+        if await self._may_forget():
+            await self.open_place(path)
 
     async def open_place(self, path: str) -> None:
         """Open a project, or start one from a folder."""
@@ -83,26 +95,28 @@ class ProjectActions(QueryActions):
         if found["kind"] == "nothing":  # what is there stays
             self.say(found.get("reason", f"{path}: nothing to open"), severity="warning")
             return
-        self.remember(path)
         if found["kind"] == "project":
             await self.open_project(path)
         else:
-            self.bench.session, self.bench.project, self.bench.answers = Session(), None, []
+            self.remember(path)
+            await self.bench.start_anew()
             await self._add_paths([path])
-
-    async def open_project(self, path: str) -> None:
-        """Open a project file."""
-        await self.bench.load(path, self.progress)
-        self.say(f"opened {path}")
 
     def action_export(self) -> None:
         def named(path: str | None) -> None:
             if path:
-                self.start(self._export(absolute(path)))
+                self.start(self._export, absolute(path))
 
-        hint = "one ONNX file: photo in; label, probabilities and error map out"
+        hint = "*.onnx: photo in; label, probabilities and error map out   *.npz: the numbers of the classes, for numpy"
         self.app.push_screen(AskText("Export the classifier to", "classifier.onnx", hint), named)
 
     async def _export(self, path: str) -> None:
-        await self.bench.export(path)
-        self.say(f"{path} written: it runs wherever onnxruntime does")
+        try:
+            await self.bench.export(path)
+        except EngineError as error:
+            if "is there already" not in str(error):
+                raise
+            if not await self._may_replace(path):
+                return
+            await self.bench.export(path, replace=True)
+        self.say(f"{path} written")

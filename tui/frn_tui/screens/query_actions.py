@@ -10,7 +10,6 @@ from frn_tui.paths import absolute
 from frn_tui.protocol import Answer
 from frn_tui.screens.class_actions import ClassActions
 from frn_tui.screens.dialogs import AskText, Page
-from frn_tui.screens.picker import Picked, Picker
 from frn_tui.screens.results import Results, as_csv, as_json
 from frn_tui.text import display_name, percent
 from frn_tui.widgets.bars import Bars
@@ -25,16 +24,14 @@ class QueryActions(ClassActions):
         self.ask([event.item.path])
 
     def action_ask(self) -> None:
-        def picked(found: Picked | None) -> None:
-            if found is not None:
-                self.ask(found.paths)
-
-        self.app.push_screen(Picker(self.bench.engine, "Ask about a photo, several, or a folder", self.mode), picked)
+        self.pick("Ask about a photo, several, or a folder", self.ask)
 
     def ask(self, paths: Sequence[str]) -> None:
         """Ask about photos or folders of them."""
         self.show_pane("query")
-        self.start(self.ask_now(paths))
+        if not (self.gallery.has_focus and self.has_class("-wide")):  # who looks through photos goes on with that
+            self.preview.focus()
+        self.start(self.ask_now, paths)
 
     async def ask_now(self, paths: Sequence[str]) -> None:
         """Ask, and wait for the answers."""
@@ -54,14 +51,14 @@ class QueryActions(ClassActions):
     def action_step(self, step: int) -> None:
         if len(self.bench.answers) > 1:
             self.heat_class = None
-            self.start(self.bench.show_answer(self.bench.at + step), group="step")
+            self.start(self.bench.show_answer, self.bench.at + step, group="step")
 
     def action_right(self) -> None:
         answer = self.bench.answer
         if answer and answer.get("scores"):
             entry = next((e for e in self.bench.session.state.classes if e.id == answer["scores"][0]["id"]), None)
             if entry is not None:
-                self.start(self._correct(entry), group="edit")
+                self.start(self._correct, entry, group="edit")
 
     def action_none_of_them(self) -> None:
         """The threshold rises just above what the best class explains of this photo."""
@@ -84,12 +81,11 @@ class QueryActions(ClassActions):
             self.edit(lambda session: session.set_threshold(event.value))
 
     def action_watch(self) -> None:
-        def picked(found: Picked | None) -> None:
-            if found is not None:
-                self.watched = found.paths[0]
-                self.start(self._watch(found.paths[0]), group="watch")
+        def picked(paths: list[str]) -> None:
+            self.watched = paths[0]
+            self.start(self._watch, paths[0], group="watch")
 
-        self.app.push_screen(Picker(self.bench.engine, "Watch a folder: new photos are asked about", self.mode), picked)
+        self.pick("Watch a folder: new photos are asked about", picked)
 
     async def _watch(self, folder: str) -> None:
         seen = set((await self.bench.scan(folder))["files"])
@@ -111,7 +107,7 @@ class QueryActions(ClassActions):
 
         def chosen(outcome: int | str | None) -> None:
             if isinstance(outcome, int):
-                self.start(self.bench.show_answer(outcome), group="step")
+                self.start(self.bench.show_answer, outcome, group="step")
             elif outcome is not None:
                 self._write_results(outcome, answers, names)
 
@@ -124,7 +120,7 @@ class QueryActions(ClassActions):
 
         def named(path: str | None) -> None:
             if path:
-                self.start(self._write(absolute(path), text))
+                self.start(self._write, absolute(path), text)
 
         suffix = "csv" if kind == "csv" else "jsonl"
         self.app.push_screen(AskText("Write the results to", f"results.{suffix}"), named)
@@ -136,7 +132,7 @@ class QueryActions(ClassActions):
     def action_confusion(self) -> None:
         def asked(text: str | None) -> None:
             if text and text.isdigit() and int(text) > 0:
-                self.start(self._confusion(int(text)))
+                self.start(self._confusion, int(text))
             elif text is not None:
                 self.say("a number of examples, at least 1", severity="warning")
 
@@ -146,14 +142,18 @@ class QueryActions(ClassActions):
     async def _confusion(self, shot: int) -> None:
         found = await self.bench.hide_and_test(shot)
         names = self.names
-        lines = Text()
+        lines = Text(no_wrap=True)
+        room = max(len(str(n)) for n in (len(found["ids"]), *(n for row in found["counts"] for n in row)))
         width = max([len(names.get(i, "?")) for i in found["ids"]] + [4])
         right = f"{percent(found['accuracy'], 1)} right with {shot} example{'s' * (shot > 1)} per class"
-        lines.append(f"{right}; rows are true, columns named\n\n", style="bold")
-        lines.append(" " * (min(width, 24) + 3) + "".join(f" {n:>4}" for n in range(1, len(found["ids"]) + 1)) + "\n")
+        lines.append(f"{right}\n", style="bold")
+        lines.append("rows are true, columns named\n\n")
+        lines.append(
+            " " * (min(width, 24) + 3) + "".join(f" {n:>{room}}" for n in range(1, len(found["ids"]) + 1)) + "\n"
+        )
         for n, (i, row) in enumerate(zip(found["ids"], found["counts"], strict=True), 1):
             lines.append(f"{n:>2} {display_name(names.get(i, '?'), 24):<{min(width, 24)}}")
             for column, count in enumerate(row, 1):
-                lines.append(f" {count or '·':>4}", style="bold" if column == n else "")
+                lines.append(f" {count or '·':>{room}}", style="bold" if column == n else "")
             lines.append("\n")
-        self.app.push_screen(Page("Hide and test", lines))
+        self.app.push_screen(Page("Hide and test", lines, wide=True))

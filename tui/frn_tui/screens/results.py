@@ -92,6 +92,8 @@ class Results(Dialog[int | str | None]):
     def __init__(self, answers: Sequence[Answer], names: dict[int, str], at: int) -> None:
         super().__init__()
         self.answers, self.names, self.at = answers, names, at
+        self.parts = 2 if len({answer["path"].rpartition("/")[0] for answer in answers}) > 1 else 1
+        """Of a path that are shown: with its folder, where there are several."""
         self.order = 0
         self.only_unknown = False
 
@@ -141,7 +143,7 @@ class Results(Dialog[int | str | None]):
                 if best is None
                 else [f"{best['probability']:.2f}", percent(best["explained"]), f"{margin(answer):.2f}"]
             )
-            name = display_name(answer["path"].rpartition("/")[2], 48)
+            name = display_name("/".join(answer["path"].split("/")[-self.parts :]), 48)
             table.add_row(
                 Text(name), Text(display_name(verdict(answer, self.names), 30)), *map(Text, cells), key=str(i)
             )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.text import Text
-from textual import on
+from textual import on, work
 from textual.widgets import Static
 
 from frn.inference.session import ClassEntry
@@ -54,7 +54,8 @@ class Showing(Desk):
             name_and_device = f"{display_name(bench.model_name, 24)} · {bench.model['device']}"
             model = f"{name_and_device} · {side}×{side} · {h}×{w}×{bench.model['d']}"
         trouble = f" · {count_of(len(bench.problems), 'problem')} (b)" if bench.problems else ""
-        right = f"{len(state.classes)} classes · {count} photos{trouble}"
+        classes = "1 class" if len(state.classes) == 1 else f"{len(state.classes)} classes"
+        right = f"{classes} · {count_of(count, 'photo')}{trouble}"
         width = max(self.size.width - 2, 10)
         left = f"frn-tui  {mark}{name}"
         room = width - len(left) - len(right)
@@ -104,7 +105,7 @@ class Showing(Desk):
 
     def _selection(self) -> None:
         count = len(self.gallery.selection)
-        keys = "1-9 m: move   d: remove" if count else "space: select   f: worst fit first   g: list"
+        keys = "1-9 m move   d remove" if count else "space select   enter ask   f worst fit"
         self.query_one("#images-pane").border_subtitle = Text(f"{count} selected   {keys}" if count else keys)
 
     def _show_query(self) -> None:
@@ -112,7 +113,7 @@ class Showing(Desk):
         caption, history = self.query_one("#caption", Static), self.query_one("#history", Static)
         bars = self.bars
         pane = self.query_one("#query-pane")
-        pane.border_subtitle = Text("y right   1-9 it is N   x none") if answer else Text("")
+        self._hint_at_query()
         if answer is None:
             pane.border_title = Text("Query")
             caption.update("")
@@ -147,6 +148,11 @@ class Showing(Desk):
             history.update("")
         self._draw()
 
+    def _hint_at_query(self) -> None:
+        """Digits mean classes of the photo that was asked about only where that has the focus."""
+        keys = "y right   1-9 it is N   x none" if self.focused_pane == "query" else "y right   x none   tab: it is N"
+        self.query_one("#query-pane").border_subtitle = Text(keys if self.bench.answer else "")
+
     def _heat_id(self, answer: Answer) -> int | None:
         maps = {key for key in answer.get("maps", {}) if int(key) in self.names}  # a class may be gone meanwhile
         if self.heat_class is not None and str(self.heat_class) in maps:
@@ -179,10 +185,9 @@ class Showing(Desk):
         if answer is None or "reason" in answer or not width or not height:
             preview.show(None)
             return
-        self.run_worker(
-            self._fetch(answer["path"], width, height, heat), group="draw", exclusive=True, exit_on_error=False
-        )
+        self._fetch(answer["path"], width, height, heat)
 
+    @work(group="draw", exclusive=True, exit_on_error=False)
     async def _fetch(self, path: str, width: int, height: int, heat: dict[str, Any] | None) -> None:
         try:
             found = await self.bench.engine.call("preview", path=path, width=width, height=height, heat=heat)
@@ -201,8 +206,9 @@ class Showing(Desk):
         wanted = dict.fromkeys(event.paths, (event.width, event.height))
         self._thumbs = {**wanted, **{p: s for p, s in self._thumbs.items() if p not in wanted}}
         if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
-            self.run_worker(self._fetch_thumbs(), group="thumbs", exit_on_error=False)
+            self._fetch_thumbs()
 
+    @work(group="thumbs", exit_on_error=False)
     async def _fetch_thumbs(self) -> None:
         gallery = self.gallery
         while self._thumbs:

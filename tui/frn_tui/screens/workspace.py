@@ -9,6 +9,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Footer, Static
 from textual.worker import WorkerState
 
+from frn_tui.keys import with_ids
 from frn_tui.paths import parse_paths
 from frn_tui.screens.look_actions import LookActions
 from frn_tui.screens.project_actions import ProjectActions
@@ -21,7 +22,7 @@ from frn_tui.widgets.preview import Preview
 TINY = (40, 10)
 """Columns and rows below which only a line fits."""
 COMPACT = 100
-"""Columns below which the keys stand closer together, so that the last of them (help) fits at 80."""
+"""Columns below which the keys stand closer together, so that all fit at 80."""
 
 
 class Workspace(ProjectActions, LookActions):
@@ -30,46 +31,50 @@ class Workspace(ProjectActions, LookActions):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "new_class", "New"),
-        Binding("a", "add", "Add"),
-        Binding("p", "ask", "Ask"),
-        Binding("w", "watch", "Watch", show=False),
-        Binding("y", "right", "Right"),
-        Binding("x", "none_of_them", "None of them", show=False),
-        Binding("m", "move", "Move", show=False),
-        Binding("r", "rename", "Rename", show=False),
-        Binding("d,delete", "delete", "Delete", show=False),
-        Binding("h", "heat", "Heat"),
-        Binding("s", "smooth", "Smooth", show=False),
-        Binding("left_square_bracket", "heat_class(-1)", "Map of the class before", show=False),
-        Binding("right_square_bracket", "heat_class(1)", "Map of the next class", show=False),
-        Binding("t", "numbers", "Numbers", show=False),
-        Binding("comma,less_than_sign", "step(-1)", "Previous answer", show=False),
-        Binding("full_stop,greater_than_sign", "step(1)", "Next answer", show=False),
-        Binding("l", "results", "Results"),
-        Binding("f", "fit", "Sort by fit", show=False),
-        Binding("g", "view", "Grid or list", show=False),
-        Binding("slash", "filter", "Filter", show=False),
-        Binding("k", "confusion", "Hide and test", show=False),
-        Binding("minus", "threshold(-0.01)", "Threshold down", show=False),
-        Binding("plus,equals_sign", "threshold(0.01)", "Threshold up", show=False),
-        Binding("0", "calibrate", "Calibrate", show=False),
-        Binding("u", "undo", "Undo"),
-        Binding("ctrl+r", "redo", "Redo", show=False),
-        Binding("ctrl+s", "save", "Save"),
-        Binding("ctrl+o", "open", "Open", show=False),
-        Binding("e", "export", "Export"),
-        Binding("z", "zoom", "Zoom", show=False),
-        Binding("c", "copy", "Copy", show=False),
-        Binding("b", "problems", "Problems", show=False),
-        Binding("i", "images_mode", "Picture mode", show=False),
-        Binding("question_mark,f1", "help", "Help"),
-        Binding("escape", "cancel", "Cancel", show=False),
-        Binding("tab", "pane(1)", "Next pane", show=False, priority=True),
-        Binding("shift+tab", "pane(-1)", "Previous pane", show=False, priority=True),
-        *(Binding(str(n), f"number({n})", f"Class {n}", show=False) for n in range(1, 10)),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = with_ids(
+        [
+            Binding("question_mark,f1", "help", "Help"),  # first: the others may not all fit below
+            Binding("n", "new_class", "New"),
+            Binding("a", "add", "Add"),
+            Binding("p", "ask", "Ask"),
+            Binding("w", "watch", "Watch", show=False),
+            Binding("y", "right", "Right"),
+            Binding("x", "none_of_them", "None of them", show=False),
+            Binding("m", "move", "Move", show=False),
+            Binding("r", "rename", "Rename", show=False),
+            Binding("d,delete", "delete", "Delete", show=False),
+            Binding("h", "heat", "Heat"),
+            Binding("s", "smooth", "Smooth", show=False),
+            Binding("left_square_bracket", "heat_class(-1)", "Map of the class before", show=False),
+            Binding("right_square_bracket", "heat_class(1)", "Map of the next class", show=False),
+            Binding("t", "numbers", "Numbers", show=False),
+            Binding("comma,less_than_sign", "step(-1)", "Previous answer", show=False),
+            Binding("full_stop,greater_than_sign", "step(1)", "Next answer", show=False),
+            Binding("l", "results", "Results"),
+            Binding("f", "fit", "Sort by fit", show=False),
+            Binding("g", "view", "Grid or list", show=False),
+            Binding("slash", "filter", "Filter", show=False),
+            Binding("k", "confusion", "Hide and test", show=False),
+            Binding("minus", "threshold(-0.01)", "Threshold down", show=False),
+            Binding("plus,equals_sign", "threshold(0.01)", "Threshold up", show=False),
+            Binding("0", "calibrate", "Calibrate", show=False),
+            Binding("u", "undo", "Undo"),
+            Binding("ctrl+r", "redo", "Redo", show=False),
+            Binding("ctrl+s", "save", "Save"),
+            Binding("ctrl+o", "open", "Open", show=False),
+            Binding("e", "export", "Export"),
+            Binding("z", "zoom", "Zoom", show=False),
+            Binding("c", "copy", "Copy", show=False),
+            Binding("o", "viewer", "Open in a viewer", show=False),
+            Binding("b", "problems", "Problems", show=False),
+            Binding("i", "images_mode", "Picture mode", show=False),
+            Binding("f2", "app.settings", "Settings", show=False),
+            Binding("escape", "cancel", "Cancel", show=False),
+            Binding("tab", "pane(1)", "Next pane", show=False, priority=True),
+            Binding("shift+tab", "pane(-1)", "Previous pane", show=False, priority=True),
+            *(Binding(str(n), f"number({n})", f"Class {n}", show=False) for n in range(1, 10)),
+        ]
+    )
 
     def compose(self) -> ComposeResult:
         yield Static(id="title")
@@ -124,3 +129,8 @@ class Workspace(ProjectActions, LookActions):
             self.ask(paths)
         else:
             self.add_paths(paths)
+
+
+def bindings() -> list[Binding]:
+    """All keys of the workspace, as they are without the user's own."""
+    return [binding for binding in Workspace.BINDINGS if isinstance(binding, Binding)]

@@ -16,6 +16,7 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from frn_tui.text import display_name
+from frn_tui.widgets.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def _dots(quality: float | None, *, ascii: bool) -> str:  # noqa: A002
     return good * full + bad * (3 - full)
 
 
-class ClassList(OptionList):
+class ClassList(Options):
     """Classes with the keys that name them, their number of images and their quality."""
 
     DEFAULT_CSS = """

@@ -43,10 +43,10 @@ class Gallery(ScrollView, can_focus=True):
         Binding("pagedown", "move_page(1)", "Page down", show=False),
         Binding("home", "first", "First", show=False),
         Binding("end", "last", "Last", show=False),
-        Binding("space", "mark", "Select"),
+        Binding("space", "mark", "Select", show=False),
         Binding("v", "range", "Select up to here", show=False),
         Binding("ctrl+a", "all", "Select all", show=False),
-        Binding("enter", "open", "Open"),
+        Binding("enter", "open", "Open", show=False),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "gallery--name",

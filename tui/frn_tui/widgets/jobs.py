@@ -93,7 +93,7 @@ class JobLine(Static):
         share = min(done / total, 1.0)
         left = "" if seconds is None else f"  {duration(seconds)} left"
         drawn = bar(share, 12, ascii=self.ascii, rest="-" if self.ascii else "─")
-        return self._joined(width, what, drawn, f"{done}/{total} {100 * share:.0f} %{left}")
+        return self._joined(width, what, drawn, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
 
     def _joined(self, width: int, what: str, drawn: str, numbers: str) -> str:
         """What fits, the least important left out first: the hint, the bar, the end of the words."""

@@ -1,0 +1,273 @@
+"""What the keys do that other tests do not press, and what is asked before much is done."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from frn_tui.client import EngineError
+from frn_tui.screens.dialogs import AskText, Choose, Page
+from frn_tui.screens.picker import Picker
+from frn_tui.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.tui.conftest import Drive, Driver, FakeEngine
+
+
+def test_m_sorts_by_name(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        workspace.class_list.focus()
+        await driver.keys("m")
+        await driver.type("owl")
+        assert workspace.entry is not None
+        assert workspace.entry.name == "owl"
+        workspace.gallery.focus()
+        await driver.keys("space", "space", "m")
+        await driver.type("wren")
+        assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
+        await driver.keys("m", "escape")
+        assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
+        await workspace.ask_now(["/queries/swan-1.jpg"])
+        workspace.preview.focus()
+        await driver.keys("m")
+        await driver.type("jay")
+        assert driver.counts["jay"] == 7
+        await driver.keys("1", "9")  # it is one already; there is no class 9
+        assert driver.counts["jay"] == 7
+        workspace.class_list.focus()
+        await driver.keys("1", "d", "d", "d", "d", "r", "m")
+        assert driver.counts == {}
+        assert driver.app.screen is workspace
+
+    drive(scenario)
+
+
+def test_new_photos_in_a_watched_folder_are_asked_about(
+    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / 100))
+    monkeypatch.setattr("frn_tui.screens.query_actions.asyncio", quick)
+    folders = {name: list(files) for name, files in fake_engine.FOLDERS.items()}
+    monkeypatch.setattr(fake_engine, "FOLDERS", folders)
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        await driver.pilot.press("w")
+        await driver.until(lambda: isinstance(app.screen, Picker))
+        picker = app.screen
+        picker.dismiss(None)
+        await driver.idle()
+        assert app.workspace.watched is None
+        app.workspace.watched = "/queries"
+        app.workspace.start(app.workspace._watch, "/queries", group="watch")
+        await driver.until(lambda: fake_engine.calls.count("scan") > 3)
+        assert app.bench.answers == []
+        folders["/queries"].append("owl-99.jpg")
+        await driver.until(lambda: app.bench.answers)
+        assert [answer["path"] for answer in app.bench.answers] == ["/queries/owl-99.jpg"]
+        await driver.pilot.press("escape")
+        await driver.idle()
+        assert app.workspace.watched is None
+
+    drive(scenario)
+
+
+def test_how_it_is_shown_is_a_key(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app, workspace = driver.app, driver.app.workspace
+        await driver.keys("c", "right_square_bracket", "l", "x", "full_stop")  # nothing was asked yet
+        assert app.screen is workspace
+        await workspace.ask_now(["/queries/owl-10.jpg"])
+        workspace.preview.focus()
+        names = workspace.names
+        await driver.keys("right_square_bracket")
+        assert names[workspace.heat_class or 0] == "jay"
+        await driver.keys("left_square_bracket", "left_square_bracket")
+        assert names[workspace.heat_class or 0] == "wren"
+        await driver.keys("h", "s", "t", "f", "g")
+        assert (workspace.heat, workspace.smooth, workspace.numbers, workspace.by_fit) == (False, True, True, True)
+        assert workspace.gallery.view == "list"
+        await driver.keys("i", "z")
+        assert workspace.mode == workspace.preview.mode == "quad"
+        assert workspace.has_class("-zoomed")
+        await driver.keys("escape", "c")
+        assert not workspace.has_class("-zoomed")
+        assert app.clipboard == "/queries/owl-10.jpg\towl\t0.9000"
+        workspace.gallery.focus()
+        await driver.keys("slash")
+        await driver.type("jay-3")
+        assert workspace.gallery.cursor_item is not None
+        assert workspace.gallery.cursor_item.path == "/photos/jay/jay-3.jpg"
+        await driver.keys("escape")
+        assert workspace.wanted_name == ""
+
+    drive(scenario)
+
+
+def test_the_threshold_rises_above_what_is_none_of_them(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        bench, workspace = driver.app.bench, driver.app.workspace
+        await workspace.ask_now(["/queries/swan-1.jpg"])
+        workspace.preview.focus()
+        workspace.bench.session.set_threshold(0.1)
+        await bench.sync()
+        await driver.keys("x")
+        assert bench.threshold == pytest.approx(0.351)
+        assert bench.rejected == 1
+        await driver.keys("minus")
+        assert bench.threshold == pytest.approx(0.341)
+        workspace.drag(workspace.bars.ThresholdDragged(0.7, released=False))
+        workspace.drag(workspace.bars.ThresholdDragged(0.6, released=True))
+        await driver.idle()
+        assert bench.threshold == 0.6
+        await driver.keys("0")
+        assert bench.threshold == 0.4
+
+    drive(scenario)
+
+
+def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+
+        async def at(folder: str) -> None:
+            await driver.until(lambda: getattr(app.screen, "folder", "") == folder)
+            await driver.pilot.pause()
+
+        await driver.pilot.press("a")
+        await driver.until(lambda: isinstance(app.screen, Picker))
+        picker = app.screen
+        assert isinstance(picker, Picker)
+        picker.open("/photos/owl")
+        await at("/photos/owl")
+        await driver.pilot.press("left")
+        await at("/photos")
+        assert picker.current == {"name": "owl", "kind": "folder"}
+        await driver.pilot.press("space", "right")  # a folder cannot be marked
+        await at("/photos/owl")
+        await driver.pilot.press("ctrl+a")
+        assert len(picker.marked) == 4
+        await driver.pilot.press("ctrl+a")
+        assert picker.marked == set()
+        await driver.pilot.press("space", "space", "up", "space")
+        assert picker.marked == {"owl-0.jpg"}
+        picker.open("/nowhere")
+        await driver.pilot.pause()
+        assert picker.folder == "/photos/owl"
+        await driver.pilot.press("slash")
+        assert app.screen.query_one("Line").has_focus
+        await driver.pilot.press("f2")
+        await driver.idle()
+        assert driver.counts["jay"] == 6  # it is an owl already
+        assert [problem.path for problem in app.bench.problems][-1:] == ["/photos/owl/owl-0.jpg"]
+        await driver.keys("b")
+        assert isinstance(app.screen, Page)
+
+    drive(scenario)
+
+
+def test_a_photo_without_a_class_gets_one(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app, workspace = driver.app, driver.app.workspace
+        workspace.class_list.focus()
+        await driver.keys("d", "d", "d")
+        for answer, counts in (("escape", {}), ("enter", {"queries": 1})):
+            workspace.add_paths(["/nowhere", "/queries/swan-1.jpg"])
+            await driver.until(lambda: isinstance(app.screen, AskText))
+            await driver.pilot.press(answer)
+            await driver.idle()
+            assert driver.counts == counts
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize(("option", "count"), [("20 of", 20), ("5 of", 5), ("all", 300), (None, 0)])
+def test_many_photos_are_asked_about_first(
+    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch, option: str | None, count: int
+) -> None:
+    many = {f"/many/{name}": [f"{name}-{i}.jpg" for i in range(300)] for name in ("elk", "fox")}
+    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": ["elk", "fox"], **many})
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        app.workspace.add_paths(["/many"])
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        if option is None:
+            await driver.keys("escape")
+        else:
+            await driver.type(option)
+        assert [driver.counts.get(name, 0) for name in ("elk", "fox")] == [count] * 2
+
+    drive(scenario, size=(80, 24))
+
+
+def test_recent_places_are_offered_and_unsaved_work_is_asked_about(drive: "Drive", private_state: "Path") -> None:
+    Settings(recent=["/home/birds.frn.json"]).write()
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        before = driver.counts
+        await driver.keys("ctrl+o")
+        await driver.type("another")
+        assert isinstance(app.screen, Picker)
+        await driver.keys("escape")
+        for option, counts in (("stay", before), ("go on", {"jay": 1})):
+            await driver.keys("ctrl+o")
+            await driver.pilot.press("down", "enter")  # the first is what is open
+            await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
+            await driver.type(option)
+            assert driver.counts == counts
+        assert app.bench.project == "/home/birds.frn.json"
+        await app.workspace.open_place("/nowhere")
+        assert driver.counts == {"jay": 1}
+        await driver.keys("u", "ctrl+r")  # nothing to take back
+        assert driver.counts == {"jay": 1}
+
+    drive(scenario)
+
+
+def test_a_project_that_was_changed_outside_is_replaced_only_if_told(drive: "Drive", fake_engine: "FakeEngine") -> None:
+    def save(tell: object, **arguments: Any) -> dict[str, str]:
+        if not arguments["replace"]:
+            raise EngineError("/home/x.frn.json: has changed on disk; --replace overwrites it")
+        return {"path": arguments["path"]}
+
+    fake_engine.op_save = save  # type: ignore[method-assign]
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        app.bench.project = "/home/x.frn.json"
+        for option, saved in (("leave", False), ("replace", True)):
+            await driver.pilot.press("ctrl+s")
+            await driver.until(lambda: isinstance(app.screen, Choose))
+            await driver.type(option)
+            assert app.bench.session.is_saved == saved
+
+    drive(scenario)
+
+
+def test_all_commands_and_the_models_are_in_the_palette(
+    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frn_tui.app.shipped_extractors", lambda: ["conv4", "resnet12"])
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        commands = {command.title: command for command in app.get_system_commands(app.screen)}
+        assert {"Undo", "Save", "Hide and test", "Model"} <= set(commands)
+        before = driver.counts
+        app.workspace.class_list.focus()
+        await driver.pilot.pause()
+        await commands["Delete"].callback()
+        await driver.idle()
+        assert len(driver.counts) == len(before) - 1
+        commands["Model"].callback()
+        await driver.pilot.pause()
+        await driver.type("resnet")
+        assert app.bench.model_name == "resnet12"
+        assert fake_engine.calls.count("open_model") == 2
+
+    drive(scenario)

@@ -1,0 +1,62 @@
+"""Which app a project is open in, so that two of them do not save over each other.
+
+One file per project, named by the hash of its path and holding the app's process. A lock whose app is gone counts for
+nothing, so a crash leaves none. It is a courtesy between the apps of one user: what keeps a file from being overwritten
+is `save_project`, which refuses where it was changed meanwhile.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn_tui.engine.lanes import Request
+from frn_tui.engine.processes import birth, lives
+from frn_tui.protocol import HolderDone
+from frn_tui.state import state_folder
+
+
+class Locks:
+    """The lock of the project that is open in this app; it has one at most."""
+
+    def __init__(self, app: int) -> None:
+        self._app = app
+        self._folder = state_folder() / "open"
+
+    def tell(self, request: Request) -> HolderDone:
+        """Which other app has {path} open."""
+        return {"holder": self.holder(request.text("path"))}
+
+    def lock(self, request: Request) -> dict[str, object]:
+        """Lock {path}, also where another app has it; with null none."""
+        let_go = request.arguments.get("path", "") is None
+        path = None if let_go else request.text("path")
+        mine = None if path is None else self._file(path)
+        for file in self._folder.glob("*.json"):
+            if file != mine and self._read(file) == self._app:
+                file.unlink(missing_ok=True)
+        if mine is not None:
+            with contextlib.suppress(FrnError):  # no place for locks is no reason not to work
+                write_atomically(mine, json.dumps({"process": self._app, "born": birth(self._app), "path": path}))
+        return {}
+
+    def holder(self, path: str) -> int | None:
+        """Process of the other app that a project is open in."""
+        process = self._read(self._file(path))
+        return None if process == self._app else process
+
+    def _file(self, path: str) -> Path:
+        name = os.fsencode(os.path.realpath(path))
+        return self._folder / f"{hashlib.sha256(name).hexdigest()[:32]}.json"
+
+    def _read(self, file: Path) -> int | None:
+        """Process of the app that holds a lock, if it lives."""
+        try:
+            entry = json.loads(file.read_bytes())
+            process = int(entry["process"])
+            return process if lives(process, entry["born"]) else None
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None

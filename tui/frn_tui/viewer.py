@@ -1,0 +1,44 @@
+"""Showing a photo in a program outside the terminal."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+
+from frn.errors import FrnError
+
+OVERRIDE = "FRN_VIEWER"
+
+
+def viewer_command(path: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> list[str]:
+    """What shows a photo: $FRN_VIEWER, or what the system opens such files with.
+
+    Raises:
+        FrnError: if there is nothing that could show it.
+    """
+    if chosen := environment.get(OVERRIDE):
+        return [chosen, path]
+    if platform == "win32":
+        return ["explorer", path]
+    if platform == "darwin":
+        return ["open", path]
+    if not environment.get("DISPLAY") and not environment.get("WAYLAND_DISPLAY"):
+        raise FrnError(f"there is no desktop here to show a photo on; ${OVERRIDE} may name a program that needs none")
+    if shutil.which("xdg-open", path=environment.get("PATH")) is None:
+        raise FrnError(f"xdg-open is missing, which would show a photo (package xdg-utils); or set ${OVERRIDE}")
+    return ["xdg-open", path]
+
+
+def show(path: str) -> None:
+    """Start the viewer, detached: it stays when the app ends, and prints nowhere.
+
+    Raises:
+        FrnError: if there is none, or it does not start.
+    """
+    command = viewer_command(path)
+    nothing = subprocess.DEVNULL
+    try:
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
+    except OSError as error:
+        raise FrnError(f"{command[0]}: cannot be started ({error.strerror})") from error

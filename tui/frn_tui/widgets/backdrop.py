@@ -1,0 +1,44 @@
+"""The screen behind a dialogue, dimmed. Textual mixes the colours of each cell anew at every paint; here once."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from rich.color import Color as RichColor
+from rich.console import RenderableType
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.renderables.background_screen import BackgroundScreen
+
+KEPT = 4096
+"""Colours, and styles of two; a screen full of pictures has about as many."""
+
+
+class Backdrop(BackgroundScreen):
+    """Looks as Textual's own."""
+
+    @classmethod
+    def process_segments(cls, segments: Iterable[Segment], color: Color) -> Iterable[Segment]:
+        """The segments, tinted."""
+        none = Style.null()
+        return (
+            segment if segment.control else Segment(segment.text, _dimmed(segment.style or none, color))
+            for segment in segments
+        )
+
+
+def dimmed(shown: RenderableType) -> RenderableType:
+    """What a modal screen renders, with this backdrop."""
+    return Backdrop(shown.screen, shown.color) if isinstance(shown, BackgroundScreen) else shown
+
+
+@lru_cache(KEPT)
+def _dimmed(style: Style, tint: Color) -> Style:
+    plain = style.clear_meta_and_links()
+    ink, ground = (None if color is None else _mixed(color, tint) for color in (plain.color, plain.bgcolor))
+    return plain + Style.from_color(ink, ground)
+
+
+@lru_cache(KEPT)
+def _mixed(color: RichColor, tint: Color) -> RichColor:
+    return (Color.from_rich_color(color) + tint).rich_color

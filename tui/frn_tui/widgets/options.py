@@ -1,0 +1,39 @@
+"""Textual's lists, without crashes of theirs: keys may come before there is room for a line, or after the end."""
+
+from rich.console import RenderableType
+from textual.await_complete import AwaitComplete
+from textual.command import CommandList, CommandPalette
+from textual.widgets import OptionList
+
+from frn_tui.widgets.backdrop import dimmed
+
+
+class Options(OptionList):
+    """A list of options; page keys find no line to start from before it is laid out."""
+
+    def action_page_up(self) -> None:
+        if self.scrollable_content_region:
+            super().action_page_up()  # type: ignore[no-untyped-call]
+
+    def action_page_down(self) -> None:
+        if self.scrollable_content_region:
+            super().action_page_down()  # type: ignore[no-untyped-call]
+
+
+class Palette(CommandPalette):
+    """The command palette; once it was left, a second enter must not close it again, nor a late key search."""
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        self._cancel_gather_commands()
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def _gather_commands(self, search_value: str) -> None:  # type: ignore[override]
+        if self.app.screen is self:
+            super()._gather_commands(search_value)
+
+    def render(self) -> RenderableType:
+        return dimmed(super().render())
+
+    def _action_command_list(self, action: str) -> None:
+        if any(commands.scrollable_content_region for commands in self.query(CommandList)):
+            super()._action_command_list(action)
