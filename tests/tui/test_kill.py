@@ -49,7 +49,9 @@ async def use(pilot):
     tell()
     for entry in bench.session.state.classes[:-1]:
         await bench.edit(lambda session: session.delete(entry.id))
+        tell()
     await bench.edit(lambda session: session.create(fresh))
+    tell()
     app.workspace.chosen = bench.session.state.named(fresh).id
     app.workspace.add_paths([photos])
     while True:

@@ -27,6 +27,13 @@ class Dialog(ModalScreen[ScreenResultType]):
         """Close it. Keys come faster than screens go: a late answer must not close another screen."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
+    def on_mount(self) -> None:
+        if self.children:  # else it was left before it had any
+            self.begin()
+
+    def begin(self) -> None:
+        """Fill the widgets, now that they are there."""
+
     def render(self) -> RenderableType:
         return dimmed(super().render())
 
@@ -85,7 +92,8 @@ class Choose(Dialog[int | None]):
             yield OptionList()
             yield Static(Text(self.hint or "enter: take it   esc: back"), classes="hint")
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
+        """List everything."""
         self.query_one(OptionList).can_focus = False
         self._show("")
 

@@ -72,7 +72,8 @@ class Picker(Dialog[Picked | None]):
                 classes="hint",
             )
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
+        """List the folder."""
         self.query_one("#picker-list").focus()
         self.open(self.folder)
 

@@ -110,7 +110,8 @@ class Results(Dialog[int | str | None]):
             "   enter: show   c: CSV   j: JSON"
         )
 
-    def on_mount(self) -> None:
+    def begin(self) -> None:
+        """Fill the table."""
         table: DataTable[Text] = self.query_one(DataTable)
         table.add_columns("photo", "verdict", "probability", "explained", "margin")
         self._show()
