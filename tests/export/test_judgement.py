@@ -15,7 +15,7 @@ from frn.inference.extractor import Extractor
 from frn.model import Model, load_model
 from frn.shipped import shipped_extractors
 
-TRANSFORM = EvaluationTransform(size=84, resize=92)
+TRANSFORM = EvaluationTransform(size=32)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def sample(moths: Path, features: bytes) -> Sample:
 
 
 def test_every_sixth_image_calibrates_and_no_image_does_both(sample: Sample) -> None:
-    assert sample.calibration.shape == (10, 84, 84, 3)
-    assert sample.judged.shape == (50, 84, 84, 3)
+    assert sample.calibration.shape == (10, 32, 32, 3)
+    assert sample.judged.shape == (50, 32, 32, 3)
     assert sample.sizes == (10,) * 5
     assert not {image.tobytes() for image in sample.calibration} & {image.tobytes() for image in sample.judged}
 

@@ -135,7 +135,7 @@ def test_a_bug_is_an_answer_too(bare: Engine, capsys: pytest.CaptureFixture[str]
 
 def test_a_model_tells_what_it_is_and_a_wrong_one_leaves_the_old_open(engine: Engine, tmp_path: Path) -> None:
     told = engine.done("open_model", model="conv4")
-    assert (told["side"], told["grid"], told["d"], told["device"]) == (84, [5, 5], 64, "cpu")
+    assert (told["side"], told["grid"], told["d"], told["device"]) == (32, [4, 4], 64, "cpu")
     assert "frn export --onnx" in engine.ask("open_model", model=str(tmp_path / "x.safetensors")).reason
     assert "cannot be read" in engine.ask("open_model", model=str(tmp_path / "x.onnx")).reason
     (tmp_path / "junk.onnx").write_bytes(b"junk")
@@ -236,7 +236,7 @@ def pixels(answer: Message) -> np.ndarray[Any, Any]:
 
 def test_a_preview_is_the_crop_that_the_network_sees(engine: Engine, members: dict[str, list[Path]]) -> None:
     path = members["moth 40"][0]
-    answer = engine.done("preview", path=str(path), width=84, height=84, heat=None)
+    answer = engine.done("preview", path=str(path), width=32, height=32, heat=None)
     extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
     np.testing.assert_array_equal(pixels(answer), extractor.transform(open_image(path)))
     assert (answer["image_width"], answer["image_height"]) == (32, 32)
@@ -471,7 +471,7 @@ def test_maps_are_those_of_the_likeliest(engine: Engine, moths: Path) -> None:
     engine.done("classes", state=engine.state(classes))
     (answer,) = engine.ask("query", paths=[str(next(iter(classes.values()))[0])]).told("answer")
     assert [*answer["maps"]] == [str(score["id"]) for score in answer["scores"][:MAPPED]]
-    assert np.shape(next(iter(answer["maps"].values()))) == (5, 5)
+    assert np.shape(next(iter(answer["maps"].values()))) == (4, 4)
 
 
 def test_hide_and_test_counts_every_hidden_example(engine: Engine, members: dict[str, list[Path]]) -> None:
