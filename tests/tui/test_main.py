@@ -1,8 +1,12 @@
 """The command line of the app, where there is no terminal for it."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
@@ -32,3 +36,22 @@ def test_help_and_version_import_nothing_of_the_app() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert "Without arguments it opens on the shipped samples" in result.stdout
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs pseudo-terminals")
+def test_it_ends_when_its_terminal_is_gone_and_no_signal_says_so(private_state: Path) -> None:
+    master, slave = os.openpty()
+    # A session of its own without a controlling terminal: nobody sends SIGHUP.
+    app = subprocess.Popen(
+        [sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+    )
+    try:
+        os.close(slave)
+        seen = b""
+        while b"footman" not in seen:
+            seen += os.read(master, 65536)
+        os.close(master)
+        assert app.wait(timeout=30) == 128 + signal.SIGHUP
+    finally:
+        app.kill()
+        app.wait()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterable
@@ -108,6 +109,11 @@ class FrnApp(App[None]):
                 number = getattr(signal, name)
                 self._signals[number] = signal.signal(number, told)
 
+    def _mind_the_terminal(self) -> None:
+        """End as at SIGHUP, which only reaches whom the terminal controls; reading from one that is gone never ends."""
+        if terminal_is_gone(0):
+            os.kill(os.getpid(), signal.SIGHUP)
+
     @work
     async def _end_by(self, number: int) -> None:
         if self.bench.model is not None and not self.bench.session.is_saved:
@@ -120,6 +126,8 @@ class FrnApp(App[None]):
         gc.enable()
         self.workspace.start(self._start)
         self.set_interval(JOURNAL, self._journal)
+        if not self.is_headless and os.isatty(0):
+            self.set_interval(JOURNAL, self._mind_the_terminal)
         for trouble in self.troubles:
             self.workspace.say(trouble, severity="warning")
 
@@ -299,3 +307,12 @@ class FrnApp(App[None]):
     async def _change_model(self, name: str) -> None:
         await self.bench.open_model(name)
         await self.bench.sync(self.workspace.progress)
+
+
+def terminal_is_gone(descriptor: int) -> bool:
+    """Whether the other side of a terminal has been closed; never on systems that cannot tell."""
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(flags & (select.POLLHUP | select.POLLERR | select.POLLNVAL) for _, flags in poll.poll(0))
