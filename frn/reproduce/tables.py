@@ -383,10 +383,11 @@ TABLES: dict[str, Table] = {
             source="our own",
             title="Methods on CIFAR-FS at 32 x 32, Conv-4 without the last pooling (r = 16)",
             rows=cifar_fs(),
-            note="Every method has the same episodes (a short run: 24 epochs, 917,000 images), augmentation and schedule. "
-            "SimpleShot takes the backbone of as long an average-pooled pre-training, centred on its training images; FRN "
-            "after pre-training has 8 more epochs of episodes. Published: ProtoNet by the R2-D2 paper, R2-D2 (64 "
-            "channels) by an early version of it, each with its own training. `recipes.md` discusses the order.",
+            note="Every method has the same episodes (a short run: 24 epochs, 917,000 images), augmentation and "
+            "schedule. SimpleShot takes the backbone of as long an average-pooled pre-training, centred on its "
+            "training images; FRN after pre-training has 8 more epochs of episodes. Published: ProtoNet by the "
+            "R2-D2 paper, R2-D2 (64 channels) by an early version of it, each with its own training. "
+            "`recipes.md` discusses the order.",
         ),
         Table(
             name="cifar-fs-ablation",
