@@ -31,7 +31,7 @@ MAX_ASPECT = 20
 
 LARGE = 24_000_000
 """Pixels from which on an image is decoded alone."""
-STRIP = 1 << 20
+STRIP = 1 << 18
 """Pixels that are converted and scaled together."""
 DRAFT = 2
 """A glance decodes at least so much finer than the crop needs."""

@@ -109,5 +109,5 @@ def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> No
 
 def test_the_shipped_models_load_by_name() -> None:
     model = load_model("conv4")
-    assert model.config.transform.size == 84
-    assert model.feature_maps(torch.rand(1, 3, 84, 84)).shape == (1, 25, 64)
+    assert model.config.transform.size == 32
+    assert model.feature_maps(torch.rand(1, 3, 32, 32)).shape == (1, 16, 64)

@@ -109,8 +109,9 @@ class User:
 
 
 def paths_of(classes: dict[str, list[str]], adding: dict[str, list[str]]) -> Paths:
-    """All photos of each class, those on their way too."""
-    return {name: {*classes.get(name, ()), *adding.get(name, ())} for name in (*classes, *adding)}
+    """All photos of each class, those on their way too. A project's paths are relative, and come back with dots."""
+    names = (*classes, *adding)
+    return {name: {*map(os.path.normpath, (*classes.get(name, ()), *adding.get(name, ())))} for name in names}
 
 
 def kept(state: Path, project: Path) -> Paths:
@@ -121,14 +122,14 @@ def kept(state: Path, project: Path) -> Paths:
         classes = {one["name"]: [support["path"] for support in one["supports"]] for one in entry["state"]["classes"]}
         return paths_of(classes, entry["adding"])
     saved = load_project(project).state.classes if project.exists() else ()
-    return {one.name: {str(support.path) for support in one.supports} for one in saved}
+    return paths_of({one.name: [str(support.path) for support in one.supports] for one in saved}, {})
 
 
 def lost(told: list[dict[str, Any]], killed: float, found: Paths) -> float:
     """Seconds between a kill and the last moment before it whose photos are all there again."""
     for facts in reversed(told):
         wanted = paths_of(facts["classes"], facts["adding"])
-        unreadable = set(told[-1]["problems"])  # what was read when the engine was killed
+        unreadable = {*map(os.path.normpath, told[-1]["problems"])}  # what was read when the engine was killed
         if all(paths - unreadable <= found.get(name, set()) for name, paths in wanted.items()):
             return killed - float(facts["time"])
     return float("inf")
@@ -169,7 +170,7 @@ def test_what_is_older_than_five_seconds_survives_any_kill(private_state: Path, 
             killed = user.kill()
         told, sure = user.told, kept(private_state, project)
         for paths in sure.values():
-            paths.difference_update(told[-1]["problems"])
+            paths.difference_update(map(os.path.normpath, told[-1]["problems"]))
         assert len(sure.get(name, ())) >= PHOTOS - 1 or "FRN_KILLS" in os.environ
 
 

@@ -63,11 +63,11 @@ class Effort:
     keys: int = 30
     many: int = 10_000
     hundreds: int = 200
-    extra: int = 4_000
+    extra: int = 16_000
     thousand: int = 1_000
 
 
-QUICK = Effort(starts=1, keys=4, many=500, hundreds=30, extra=1_500, thousand=100)
+QUICK = Effort(starts=1, keys=4, many=4_000, hundreds=30, extra=6_000, thousand=100)
 """For a test of the measuring itself."""
 
 
