@@ -58,15 +58,16 @@ def reproduce(
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
         place = Workplace(runs=runs or out / "runs", data=folders, options=options)
         before = earlier.read(out / f"{chosen.name}.json")
-        known = [row for row in chosen.rows if before and unmeasured(row, place) and earlier.has(before, row)]
-        to_run = [row for row in rows if row not in known]
+        known = [row for row in chosen.rows if before and earlier.has(before, row)]
+        kept = [row for row in known if unmeasured(row, place)]
+        to_run = [row for row in rows if row not in kept]
         if dry_run:
             _print_commands(to_run, place)
             return
         missing, failed = _run_rows(to_run, place)
         found = report(chosen, [row for row in chosen.rows if row in rows or row in known], place, missing)
-        if before and known:
-            found = earlier.take_over(found, before, known)
+        if before and kept:
+            found = earlier.take_over(found, before, kept)
         page = markdown(found)
         write_atomically(out / f"{chosen.name}.md", page)
         write_atomically(out / f"{chosen.name}.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")

@@ -105,6 +105,7 @@ def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     assert [line["row"] for line in second["rows"]] == ["tiny", "other"]
     assert set(second["runs"]) == set(second["measurements"]) == {"tiny", "other"}
     assert second["runs"]["tiny"] == first["runs"]["tiny"]
+    assert json.loads(frn(*words, "--runs", tmp_path / "b", "--row", "tiny").stdout) == second
     (tmp_path / "out" / "tiny.json").write_text(json.dumps(second)[:-50])
     assert "frn train" in frn(*words, "--runs", tmp_path / "c", "--row", "tiny", "--dry-run").stdout
 
