@@ -131,7 +131,7 @@ def test_rows_without_data_say_what_makes_it_and_are_skipped(tmp_path: Path) -> 
 def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
     for words, reason in (
         (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
-        (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, bifrn"),
+        (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, dummy-tuned"),
         (("cifar-fs", "--data", tmp_path / "none"), "there is no folder"),
         (("cifar-fs", "--data", f"cub-raw={tmp_path}"), "these rows have no data set 'cub-raw'"),
         (("cross-domain", "--data", tmp_path), "say which of cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet"),
