@@ -59,7 +59,7 @@ def test_int8_is_a_quarter_of_the_file_and_near_in_its_features(
     features: bytes, quantised: bytes, pixels: Pixels
 ) -> None:
     assert len(quantised) <= 0.3 * len(features)
-    assert cosine_distance(features, quantised, pixels) <= 1e-2
+    assert cosine_distance(features, quantised, pixels) <= 7e-3
 
 
 def test_int8_weights_have_a_scale_for_each_channel_and_leave_a_bit(quantised: bytes) -> None:

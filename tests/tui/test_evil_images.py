@@ -21,8 +21,8 @@ Message = dict[str, Any]
 
 MOST = 700
 """MiB that the engine may ever take."""
-PATIENCE = 30.0
-"""Seconds that a file may take: three times the target, as the machine may be busy."""
+PATIENCE = 10.0
+"""Seconds that a file may take."""
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"
 GOOD, BAD = "an answer", "a reason"
 

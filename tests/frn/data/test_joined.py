@@ -20,7 +20,6 @@ def parts() -> tuple[StoredImages, ...]:
 def test_images_are_counted_through_all_parts(parts: tuple[StoredImages, ...]) -> None:
     joined = JoinedImages(parts)
     assert len(joined) == 4 * 6 + 3 * 5
-    assert joined.sets == ((6, 6, 6, 6), (5, 5, 5))
     assert joined.sizes == (6, 6, 6, 6, 5, 5, 5)
     assert joined.names == parts[0].names + parts[1].names
 
