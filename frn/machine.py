@@ -2,17 +2,16 @@
 
 import os
 import platform
+from contextlib import suppress
 from pathlib import Path
 
 
 def processor() -> str:
     """Name of the processor."""
-    try:
+    with suppress(OSError):  # only Linux has the file
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass  # not Linux
     return platform.processor() or platform.machine()
 
 

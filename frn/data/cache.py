@@ -56,9 +56,9 @@ class StoredImages:
         return len(self.heights)
 
     @property
-    def sets(self) -> tuple[tuple[int, ...], ...]:
-        """`sizes` of the data sets that these images are from: of one."""
-        return (self.sizes,)
+    def parts(self) -> tuple["StoredImages", ...]:
+        """The data sets that these images are from: one."""
+        return (self,)
 
     @property
     def is_uniform(self) -> bool:

@@ -20,11 +20,6 @@ class JoinedImages:
         return sum(map(len, self.parts))
 
     @property
-    def sets(self) -> tuple[tuple[int, ...], ...]:
-        """Readable images of each class of each data set."""
-        return tuple(part.sizes for part in self.parts)
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Class names of all data sets; two of them may have the same one."""
         return tuple(name for part in self.parts for name in part.names)

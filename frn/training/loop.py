@@ -132,7 +132,7 @@ class _Trainer:
         self.report = report
         self.val_shape = replace(VALIDATION_SHAPE, shot=preset.val_shot or preset.episode.shot)
         if preset.stage == "episodes":
-            for part in images.parts if isinstance(images, JoinedImages) else [images]:
+            for part in images.parts:
                 check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
         if val_images is not None:
             self.val_shape = fit_shape(self.val_shape, val_images)
@@ -176,7 +176,8 @@ class _Trainer:
         """Train until the schedule ends or `stop` says so."""
         schedule, place = self.preset.schedule, self.place
         while place.epoch < schedule.epochs:
-            steps = self.stage.epoch(self.images.sets, seed=self.settings.seed, epoch=place.epoch)
+            sets = [part.sizes for part in self.images.parts]
+            steps = self.stage.epoch(sets, seed=self.settings.seed, epoch=place.epoch)
             self.model.train()
             while place.step < len(steps):
                 for group in self.optimizer.param_groups:

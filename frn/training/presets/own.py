@@ -124,7 +124,7 @@ def shipped_conv4_pretrain() -> Preset:
     """The first half of the shipped Conv-4: FRN pre-training on all classes of two data sets."""
     return replace(
         cifar_fs_conv4_pretrain(),
-        about="the shipped conv4, first half: --data cifar-fs --data tiny-imagenet; 50 minutes on one core",
+        about="the shipped conv4, first half: --data cifar-fs --data tiny-imagenet; an hour on one core",
         prepare="folder",
         schedule=Schedule(epochs=30, milestones=(15, 21, 25, 28), lr_decay=0.3, warm_up=200),
         val_every=3,
@@ -136,7 +136,7 @@ def shipped_conv4() -> Preset:
     """The second half: episodes, each within one of the data sets."""
     return replace(
         cifar_fs_conv4(),
-        about="the shipped conv4, second half: --data cifar-fs --data tiny-imagenet; 45 minutes on one core",
+        about="the shipped conv4, second half: --data cifar-fs --data tiny-imagenet; half an hour on one core",
         prepare="folder",
         after="shipped-conv4-pretrain",
         episode=EpisodeShape(way=20, shot=5, queries=10),
