@@ -235,9 +235,10 @@ NEAR = 0.96
 """Cosine of two feature maps from which on images count as near duplicates.
 
 Measured with the conv4 of 84 x 84 pixels that was shipped first, pairs within a class: of 622,500 in CIFAR-FS's test
-classes (250 photos each) six reach it, all of them the same photo twice, and of 498,000 in Tiny-ImageNet's validation classes none (the most: 0.874).
-Copies that reach it, there and there: enlarged 1.5 to 2 times or 5 % brighter, all; JPEG of quality 85, 98 and 100 %,
-of 75, 81 and 100 %, of 50, 37 and 73 %; shrunk to three quarters, 84 and 66 %, to half, 17 and 0 %.
+classes (250 photos each) six reach it, all of them the same photo twice, and of 498,000 in Tiny-ImageNet's validation
+classes none (the most: 0.874). Copies that reach it, there and there: enlarged 1.5 to 2 times or 5 % brighter, all;
+JPEG of quality 85, 98 and 100 %, of 75, 81 and 100 %, of 50, 37 and 73 %; shrunk to three quarters, 84 and 66 %, to
+half, 17 and 0 %.
 """
 
 
