@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from frn.bench.head import LISTINGS, listing
+from frn.bench.head import EQ_8, EQ_10, plain_error
 from frn.bench.timing import take_turns
 from frn.episodes import EpisodeShape
 from frn.heads.deepemd import DeepEMDHead, Solver
@@ -15,7 +15,6 @@ from frn.heads.frn import FRNHead
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 
-EQ_8, EQ_10 = LISTINGS
 POT, OPENCV, OURS = "DeepEMD, POT", "DeepEMD, OpenCV", "frn, torch"
 QUERIES = {"train": 15, "test": 16}
 """Query images per class, as in the supplement."""
@@ -70,8 +69,8 @@ def time_emd(
     solvers: dict[str, Solver] = {POT: "pot"} if train else {POT: "pot", OPENCV: "opencv"}
     heads: dict[str, Logits] = {
         **{name: DeepEMDHead(solver=solver, sfc_passes=sfc_passes) for name, solver in solvers.items()},
-        EQ_10: lambda support, query: -listing(support, query, woodbury=True),
-        EQ_8: lambda support, query: -listing(support, query, woodbury=False),
+        EQ_10: lambda support, query: -plain_error(support, query, EQ_10),
+        EQ_8: lambda support, query: -plain_error(support, query, EQ_8),
         OURS: FRNHead(),
     }
     target = torch.arange(way).repeat_interleave(shape.queries)

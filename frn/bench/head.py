@@ -1,6 +1,7 @@
-"""The closed form beside the paper's listings (SM, Pseudo-code): one episode's logits from given feature maps."""
+"""The closed form beside the paper's formulations (Sec. 3.2; SM, Pseudo-codes): one episode's errors from its maps."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from frn.inference.runtime import open_session
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
 """What every contestant runs with: an untrained head."""
-LISTINGS = ("paper, Eq. 8", "paper, Eq. 10")
+EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
+"""The paper's two listings, and what its text says of Eq. 8 and its listing does not do: no d x d matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +27,30 @@ class HeadTiming:
     shape: EpisodeShape
     milliseconds: dict[str, float]
 
-    def times_as_fast(self, listing: str) -> dict[str, float]:
-        """How many times as fast as one of the paper's `LISTINGS` each formulation is."""
-        return {name: self.milliseconds[listing] / value for name, value in self.milliseconds.items()}
+    def times_as_fast(self, plain: str) -> dict[str, float]:
+        """How many times as fast as one of the `PLAIN` formulations each is."""
+        return {name: self.milliseconds[plain] / value for name, value in self.milliseconds.items()}
 
 
-def listing(support: Tensor, query: Tensor, *, woodbury: bool) -> Tensor:
-    """Class errors as the paper's listings compute them, with alpha = beta = 0: Eq. 10, or Eq. 8.
+def rebuild_plainly(query: Tensor, pool: Tensor, lam: float, rho: float, formulation: str) -> Tensor:
+    """Rebuilt queries of every class (way, n, d) by one of the `PLAIN` formulations; systems are inverted."""
+    st = pool.mT
+    if formulation == EQ_10:  # rho Q ((S^T S + lam I)^-1 S^T S)
+        gram = st @ pool
+        hat = (gram + lam * torch.eye(gram.shape[-1], device=pool.device)).inverse() @ gram
+        return (query @ hat) * rho
+    gram = pool @ st
+    inverse = (gram + lam * torch.eye(gram.shape[-1], device=pool.device)).inverse()
+    if formulation == EQ_8:  # rho Q (S^T (S S^T + lam I)^-1 S)
+        return (query @ (st @ inverse @ pool)) * rho
+    return (query @ st @ inverse @ pool) * rho
 
-    The rebuilt maps of all classes are formed, and systems are inverted.
-    """
+
+def plain_error(support: Tensor, query: Tensor, formulation: str) -> Tensor:
+    """Class errors (queries, way) through rebuilt maps, of an untrained head (alpha = beta = 0)."""
     pool, locations = support.flatten(1, 2), query.flatten(0, 1)
     p, d = pool.shape[1:]
-    lam = p / d + 1e-6
-    if woodbury:
-        gram = pool.mT @ pool
-        hat = (gram + lam * torch.eye(d, device=pool.device)).inverse() @ gram
-        rebuilt = locations @ hat
-    else:
-        rebuilt = locations @ pool.mT @ (pool @ pool.mT + lam * torch.eye(p, device=pool.device)).inverse() @ pool
+    rebuilt = rebuild_plainly(locations, pool, p / d + 1e-6, 1.0, formulation)
     return (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).mean(-1).mT
 
 
@@ -68,11 +75,9 @@ def time_head(
     support_array, query_array = support.numpy(), query.numpy()
     inputs = {"support": support_array, "shots": np.full(way, shot), "query": query_array}
     head, session = FRNHead(), open_session(graph, "head.onnx", device="cpu", threads=1)
-    eq_8, eq_10 = LISTINGS
     milliseconds = take_turns(
         {
-            eq_8: lambda: listing(support, query, woodbury=False),
-            eq_10: lambda: listing(support, query, woodbury=True),
+            **{name: partial(plain_error, support, query, name) for name in PLAIN},
             "frn, torch": lambda: head.class_error(support, query),
             "frn, numpy": lambda: Bank([enroll(maps, INITIAL) for maps in support_array]).class_error(query_array),
             "frn, onnx": lambda: session.run(["class_error"], inputs),

@@ -1,3 +1,4 @@
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -414,15 +415,17 @@ def test_ten_thousand_items_scroll_as_fast_as_a_hundred(play: Play) -> None:
             gallery.focus()
             gallery.set_items(items(count))
             await pilot.pause()
-            start = time.process_time()
+            pages = []
             for _ in range(10):
+                start = time.process_time()
                 await pilot.press("pagedown")
-            result.append((time.process_time() - start, len(wants(told))))
+                pages.append(time.process_time() - start)
+            result.append((statistics.median(pages), len(wants(told))))
             assert all(len(want.paths) <= 12 for want in wants(told))
 
         play(gallery, scenario, size=(WIDE, HIGH))
         return result[0]
 
-    (few, _), (many, asked) = spent(100), spent(10_000)
-    assert many < 3 * few + 0.05
+    (few, _), (many, asked) = spent(200), spent(10_000)
+    assert many < 3 * few + 0.005
     assert asked <= 11

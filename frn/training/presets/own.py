@@ -132,6 +132,17 @@ def shipped_conv4_pretrain() -> Preset:
     )
 
 
+def shipped_conv4_average() -> Preset:
+    """The classical first half on the same data, for as long: what the ProtoNet compared with FRN starts from."""
+    return replace(
+        shipped_conv4_pretrain(),
+        about="as long a classical pre-training on the same data: ProtoNet's start in the comparison",
+        stage="average-pretrain",
+        method="proto",
+        schedule=replace(shipped_conv4_pretrain().schedule, warm_up=0),
+    )
+
+
 def shipped_conv4() -> Preset:
     """The second half: episodes, each within one of the data sets."""
     return replace(
@@ -172,6 +183,7 @@ OWN: dict[str, Preset] = {
         cifar_fs_conv4_finetune,
         omniglot_conv4,
         shipped_conv4_pretrain,
+        shipped_conv4_average,
         shipped_conv4,
         general_conv4,
     )

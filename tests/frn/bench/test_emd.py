@@ -5,7 +5,8 @@ import importlib.util
 import pytest
 import torch
 
-from frn.bench.emd import EQ_8, EQ_10, OPENCV, OURS, POT, time_emd
+from frn.bench.emd import OPENCV, OURS, POT, time_emd
+from frn.bench.head import EQ_8, EQ_10
 from frn.bench.timing import take_turns
 
 missing = [name for name in ("ot", "cv2") if importlib.util.find_spec(name) is None]

@@ -5,7 +5,8 @@ import sys
 import pytest
 import torch
 
-from frn.bench.memory import CONTESTANTS, EQ_8, EQ_10, PUBLISHED, MemoryCase, _head, measure_memory
+from frn.bench.head import EQ_8, EQ_10
+from frn.bench.memory import CONTESTANTS, PUBLISHED, MemoryCase, _head, measure_memory
 
 
 def test_attention_over_all_pools_takes_what_it_weighs() -> None:
@@ -15,7 +16,7 @@ def test_attention_over_all_pools_takes_what_it_weighs() -> None:
     if sys.platform != "linux":
         pytest.skip("only Linux tells a process its peak exactly")
     ctx, ours = (measure_memory(case, name) for name in ("ctx", "frn, torch"))
-    assert attention < ctx < 6 * attention
+    assert attention < ctx < 8 * attention
     assert ours < attention
 
 
