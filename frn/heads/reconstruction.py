@@ -109,7 +109,8 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 
 def second_moment(maps: Tensor) -> Tensor:
     """C = Q^T Q / r of every feature map: (n, r, d) to (n, d, d)."""
-    return (maps / maps.shape[1]).mT @ maps
+    # The sum of products divided within the product: maps themselves are not touched once more.
+    return torch.baddbmm(maps.new_zeros(()), maps.mT, maps, beta=0, alpha=1 / maps.shape[1])
 
 
 def residual_from_gram(gram: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
@@ -125,14 +126,14 @@ def residual_from_gram(gram: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     """
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     inverse = torch.cholesky_inverse(_cholesky(gram + lam * identity, lam))
-    return (1 - rho) * identity + rho * lam * inverse
+    return torch.addcmul((1 - rho) * identity, rho * lam, inverse)
 
 
 def moment_error(moment: Tensor, residual: Tensor) -> Tensor:
     """<C_q, B_c^2> for second moments (queries, d, d) and residual operators (way, d, d)."""
     residual = residual.to(moment.dtype)
     squared = residual @ residual  # B is symmetric
-    return (squared.flatten(1) @ moment.flatten(1).mT).mT
+    return product(squared.flatten(1), moment.flatten(1)).mT
 
 
 def _energy(query: Tensor, rows: Tensor) -> Tensor:
