@@ -26,13 +26,13 @@ def test_an_extractor_is_timed_beside_torch() -> None:
     assert min(milliseconds.values()) > 0
 
 
-def test_a_classifier_is_timed_beside_its_extractor() -> None:
+def test_a_classifier_is_timed_beside_its_parts() -> None:
     _, extractor = small()
     classes = enroll_moths(extractor, way=3, shot=2)
     assert len(classes) == 3
     classifier = classifier_graph(extractor.data, classes).SerializeToString()
-    milliseconds = time_classifier(extractor, classifier, height=40, width=50, rounds=1)
-    assert set(milliseconds) == {"extractor", "classifier"}
+    milliseconds = time_classifier(extractor, classifier, classes, height=40, width=50, rounds=1)
+    assert set(milliseconds) == {"extractor", "library", "classifier"}
 
 
 def test_a_model_without_an_frn_head_makes_no_classifier() -> None:
