@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from frn_tui.client import EngineError
+from frn_tui.screens import picker as picker_module
 from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.screens.picker import Picker
 from frn_tui.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from textual.app import App
 
     from tests.tui.conftest import Drive, Driver, FakeEngine
 
@@ -167,6 +171,42 @@ def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive"
         assert isinstance(app.screen, Page)
 
     drive(scenario)
+
+
+def test_the_picker_lays_out_only_what_is_seen(
+    drive: "Drive",
+    fake_engine: "FakeEngine",
+    lines: "Callable[[App[Any]], list[str]]",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"elk-{i:05d}.jpg" for i in range(10_000)]
+    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": names})
+    laid_out: list[str] = []
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        await driver.pilot.press("a")
+        await driver.until(lambda: isinstance(app.screen, Picker))
+        picker = app.screen
+        assert isinstance(picker, Picker)
+        render = picker_module._Line.render_strips
+
+        def noted(line: picker_module._Line, *words: Any) -> Any:
+            laid_out.append(line.entry["name"])
+            return render(line, *words)
+
+        monkeypatch.setattr(picker_module._Line, "render_strips", noted)
+        picker.open("/many")
+        await driver.until(lambda: picker.folder == "/many")
+        await driver.pilot.press("space", "pagedown", "space", "end")
+        assert "elk-09999.jpg" in laid_out
+        assert len(picker.marked) == 2
+        assert not any("✓" in line for line in lines(app))  # it is the end of the list that is on the screen
+        await driver.pilot.press("space")
+        assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
+
+    drive(scenario)
+    assert len(set(laid_out)) < 200
 
 
 def test_a_photo_without_a_class_gets_one(drive: "Drive") -> None:

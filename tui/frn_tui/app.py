@@ -2,16 +2,16 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import select
 import signal
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from time import monotonic
 from typing import Any, ClassVar, Literal
 
-from textual import work
+from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -19,6 +19,7 @@ from textual.theme import ThemeProvider
 
 from frn.inference.session import Session
 from frn.shipped import DEFAULT_MODEL, assets_folder, shipped_extractors
+from frn_tui import garbage
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.documents import read_state
 from frn_tui.keys import read_keymap
@@ -75,6 +76,7 @@ class FrnApp(App[None]):
         self.troubles: list[str] = []
         """What is wrong with the settings file."""
         self._leaving: Choose | None = None
+        self._touched = monotonic()
         self._signals: dict[int, Any] = {}
         """Who was told of them before."""
 
@@ -109,6 +111,12 @@ class FrnApp(App[None]):
                 number = getattr(signal, name)
                 self._signals[number] = signal.signal(number, told)
 
+    async def on_event(self, event: events.Event) -> None:
+        """Note when a key or the mouse was last touched."""
+        if isinstance(event, events.InputEvent):
+            self._touched = monotonic()
+        await super().on_event(event)
+
     def _mind_the_terminal(self) -> None:
         """End as at SIGHUP, which only reaches whom the terminal controls; reading from one that is gone never ends."""
         if terminal_is_gone(0):
@@ -123,11 +131,13 @@ class FrnApp(App[None]):
         self.exit(return_code=128 + number)
 
     def _begin(self) -> None:
-        gc.enable()
+        if not self.is_headless:  # else the garbage is its host's
+            garbage.begin()
+            self.set_interval(garbage.PAUSE, lambda: garbage.tidy(monotonic() - self._touched))
+            if os.isatty(0):
+                self.set_interval(JOURNAL, self._mind_the_terminal)
         self.workspace.start(self._start)
         self.set_interval(JOURNAL, self._journal)
-        if not self.is_headless and os.isatty(0):
-            self.set_interval(JOURNAL, self._mind_the_terminal)
         for trouble in self.troubles:
             self.workspace.say(trouble, severity="warning")
 

@@ -237,15 +237,16 @@ class Lab:
         with self._start(*STAGE, str(self.photos.many)) as terminal:
             terminal.until(DEFAULT_MODEL)
             terminal.settle()
+            self._gap(terminal, 1, "of the start, which A1 and A3 are about")
             yield from self._pages(terminal)
-            yield self._gap(terminal, 1, f"at pages of {many}")
+            yield self._gap(terminal, 2, f"at pages of {many}")
             terminal.paste(str(self.photos.twenty))
             terminal.until("added")
             terminal.settle()
-            yield self._gap(terminal, 2, f"while {WAY * SHOT} photos are imported")
+            yield self._gap(terminal, 3, f"while {WAY * SHOT} photos are imported")
             times = [self._list(terminal) for _ in range(max(self.effort.starts // 2, 1))]
             yield Measure("A9", f"{many} listed", median(times), 1000)
-            yield self._gap(terminal, 3, f"while {many} are listed")
+            yield self._gap(terminal, 4, f"while {many} are listed")
             terminal.press("shift tab")  # from the gallery to the classes
             terminal.settle()
             terminal.paste(str(self.photos.many))
@@ -253,12 +254,12 @@ class Lab:
             terminal.press("escape")
             terminal.until("Cancelled")
             terminal.settle()
-            yield self._gap(terminal, 4, f"while {many} are scanned")
+            yield self._gap(terminal, 5, f"while {many} are scanned")
             terminal.paste(str(self.photos.thousand))
             yield from self._keys(terminal, some)
             terminal.until("added")
             terminal.settle()
-            yield self._gap(terminal, 5, some)
+            yield self._gap(terminal, 6, some)
 
     def _pages(self, terminal: Terminal) -> Iterator[Measure]:
         """Page after page of the large folder in the gallery."""

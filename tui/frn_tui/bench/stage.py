@@ -28,6 +28,10 @@ class Stage(FrnApp):
 
     _gap, _told = 0.0, 0
 
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.items = [GalleryItem(str(path), path.name, None, "", "") for path in sorted(Path(folder).iterdir())]
+
     async def _start(self) -> None:
         self._beat()
         await self.engine.start()
@@ -46,9 +50,7 @@ class Stage(FrnApp):
         self._gap = 0.0
 
     def action_fill(self) -> None:
-        assert self.place is not None
-        items = [GalleryItem(str(path), path.name, None, "", "") for path in sorted(Path(self.place).iterdir())]
-        self.workspace.gallery.set_items(items)
+        self.workspace.gallery.set_items(self.items)
         self.workspace.gallery.focus()
 
 

@@ -3,11 +3,18 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style as RichStyle
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
+from textual.css.styles import RulesMap
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -32,6 +39,25 @@ class Picked:
     """Paths that were picked: files, or one folder."""
 
     paths: list[str]
+
+
+class _Line(Visual):
+    """An entry; only those on the screen are laid out, as a folder may have ten thousand."""
+
+    def __init__(self, entry: Entry, marked: set[str]) -> None:
+        self.entry, self.marked = entry, marked
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return cell_len(display_name(self.entry["name"])) + 3
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return 1
+
+    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+        mark = "✓" if self.entry["name"] in self.marked else " "
+        text = f"{mark}{GLYPHS[self.entry['kind']]} {display_name(self.entry['name'], max(width - 3, 0))}"
+        drawn = style.rich_style + RichStyle(bold=True) if self.entry["kind"] == "folder" else style.rich_style
+        return [Strip([Segment(set_cell_size(text, width), drawn)])]
 
 
 class Picker(Dialog[Picked | None]):
@@ -87,25 +113,18 @@ class Picker(Dialog[Picked | None]):
             return
         self.folder, self.parent_folder, self.entries = found["path"], found["parent"], found["entries"]
         self.marked.clear()
-        self._refresh()
         listing = self.query_one("#picker-list", OptionList)
+        listing.set_options(Option(_Line(entry, self.marked)) for entry in self.entries)
         names = [entry["name"] for entry in self.entries]
         self.query_one(Preview).empty_text = "" if names else "no folders or photos here"
         listing.highlighted = (names.index(then) if then in names else 0) if names else None
         self.query_one("#picker", Vertical).border_subtitle = Text(display_name(shortened(self.folder), 70))
 
     def _refresh(self) -> None:
+        """Draw the marks anew."""
         listing = self.query_one("#picker-list", OptionList)
-        at = listing.highlighted
-        listing.clear_options()
-        listing.add_options([Option(self._line(entry)) for entry in self.entries])
-        if at is not None and self.entries:
-            listing.highlighted = min(at, len(self.entries) - 1)
-
-    def _line(self, entry: Entry) -> Text:
-        mark = "✓" if entry["name"] in self.marked else " "
-        style = "bold" if entry["kind"] == "folder" else ""
-        return Text(f"{mark}{GLYPHS[entry['kind']]} {display_name(entry['name'])}", style=style)
+        if listing.highlighted is not None:
+            listing.replace_option_prompt_at_index(listing.highlighted, listing.options[listing.highlighted].prompt)
 
     @property
     def current(self) -> Entry | None:
@@ -168,12 +187,14 @@ class Picker(Dialog[Picked | None]):
         if entry is not None and entry["kind"] != "folder":
             self.marked ^= {entry["name"]}
             self._refresh()
-            listing = self.query_one("#picker-list", OptionList)
-            listing.action_cursor_down()
+            if entry is not self.entries[-1]:  # from the last one the cursor would go round to the first
+                self.query_one("#picker-list", OptionList).action_cursor_down()
 
     def action_all(self) -> None:
         images = {entry["name"] for entry in self.entries if entry["kind"] == "image"}
-        self.marked = set() if self.marked == images else images
+        everything = self.marked == images
+        self.marked.clear()
+        self.marked.update(() if everything else images)
         self._refresh()
 
     def action_up(self) -> None:

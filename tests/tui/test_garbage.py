@@ -1,0 +1,37 @@
+"""When garbage is looked for; in a process of its own, as it is the whole process's affair."""
+
+import subprocess
+import sys
+
+PROGRAM = """
+import gc, weakref
+from frn_tui import garbage
+
+class Knot:
+    def __init__(self):
+        self.itself = self
+
+def full_looks():
+    return gc.get_stats()[2]["collections"]
+
+gc.disable()
+garbage.begin()
+before, knots, seen = full_looks(), [], []
+for _ in range(40):  # garbage of every age, and what stays
+    knots += [Knot() for _ in range(5_000)]
+    seen.append(weakref.ref(knots[0]))
+    kept = knots[-10:]
+    knots.clear()
+assert full_looks() == before, "it was looked for while someone worked"
+assert not garbage.tidy(garbage.PAUSE / 2), "someone was about to work"
+assert garbage.tidy(garbage.PAUSE)
+assert full_looks() == before + 1
+assert not any(ref() for ref in seen), "garbage is left"
+assert kept[0].itself is kept[0]
+assert not garbage.tidy(garbage.PAUSE), "there was nothing to do"
+"""
+
+
+def test_garbage_is_only_looked_for_in_a_pause() -> None:
+    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
