@@ -25,6 +25,8 @@ APP = (sys.executable, "-m", "frn_tui.main")
 HELLO = (sys.executable, "-m", "frn_tui.bench.hello")
 STAGE = (sys.executable, "-m", "frn_tui.bench.stage")
 HEAVY = ("torch", "numpy", "onnxruntime", "PIL", "typer")
+MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES")
+"""What the environment may say and the pseudo-terminal is to decide."""
 AT_FIRST_PAINT = f"""
 import sys
 from frn_tui.app import FrnApp
@@ -93,7 +95,7 @@ class Lab:
             yield terminal
 
     def _environ(self) -> dict[str, str]:
-        environ = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TEXTUAL_DRIVER")}
+        environ = {name: value for name, value in os.environ.items() if name not in MISLEADING}
         state = self.folder / f"state-{next(self._numbers)}"
         private = {"FRN_STATE": str(state), "FRN_CACHE": str(self.folder / "cache"), "HOME": str(self.photos.home)}
         return {**environ, **private, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -257,7 +259,7 @@ class Lab:
             yield self._gap(terminal, 5, f"while {many} are scanned")
             terminal.paste(str(self.photos.thousand))
             yield from self._keys(terminal, some)
-            terminal.until("added")
+            terminal.until("added", since_paste=True)
             terminal.settle()
             yield self._gap(terminal, 6, some)
 

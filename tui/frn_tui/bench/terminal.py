@@ -32,6 +32,8 @@ class Terminal:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._output = b""
+        self._pasted = b""
+        """What was printed between the last paste and the last key."""
         self._began = time.perf_counter()
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, cwd=folder
@@ -54,6 +56,7 @@ class Terminal:
     def press(self, keys: str | bytes) -> None:
         """Send a key of `KEYS`, or bytes as they are; what was printed before counts no more."""
         self.settle(0)
+        self._pasted += self._output
         self._output = b""
         self._began = time.perf_counter()
         os.write(self._master, KEYS[keys] if isinstance(keys, str) else keys)
@@ -61,15 +64,20 @@ class Terminal:
     def paste(self, text: str) -> None:
         """Send text as a terminal sends a dropped file."""
         self.press(b"\x1b[200~" + text.encode() + b"\x1b[201~")
+        self._pasted = b""
 
-    def until(self, mark: str = "") -> float:
+    def until(self, mark: str = "", *, since_paste: bool = False) -> float:
         """Milliseconds until this is printed, or anything at all.
+
+        Args:
+            mark: what is waited for.
+            since_paste: it counts from the last paste on, be it before the last key.
 
         Raises:
             FrnError: if it does not come, or the program ends.
         """
         wanted = mark.encode()
-        while not (self._output and wanted in self._output):
+        while not (self._output and wanted in (self._pasted + self._output if since_paste else self._output)):
             left = self._began + PATIENCE - time.perf_counter()
             if left <= 0 or not self._read(left):
                 raise FrnError(f"the program did not show {mark!r}; its last words: {self._output[-300:]!r}")
