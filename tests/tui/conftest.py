@@ -230,6 +230,16 @@ def _four_fields(width: int, height: int, seed: int, heat: bool) -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def looked_at_often() -> Iterator[None]:
+    """A pilot waits until the app has done nothing for a while; a while of 20 ms would be half of these tests' time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
+        patch.setattr("textual._wait.SLEEP_IDLE", 0.0004)
+        patch.setattr("textual.screen.UPDATE_PERIOD", 0.002)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def imported() -> Iterator[None]:
     """What is imported (torch, for other tests) is not looked through again whenever an app collects garbage."""
     gc.collect()
