@@ -170,8 +170,8 @@ def _train(
     from frn.machine import cores, processor
     from frn.model import load_model
     from frn.precision import choose_device, choose_precision, set_threads
-    from frn.training.loop import Settings
     from frn.training.loop import train as run
+    from frn.training.run import Settings
 
     if preset.prepare is not None and not data:
         raise FrnError(

@@ -44,7 +44,7 @@ def train(
         from frn.data.folders import scan, split_folder
         from frn.model import load_model
         from frn.precision import choose_device, choose_precision, set_threads
-        from frn.training.loop import Settings
+        from frn.training.run import Settings
         from frn.visualize.training import DecoderSchedule, train_decoder
 
         folders = scan(split_folder(data, split))

@@ -1,6 +1,6 @@
 """The training loop: one forward pass per episode, validation on cached features, checkpoints that survive a kill."""
 
-import time
+import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,9 +21,10 @@ from frn.evaluation.features import extract_features
 from frn.heads.frn import FRNHead
 from frn.model import Model
 from frn.model_file import ModelConfig
-from frn.precision import Precision, autocast, keep_freed_memory
+from frn.precision import autocast, keep_freed_memory
 from frn.training.presets import Preset, Schedule
-from frn.training.run_folder import Place, RunFolder
+from frn.training.run import Run, Settings, Trained
+from frn.training.run_folder import RunFolder
 from frn.training.stages import build_stage
 
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
@@ -52,28 +53,6 @@ class Validation:
     epoch: int
     accuracy: Accuracy
     is_best: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """How a run ended."""
-
-    place: Place
-    finished: bool
-    """False if it was interrupted; it can then be resumed."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
-    """How to run a preset: what changes nothing about what is learned, but for the seed and the number format."""
-
-    seed: int = 0
-    precision: Precision = "fp32"
-    device: torch.device | str = "cpu"
-    save_every: float = 60.0
-    """Seconds between resumable checkpoints."""
-    command: str = ""
-    """Noted in `config.toml`."""
 
 
 def train(
@@ -111,7 +90,7 @@ def train(
     keep_freed_memory()
     trainer = _Trainer(preset, images, val_images, RunFolder(out), settings, report)
     trainer.begin(resume=resume, init=init, facts=facts or {})
-    return trainer.run(stop)
+    return trainer.go_on(stop)
 
 
 class _Trainer:
@@ -139,63 +118,37 @@ class _Trainer:
             check_classes(
                 val_images.names, val_images.sizes, self.val_shape, where="the validation split", every_class=True
             )
-        self.place = Place()
 
     def begin(self, *, resume: bool, init: Model | None, facts: dict[str, object]) -> None:
         """Make or restore model, optimiser and folder."""
         settings = self.settings
-        if not resume and self.folder.last.exists():
-            raise FrnError(
-                f"{self.folder.path}: already holds a run. Add --resume to continue it, or give another --out."
-            )
-        decides = {name: value for name, value in asdict(self.preset).items() if name not in DESCRIPTION}
-        self.run_settings = {"seed": settings.seed, "precision": settings.precision, **decides}
+        preset = {name: value for name, value in asdict(self.preset).items() if name not in DESCRIPTION}
+        decides = {"seed": settings.seed, "precision": settings.precision, "images": describe(self.images), **preset}
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
         self.model.record = {"seed": settings.seed, **facts}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.stage = build_stage(self.preset, self.model, self.images.sizes).to(settings.device)
         self.optimizer = build_optimizer([*self.model.parameters(), *self.stage.parameters()], self.preset.schedule)
-        self.spent = 0.0
-        self.began = self.saved = time.monotonic()
-        if resume:
-            self.place = self.folder.load_last(self.model, self.stage, self.optimizer, self.run_settings)
-            self.spent = self.place.seconds
-            self.folder.rewind_metrics(self.place)
-        else:
-            self.folder.write_config(settings.command, self.run_settings)
-            self.save()  # from the first moment there is something to resume
+        self.run = Run(self.folder, self.model, self.stage, self.optimizer, decides, settings, resume=resume)
+        self.place = self.run.place
 
-    def save(self) -> None:
-        """Write the resumable checkpoint."""
-        self.saved = time.monotonic()
-        self.place.seconds = self.spent + self.saved - self.began
-        self.folder.save_last(self.model, self.stage, self.optimizer, self.place, self.run_settings)
-
-    def run(self, stop: Callable[[], bool]) -> Trained:
+    def go_on(self, stop: Callable[[], bool]) -> Trained:
         """Train until the schedule ends or `stop` says so."""
-        schedule, place = self.preset.schedule, self.place
-        while place.epoch < schedule.epochs:
-            sets = [part.sizes for part in self.images.parts]
-            steps = self.stage.epoch(sets, seed=self.settings.seed, epoch=place.epoch)
-            self.model.train()
-            while place.step < len(steps):
-                for group in self.optimizer.param_groups:
-                    group["lr"] = schedule.learning_rate_at(place.epoch, place.total_steps)
-                self.train_on(steps[place.step], len(steps))
-                if stop():
-                    self.save()
-                    return Trained(place, finished=False)
-                if time.monotonic() - self.saved > self.settings.save_every:
-                    self.save()
-            place.epoch, place.step = place.epoch + 1, 0
-            self.validate_if_due()
-            self.save()
-        return Trained(place, finished=True)
+        return self.run.go_on(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
+
+    def draw(self) -> list[Episode]:
+        """The steps of this epoch."""
+        self.model.train()
+        sets = [part.sizes for part in self.images.parts]
+        return self.stage.epoch(sets, seed=self.settings.seed, epoch=self.place.epoch)
 
     def train_on(self, drawn: Episode, steps_in_epoch: int) -> None:
         """Take one optimiser step on one episode, or one batch."""
         place, settings = self.place, self.settings
+        rate = self.preset.schedule.learning_rate_at(place.epoch, place.total_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         generator = np.random.default_rng([settings.seed, place.epoch, place.step, 1])
         canvas, extents = self.images.gather(drawn.ravel())
         batch = augment(canvas, extents, self.preset.augmentation, generator, settings.device)
@@ -212,17 +165,15 @@ class _Trainer:
         loss.backward()
         self.optimizer.step()
         accuracy = 100 * (logits.argmax(1) == target).float().mean().item()
-        place.step += 1
-        place.total_steps += 1
         self.folder.append_metrics(
-            total_steps=place.total_steps,
+            total_steps=place.total_steps + 1,
             epoch=place.epoch + 1,
             loss=round(value, 5),
             accuracy=round(accuracy, 3),
-            learning_rate=self.optimizer.param_groups[0]["lr"],
+            learning_rate=rate,
             **head_scalars(self.model),
         )
-        self.report(Step(place.epoch + 1, place.step, steps_in_epoch, value, accuracy))
+        self.report(Step(place.epoch + 1, place.step + 1, steps_in_epoch, value, accuracy))
 
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.
@@ -255,6 +206,17 @@ class _Trainer:
     def save_best(self, **record: object) -> None:
         """Write the result so far, a plain model file."""
         save_model(self.model, self.folder.best, epoch=self.place.epoch, steps=self.place.total_steps, **record)
+
+
+def describe(images: StoredImages | JoinedImages) -> list[str]:
+    """What tells data sets apart: how much is in each, and a checksum of the classes' names and sizes."""
+    said = []
+    for part in images.parts:
+        classes = repr(sorted(zip(part.names, part.sizes, strict=True))).encode()
+        said.append(
+            f"{len(part.names)} classes of {sum(part.sizes)} images ({hashlib.sha256(classes).hexdigest()[:8]})"
+        )
+    return said
 
 
 def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:

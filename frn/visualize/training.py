@@ -5,7 +5,6 @@ how images are prepared: here as for evaluation, without augmentation, in [-1, 1
 """
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import safetensors
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.backbones.decoder import Decoder, build_decoder
@@ -23,8 +23,9 @@ from frn.errors import FrnError
 from frn.model import Model
 from frn.model_file import read_header
 from frn.precision import autocast, keep_freed_memory
-from frn.training.loop import Settings, Trained
-from frn.training.run_folder import Place, RunFolder
+from frn.training.loop import describe
+from frn.training.run import Run, Settings, Trained
+from frn.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +59,7 @@ def decoder_input(maps: Tensor) -> Tensor:
     return maps * maps.shape[-1] ** 0.5
 
 
-def targets(model: Model, pixels: np.typing.NDArray[np.uint8]) -> Tensor:
+def targets(model: Model, pixels: NDArray[np.uint8]) -> Tensor:
     """Images (b, 3, S, S) in [-1, 1], on the model's device, of pixels (b, S, S, 3)."""
     return torch.from_numpy(pixels).to(model.mean.device).permute(0, 3, 1, 2).float() / 127.5 - 1
 
@@ -89,61 +90,39 @@ def train_decoder(
     Raises:
         FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
     """
-    folder = RunFolder(out)
-    if not resume and folder.last.exists():
-        raise FrnError(f"{out}: already holds a run. Add --resume to continue it, or give another --out.")
     keep_freed_memory()
     model = model.to(settings.device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         decoder = decoder_for(model).to(settings.device)
     optimizer = torch.optim.Adam(decoder.parameters(), schedule.learning_rate)
-    run = {"stage": "decoder", "model": fingerprint(model), "seed": settings.seed, **asdict(schedule)}
-    run["precision"] = settings.precision
-    place = Place()
-    if resume:
-        place = folder.load_last(model, decoder, optimizer, run)
-        folder.rewind_metrics(place)
-    else:
-        folder.write_config(settings.command, run)
-    began = saved = time.monotonic() - place.seconds
-
-    def save() -> None:
-        place.seconds = time.monotonic() - began
-        folder.save_last(model, decoder, optimizer, place, run)
-
-    save()  # from the first moment there is something to resume
+    decides = {"stage": "decoder", "model": fingerprint(model), "images": describe(images), "seed": settings.seed}
+    decides |= {"precision": settings.precision, **asdict(schedule)}
+    run = Run(RunFolder(out), model, decoder, optimizer, decides, settings, resume=resume)
+    place = run.place
     size = min(schedule.batch, len(images))
-    steps = len(images) // size
-    while place.epoch < schedule.epochs:
+
+    def draw() -> list[NDArray[np.intp]]:
         order = np.random.default_rng([settings.seed, place.epoch]).permutation(len(images))
+        return [np.sort(order[first : first + size]) for first in range(0, len(images) - size + 1, size)]
+
+    def take(chosen: NDArray[np.intp], steps: int) -> None:
         rate = schedule.learning_rate_at(place.epoch)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        while place.step < steps:
-            chosen = np.sort(order[place.step * size : (place.step + 1) * size])
-            loss = _step(model, decoder, optimizer, images.images()[chosen], settings)
-            place.step, place.total_steps = place.step + 1, place.total_steps + 1
-            folder.append_metrics(
-                total_steps=place.total_steps, epoch=place.epoch + 1, loss=round(loss, 5), learning_rate=rate
-            )
-            progress(place.total_steps, steps * schedule.epochs)
-            if stop():
-                save()
-                return Trained(place, finished=False)
-            if time.monotonic() - saved > settings.save_every:
-                save()
-                saved = time.monotonic()
-        place.epoch, place.step = place.epoch + 1, 0
-    save()
-    return Trained(place, finished=True)
+        loss = _step(model, decoder, optimizer, images.images()[chosen], settings)
+        done = place.total_steps + 1
+        run.folder.append_metrics(total_steps=done, epoch=place.epoch + 1, loss=round(loss, 5), learning_rate=rate)
+        progress(done, steps * schedule.epochs)
+
+    return run.go_on(schedule.epochs, draw, take, stop)
 
 
 def _step(
     model: Model,
     decoder: nn.Module,
     optimizer: torch.optim.Optimizer,
-    pixels: np.typing.NDArray[np.uint8],
+    pixels: NDArray[np.uint8],
     settings: Settings,
 ) -> float:
     target = targets(model, pixels)

@@ -22,8 +22,9 @@ from frn.precision import choose_precision
 from frn.reproduce.progress import MissingDataError, Step, Workplace, steps, stored, trained
 from frn.reproduce.report import commands, markdown, report
 from frn.reproduce.tables import TABLES, Measurement, Run, Table, at_both, choose_rows, find_table
-from frn.training.loop import Settings, train
+from frn.training.loop import train
 from frn.training.presets import PRESETS, find_preset
+from frn.training.run import Settings
 
 FLAGS = ("--way", "4", "--shot", "2", "--queries", "3", "--epochs", "2")
 QUICK = ("--queries", "5", "--episodes", "20")

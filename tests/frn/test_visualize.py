@@ -19,7 +19,7 @@ from frn.errors import FrnError
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
-from frn.training.loop import Settings
+from frn.training.run import Settings
 from frn.visualize.regeneration import GAP, Regenerator
 from frn.visualize.training import DecoderSchedule, decoder_for, decoder_input, load_decoder, train_decoder
 

@@ -24,8 +24,9 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.model import load_model
-from frn.training.loop import Settings, Step, Validation, train
+from frn.training.loop import Step, Validation, train
 from frn.training.presets import Preset, Schedule, demo
+from frn.training.run import Settings
 
 TINY = replace(
     demo(),
@@ -152,7 +153,8 @@ from frn.data.cache import StoredImages
 from frn.data.joined import JoinedImages
 from frn.data.moths import draw_classes
 from frn.episodes import EpisodeShape
-from frn.training.loop import Settings, train
+from frn.training.loop import train
+from frn.training.run import Settings
 from frn.training.presets import Schedule, demo
 torch.set_num_threads(1)
 preset = replace(demo(), episode=EpisodeShape(way=4, shot=2, queries=2),
@@ -195,6 +197,8 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: 
     changed = replace(TINY, episode=replace(TINY.episode, way=3))
     with pytest.raises(FrnError, match=r"episode\.way was 4 and is 3"):
         quick(tmp_path / "run", changed, resume=True)
+    with pytest.raises(FrnError, match=r"images was \['8 classes of \d+ images.*and is \['7 classes of"):
+        train(TINY, drawn(7, 0), drawn(5, 1), tmp_path / "run", Settings(), resume=True)
 
 
 def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:

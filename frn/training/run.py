@@ -1,0 +1,119 @@
+"""A run in progress: begun or resumed, saved now and then, stopped when asked."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from frn.errors import FrnError
+from frn.model import Model
+from frn.precision import Precision
+from frn.training.run_folder import Place, RunFolder
+
+Drawn = TypeVar("Drawn")
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """How a run ended."""
+
+    place: Place
+    finished: bool
+    """False if it was interrupted; it can then be resumed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """How to run a preset: what changes nothing about what is learned, but for the seed and the number format."""
+
+    seed: int = 0
+    precision: Precision = "fp32"
+    device: torch.device | str = "cpu"
+    save_every: float = 60.0
+    """Seconds between resumable checkpoints."""
+    command: str = ""
+    """Noted in `config.toml`."""
+
+
+class Run:
+    """Steps, epochs and checkpoints of whatever is trained; what a step does is its caller's."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        model: Model,
+        stage: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        decides: Mapping[str, object],
+        settings: Settings,
+        *,
+        resume: bool,
+    ) -> None:
+        """Begin in a folder without a run, or restore the one that is there.
+
+        Args:
+            folder: of the run.
+            model: is restored.
+            stage: what learns beside the model; is restored.
+            optimizer: of both; is restored.
+            decides: what a resumed run must share with its beginning.
+            settings: seconds between checkpoints, and the command to note.
+            resume: continue.
+
+        Raises:
+            FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
+        """
+        if not resume and folder.last.exists():
+            raise FrnError(f"{folder.path}: already holds a run. Add --resume to continue it, or give another --out.")
+        self.folder, self.model, self.stage, self.optimizer = folder, model, stage, optimizer
+        self.decides, self.every = decides, settings.save_every
+        self.place = folder.load_last(model, stage, optimizer, decides) if resume else Place()
+        self.spent = self.place.seconds
+        self.began = self.saved = time.monotonic()
+        if resume:
+            folder.rewind_metrics(self.place)
+        else:
+            folder.write_config(settings.command, decides)
+            self.save()  # from the first moment there is something to resume
+
+    def save(self) -> None:
+        """Write the resumable checkpoint."""
+        self.saved = time.monotonic()
+        self.place.seconds = self.spent + self.saved - self.began
+        self.folder.save_last(self.model, self.stage, self.optimizer, self.place, self.decides)
+
+    def go_on(
+        self,
+        epochs: int,
+        draw: Callable[[], Sequence[Drawn]],
+        take: Callable[[Drawn, int], None],
+        stop: Callable[[], bool],
+        after_epoch: Callable[[], None] = lambda: None,
+    ) -> Trained:
+        """Train to the end, or until `stop` says so.
+
+        Args:
+            epochs: in all.
+            draw: the steps of the epoch that `place` is in; a function of the seed and the epoch.
+            take: one of them, and how many the epoch has.
+            stop: asked after every step; True saves and returns.
+            after_epoch: called when `place` has left one.
+        """
+        place = self.place
+        while place.epoch < epochs:
+            steps = draw()
+            while place.step < len(steps):
+                take(steps[place.step], len(steps))
+                place.step, place.total_steps = place.step + 1, place.total_steps + 1
+                if stop():
+                    self.save()
+                    return Trained(place, finished=False)
+                if time.monotonic() - self.saved > self.every:
+                    self.save()
+            place.epoch, place.step = place.epoch + 1, 0
+            after_epoch()
+            self.save()
+        return Trained(place, finished=True)
