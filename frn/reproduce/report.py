@@ -3,6 +3,7 @@
 Nothing here names a place on the machine: commands are written with data sets and runs by their names.
 """
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
@@ -206,11 +207,17 @@ def percent(accuracy: float | None, ci95: float | None) -> str:
 
 
 def minutes(line: Line, found: Report) -> str:
-    """Time of training of the runs behind a row; of both, where each shot has its own."""
+    """Time of training of the runs behind a row; of both, where each shot has its own, and of what they start from."""
+
+    def told(run: Ran) -> str:
+        start = re.search(r"--init runs/(\S+)", run["command"])
+        before = found["runs"].get(start[1]) if start else None
+        return f"{run['seconds'] / 60:.0f} min" + (f" after {told(before)}" if before else "")
+
     behind = dict.fromkeys(figure["measurement"] for figure in line["figures"].values())
     names = dict.fromkeys(found["measurements"][name]["run"] for name in behind if name in found["measurements"])
     runs = [found["runs"][name] for name in names if name in found["runs"]]
-    return " + ".join(f"{run['seconds'] / 60:.0f} min" for run in runs)
+    return " + ".join(told(run) for run in runs)
 
 
 def shots(found: Report) -> list[str]:
