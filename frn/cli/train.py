@@ -52,6 +52,10 @@ def train(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)
     ] = None,
+    warm_up: Annotated[
+        int | None,
+        typer.Option(min=0, help="Steps in which the learning rate rises to its first value.", show_default=False),
+    ] = None,
     aux: Annotated[
         Aux | None,
         typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
@@ -79,7 +83,8 @@ def train(
 
         chosen = _override(find_preset(preset), method, backbone, way, shot, queries, epochs)
         fixed = chosen.fixed if fix is None else FIXED[fix]
-        chosen = replace(chosen, aux=aux or chosen.aux, fixed=fixed)
+        schedule = chosen.schedule if warm_up is None else replace(chosen.schedule, warm_up=warm_up)
+        chosen = replace(chosen, aux=aux or chosen.aux, fixed=fixed, schedule=schedule)
         if chosen.stage != "episodes":
             raise FrnError(f"preset {preset!r} is pre-training: `frn pretrain {preset}` runs it")
         if chosen.after and init is None and not resume:

@@ -192,7 +192,7 @@ aux-paper: train cifar-fs-conv4-short --aux paper
 fix-lambda: train cifar-fs-conv4-short --fix lambda
 fix-rho: train cifar-fs-conv4-short --fix rho
 fix-both: train cifar-fs-conv4-short --fix both
-one-shot: train cifar-fs-conv4-short --way 30 --shot 1
+one-shot: train cifar-fs-conv4-short --way 30 --shot 1 --warm-up 200
 dummy-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/dummy
 average-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/average
 proto-1: train cifar-fs-conv4-short --method proto --way 30 --shot 1

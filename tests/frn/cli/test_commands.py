@@ -231,7 +231,9 @@ def test_train_asks_for_what_is_missing() -> None:
 
 
 def test_the_demo_learns_without_any_data(tmp_path: Path) -> None:
-    result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 3, "--json")
+    result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 3, "--warm-up", 4, "--json")
+    steps = [json.loads(line) for line in (tmp_path / "demo" / "metrics.jsonl").read_text().splitlines()]
+    assert [step["learning_rate"] for step in steps[:5]] == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1])
     summary = json.loads(result.stdout)
     assert [test["shot"] for test in summary["test"]] == [1, 5]
     assert summary["test"][1]["accuracy"] > 40  # chance is 20
