@@ -31,6 +31,11 @@ FIXED: dict[str, tuple[Literal["lambda", "rho"], ...]] = {
     "both": ("lambda", "rho"),
 }
 
+WarmUp = Annotated[
+    int | None,
+    typer.Option(min=0, help="Steps in which the learning rate rises to its first value.", show_default=False),
+]
+
 
 def train(
     preset: Annotated[str, typer.Argument(help="What to train; `frn presets` lists them. `demo` needs no data.")],
@@ -52,10 +57,7 @@ def train(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)
     ] = None,
-    warm_up: Annotated[
-        int | None,
-        typer.Option(min=0, help="Steps in which the learning rate rises to its first value.", show_default=False),
-    ] = None,
+    warm_up: WarmUp = None,
     aux: Annotated[
         Aux | None,
         typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
@@ -81,10 +83,9 @@ def train(
     with user_errors():
         from frn.training.presets import find_preset
 
-        chosen = _override(find_preset(preset), method, backbone, way, shot, queries, epochs)
+        chosen = _override(find_preset(preset), method, backbone, way, shot, queries, epochs, warm_up)
         fixed = chosen.fixed if fix is None else FIXED[fix]
-        schedule = chosen.schedule if warm_up is None else replace(chosen.schedule, warm_up=warm_up)
-        chosen = replace(chosen, aux=aux or chosen.aux, fixed=fixed, schedule=schedule)
+        chosen = replace(chosen, aux=aux or chosen.aux, fixed=fixed)
         if chosen.stage != "episodes":
             raise FrnError(f"preset {preset!r} is pre-training: `frn pretrain {preset}` runs it")
         if chosen.after and init is None and not resume:
@@ -112,6 +113,7 @@ def pretrain(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)
     ] = None,
+    warm_up: WarmUp = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, batches and augmentation.")] = 0,
     precision: Annotated[PrecisionChoice, typer.Option(help="auto: bf16 where the processor has it.")] = "auto",
     device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
@@ -129,9 +131,8 @@ def pretrain(
         found = find_preset(preset)
         if found.stage == "episodes":
             raise FrnError(f"preset {preset!r} trains on episodes: `frn train {preset}` runs it")
-        chosen = replace(
-            _override(found, None, backbone, None, None, None, epochs), batch=found.batch if batch is None else batch
-        )
+        chosen = _override(found, None, backbone, None, None, None, epochs, warm_up)
+        chosen = replace(chosen, batch=found.batch if batch is None else batch)
         _train(chosen, preset, data or [], out, seed, precision, device, threads, resume, None, as_json)
 
 
@@ -143,18 +144,20 @@ def _override(
     shot: int | None,
     queries: int | None,
     epochs: int | None,
+    warm_up: int | None,
 ) -> "Preset":
     from frn.episodes import EpisodeShape
     from frn.training.presets import WITH_AUXILIARY_LOSS
 
     given = preset.episode
+    schedule = preset.schedule.scaled_to(epochs) if epochs else preset.schedule
     return replace(
         preset,
         method=method or preset.method,
         aux=preset.aux if method is None or method in WITH_AUXILIARY_LOSS else "off",
         backbone=backbone or preset.backbone,
         episode=EpisodeShape(way=way or given.way, shot=shot or given.shot, queries=queries or given.queries),
-        schedule=preset.schedule.scaled_to(epochs) if epochs else preset.schedule,
+        schedule=schedule if warm_up is None else replace(schedule, warm_up=warm_up),
     )
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SMOOTHING = 0.98
 """Of the loss and accuracy shown; the metrics file has the raw ones."""
 
+LASTING = 50
+"""Steps that a trouble may last before it is told: some pass."""
+
 
 class TrainingDisplay:
     """A report callback for `frn.training.loop.train`."""
@@ -46,6 +49,7 @@ class TrainingDisplay:
             "train", total=None, epoch=1, epochs=preset.schedule.epochs, loss=0.0, accuracy=0.0, rate=0.0
         )
         self.shown_from: int | None = None
+        self.troubled = 0
 
     def __enter__(self) -> Self:
         self.bar.start()
@@ -87,6 +91,9 @@ class TrainingDisplay:
             rate=(done - self.shown_from) / elapsed if elapsed else 0.0,
         )
         self._log({"train/loss": event.loss, "train/accuracy": event.accuracy}, done)
+        self.troubled = self.troubled + 1 if event.trouble else 0
+        if self.troubled == LASTING:
+            note(f"warning: {event.trouble}, for {LASTING} steps. Unless accuracy rises, begin anew with --warm-up 200")
 
     def _show_validation(self, event: Validation) -> None:
         mark = "  [bold]best so far[/bold]" if event.is_best else ""

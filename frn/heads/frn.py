@@ -6,6 +6,9 @@ from torch import Tensor, nn
 from frn.heads.reconstruction import class_error
 from frn.inference.enrolment import LAMBDA_FLOOR
 
+LEAST_RHO = 0.01
+"""Reconstructions that short tell no classes apart; in sound runs rho stays above 0.15."""
+
 
 class FRNHead(nn.Module):
     """Scores a query by how well each class's pool reconstructs its feature map (Eq. 5-9).
@@ -38,3 +41,11 @@ class FRNHead(nn.Module):
     def rho(self) -> Tensor:
         """Rho of Eq. 7, in float64."""
         return self.beta.double().exp()
+
+    def trouble(self) -> str:
+        """What training has done to the head that it does not come back from; empty if nothing."""
+        if self.gamma <= 0:
+            return f"gamma is {self.gamma.item():.2f}: a class claims what it rebuilds worst"
+        if self.rho() < LEAST_RHO:
+            return f"rho is {self.rho().item():.0e}: no class rebuilds anything"
+        return ""

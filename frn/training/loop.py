@@ -44,6 +44,8 @@ class Step:
     loss: float
     accuracy: float
     """Share of its queries (or images) that were right, in percent."""
+    trouble: str = ""
+    """What has gone wrong with the head, if anything has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,8 @@ class _Trainer:
             learning_rate=rate,
             **head_scalars(self.model),
         )
-        self.report(Step(place.epoch + 1, place.step + 1, steps_in_epoch, value, accuracy))
+        trouble = self.model.head.trouble() if isinstance(self.model.head, FRNHead) else ""
+        self.report(Step(place.epoch + 1, place.step + 1, steps_in_epoch, value, accuracy, trouble))
 
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from frn.heads.frn import FRNHead
@@ -30,3 +31,16 @@ def test_alpha_beta_and_gamma_all_learn() -> None:
 def test_a_copy_of_a_support_is_claimed_by_its_class() -> None:
     support = torch.randn(4, 1, 9, 64)
     assert FRNHead()(support, support[:, 0]).argmax(1).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("gamma", "beta", "said"),
+    [(1.0, 0.0, ""), (0.01, -1.9, ""), (-0.3, 0.0, "gamma is -0.30: a class"), (1.0, -13.4, "rho is 2e-06: no class")],
+)
+def test_a_head_says_what_it_does_not_come_back_from(gamma: float, beta: float, said: str) -> None:
+    head = FRNHead()
+    with torch.no_grad():
+        head.gamma.fill_(gamma)
+        head.beta.fill_(beta)
+    assert head.trouble().startswith(said)
+    assert bool(head.trouble()) == bool(said)
