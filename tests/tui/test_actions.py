@@ -209,6 +209,22 @@ def test_the_picker_lays_out_only_what_is_seen(
     assert len(set(laid_out)) < 200
 
 
+def test_a_dialogue_does_nothing_before_it_is_there_and_after_it_has_gone(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        choose = Choose("which", ["one", "other"])
+        driver.app.push_screen(choose)
+        able = [choose.check_action(action, (1,)) for action in ("move", "leave")]
+        await driver.until(lambda: choose.begun)
+        able.append(choose.check_action("move", (1,)))
+        await driver.pilot.press("down", "enter")
+        await driver.until(lambda: driver.app.screen is driver.app.workspace)
+        await driver.pilot.pause()
+        able.append(choose.check_action("move", (1,)))
+        assert able == [False, True, True, False]
+
+    drive(scenario)
+
+
 def test_a_photo_without_a_class_gets_one(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace

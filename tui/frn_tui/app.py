@@ -44,6 +44,8 @@ class FrnApp(App[None]):
 
     TITLE = "frn-tui"
     CSS_PATH = "app.tcss"
+    ALLOW_SELECT = False
+    """Textual's selecting by mouse fails where what is pressed is just going; a terminal's own (shift) does not."""
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "leave", "Quit", show=False, priority=True)]
 
     def __init__(

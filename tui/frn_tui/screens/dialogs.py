@@ -23,13 +23,20 @@ from frn_tui.widgets.backdrop import dimmed
 class Dialog(ModalScreen[ScreenResultType]):
     """A screen over the others that gives something back, once."""
 
+    begun = False
+
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """Close it. Keys come faster than screens go: a late answer must not close another screen."""
         return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def on_mount(self) -> None:
         if self.children:  # else it was left before it had any
+            self.begun = True
             self.begin()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys come before the widgets are there, and after they have gone: then it can only be left."""
+        return action == "leave" or (self.begun and self.is_attached)
 
     def begin(self) -> None:
         """Fill the widgets, now that they are there."""
