@@ -17,7 +17,7 @@ from frn.errors import FrnError
 from frn.images import MAX_ASPECT, EvaluationTransform
 from frn.inference.enrolment import Bank, Enrolled
 from frn.inference.extractor import Extractor
-from frn_export.builder import DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder
+from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
 
 FORMAT = "frn-classifier"
 VERSION = "1"
@@ -80,42 +80,63 @@ def classifier_graph(
 
 
 def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
-    """Bytes (height, width, 3) to `images` (1, 3, S, S) in [0, 1]: `EvaluationTransform`, step by step."""
-    size = graph.ints(transform.size)
-    height, width = (graph.node("Shape", "image", start=axis, end=axis + 1) for axis in (0, 1))
-    untouched = graph.node("And", graph.node("Equal", height, size), graph.node("Equal", width, size))
+    """Bytes (height, width, 3) to `images` (1, 3, S, S) in [0, 1]: `EvaluationTransform`, step by step.
+
+    Sizes are vectors (down, across): for a small network the many little steps take as long as the network.
+    """
+    whole = graph.node("Shape", "image", start=0, end=2)
     resize = transform.resize or round(transform.size * 92 / 84)
     length = graph.ints(resize)
     if transform.resize is None:  # an image of the model's own size passes as it is: resized to S it is itself
-        length = graph.node("Where", untouched, size, length)
-    image, height, width = _limit_aspect(graph, "image", height, width)
+        same = graph.node("Cast", graph.node("Equal", whole, graph.ints(transform.size)), to=INT64)
+        untouched = graph.node("Cast", graph.node("ReduceMin", same, keepdims=1), to=BOOL)
+        length = graph.node("Where", untouched, graph.ints(transform.size), length)
+    image, sides = _limit_aspect(graph, whole)
+    shorter = graph.node("ReduceMin", sides, keepdims=1)
     if transform.square:
-        down = across = length
+        wanted = graph.node("Concat", length, length, axis=0)
     else:  # the shorter side becomes `length`, the longer one is truncated
-        shorter = graph.node("Min", height, width)
-        down, across = (graph.node("Div", graph.node("Mul", length, side), shorter) for side in (height, width))
+        wanted = graph.node("Div", graph.node("Mul", length, sides), shorter)
     planes = graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
     # Resize takes halves another way than Pillow now and then, and there are many when an image grows: it only shrinks.
-    least = (graph.node("Min", *pair) for pair in ((height, down), (width, across)))
-    sizes = graph.node("Concat", graph.ints(1, 3), *least, axis=0)
-    planes = graph.node("Cast", graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1), to=DOUBLE)
-    for axis, length in ((3, across), (2, down)):  # rows first, as `resize_bytes`
-        planes = _enlarge_and_crop(graph, planes, axis, length, transform.size)
-    pixels = graph.node("Cast", planes, to=FLOAT)
+    least = graph.node("Min", sides, wanted)
+    sizes = graph.node("Concat", graph.ints(1, 3), least, axis=0)
+    planes = graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1)
+    branches = {
+        "then_branch": _enlarged(planes, wanted, transform.size),
+        "else_branch": _cropped(planes, wanted, transform.size),
+    }
+    pixels = graph.node("If", graph.node("Less", shorter, length), **branches)
     graph.node("Div", pixels, graph.constant(255.0), output="images")
 
 
-def _limit_aspect(graph: GraphBuilder, image: str, height: str, width: str) -> tuple[str, str, str]:
+def _limit_aspect(graph: GraphBuilder, whole: str) -> tuple[str, str]:
     """Crop the longer side about its centre, so that a strip does not explode when it is resized."""
-    limit, two = graph.ints(MAX_ASPECT), graph.ints(2)
-    down = graph.node("Min", height, graph.node("Mul", width, limit))
-    across = graph.node("Min", width, graph.node("Mul", height, limit))
-    starts = [
-        graph.node("Div", graph.node("Sub", whole, part), two) for whole, part in ((height, down), (width, across))
-    ]
-    start = graph.node("Concat", *starts, axis=0)
-    end = graph.node("Add", start, graph.node("Concat", down, across, axis=0))
-    return graph.node("Slice", image, start, end, graph.ints(0, 1)), down, across
+    other = graph.node("Gather", whole, graph.ints(1, 0))
+    sides = graph.node("Min", whole, graph.node("Mul", other, graph.ints(MAX_ASPECT)))
+    start = graph.node("Div", graph.node("Sub", whole, sides), graph.ints(2))
+    return graph.node("Slice", "image", start, graph.node("Add", start, sides), graph.ints(0, 1)), sides
+
+
+def _cropped(planes: str, lengths: str, size: int) -> onnx.GraphProto:
+    """The centre of planes that already have their sizes: the branch of almost every photo."""
+    graph = GraphBuilder("crop_")
+    start = _centre_offset(graph, lengths, graph.ints(size))
+    end = graph.node("Add", start, graph.ints(size))
+    centre = graph.node("Slice", planes, start, end, graph.ints(2, 3))
+    pixels = graph.node("Cast", centre, to=FLOAT)
+    return graph.body("crop", [], [value(pixels, FLOAT, (1, 3, size, size))])
+
+
+def _enlarged(planes: str, lengths: str, size: int) -> onnx.GraphProto:
+    """The centre of planes of which a side, or both, must still grow."""
+    graph = GraphBuilder("enlarge_")
+    planes = graph.node("Cast", planes, to=DOUBLE)
+    for axis in (3, 2):  # rows first, as `resize_bytes`
+        length = graph.node("Gather", lengths, graph.ints(axis - 2))
+        planes = _enlarge_and_crop(graph, planes, axis, length, size)
+    pixels = graph.node("Cast", planes, to=FLOAT)
+    return graph.body("enlarge", [], [value(pixels, FLOAT, (1, 3, size, size))])
 
 
 def _enlarge_and_crop(graph: GraphBuilder, planes: str, axis: int, length: str, size: int) -> str:
@@ -161,11 +182,11 @@ def _centre_offset(graph: GraphBuilder, length: str, size: str) -> str:
 def _score(graph: GraphBuilder, names: list[str], bank: Bank, grid: tuple[int, int], gamma: float) -> None:
     """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, one with their signs."""
     way, (h, w) = len(names), grid
-    query = graph.node("Squeeze", "feature_map", graph.ints(0))  # r, d
-    seen = graph.node("MatMul", query, graph.constant(np.ascontiguousarray(bank.rows.T)))  # r, M
-    taken = graph.node("MatMul", graph.node("Mul", seen, seen), graph.constant(bank.signed))  # r, way
-    length = graph.node("ReduceSum", graph.node("Mul", query, query), graph.ints(1), keepdims=1)
-    error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[1, 0])  # way, r
+    query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r
+    seen = graph.node("MatMul", graph.constant(bank.rows), query)  # M, r
+    taken = graph.node("MatMul", graph.constant(np.ascontiguousarray(bank.signed.T)), graph.node("Mul", seen, seen))
+    length = graph.node("ReduceSum", graph.node("Mul", query, query), graph.ints(0), keepdims=1)  # 1, r
+    error = graph.node("Sub", length, taken)  # way, r
     graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
     _explain(graph, length)
@@ -176,10 +197,8 @@ def _score(graph: GraphBuilder, names: list[str], bank: Bank, grid: tuple[int, i
 
 
 def _explain(graph: GraphBuilder, length: str) -> None:
-    """`unknown.explained`: 1 - error / energy, at least 0; where there is no energy, 0."""
+    """`unknown.explained`: 1 - error / energy, at least 0; where there is no energy there is no error either, so 0."""
     energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
-    zero = graph.constant(0.0)
-    empty = graph.node("LessOrEqual", energy, zero)
-    divisor = graph.node("Where", empty, graph.constant(1.0), energy)
-    share = graph.node("Max", graph.node("Div", graph.node("Sub", energy, "class_error"), divisor), zero)
-    graph.node("Where", empty, zero, share, output="explained")
+    divisor = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))
+    share = graph.node("Div", graph.node("Sub", energy, "class_error"), divisor)
+    graph.node("Max", share, graph.constant(0.0), output="explained")

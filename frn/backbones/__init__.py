@@ -11,7 +11,7 @@ from torch import nn
 
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
-from frn.backbones.resnet12 import ResNet12
+from frn.backbones.resnet12 import ResNet12, ResNet12Small
 from frn.errors import FrnError
 
 
@@ -22,7 +22,7 @@ class BackboneFactory(Protocol):
         """Return a backbone with random weights."""
 
 
-BACKBONES: dict[str, BackboneFactory] = {"conv4": Conv4, "resnet12": ResNet12}
+BACKBONES: dict[str, BackboneFactory] = {"conv4": Conv4, "resnet12": ResNet12, "resnet12-small": ResNet12Small}
 
 
 def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> nn.Module:

@@ -62,6 +62,7 @@ class ResNet12(nn.Module):
     DropBlock (on the last two blocks) is off by default, as in the authors' runs; the paper's text says it is used.
     """
 
+    channels: tuple[int, int, int, int] = (64, 160, 320, 640)
     d = 640
     map_scale = math.sqrt(640)
     """What reconstruction heads divide maps by: needed for stable training (SM, Hyperparameters)."""
@@ -69,7 +70,7 @@ class ResNet12(nn.Module):
     def __init__(self, *, last_pool: bool = True, drop_rate: float = 0.0) -> None:
         super().__init__()
         self.last_pool = last_pool
-        channels = (3, 64, 160, 320, self.d)
+        channels = (3, *self.channels)
         self.blocks = nn.Sequential(
             *(
                 ResidualBlock(
@@ -95,3 +96,11 @@ class ResNet12(nn.Module):
         """Map normalised images (b, 3, H, W) to feature maps (b, 640, H // stride, W // stride)."""
         maps: Tensor = self.blocks(images)
         return maps
+
+
+class ResNet12Small(ResNet12):
+    """ResNet-12 with about half the channels, a seventh of the work: what two processor cores can train and run."""
+
+    channels = (32, 64, 128, 256)
+    d = 256
+    map_scale = math.sqrt(256)

@@ -157,6 +157,29 @@ def shipped_conv4() -> Preset:
     )
 
 
+def shipped_resnet12_small_pretrain() -> Preset:
+    """The same data and the same two halves for a network of the kind that the paper pre-trains."""
+    return replace(
+        shipped_conv4_pretrain(),
+        about="the shipped resnet12-small, first half: --data cifar-fs --data tiny-imagenet; two hours on one core",
+        backbone="resnet12-small",
+        schedule=Schedule(epochs=20, milestones=(10, 14, 17, 19), lr_decay=0.3, warm_up=200),
+        val_every=2,
+    )
+
+
+def shipped_resnet12_small() -> Preset:
+    """The second half: episodes, each within one of the data sets."""
+    return replace(
+        shipped_conv4(),
+        about="the shipped resnet12-small, second half: --data cifar-fs --data tiny-imagenet; 40 minutes on one core",
+        backbone="resnet12-small",
+        after="shipped-resnet12-small-pretrain",
+        schedule=Schedule(epochs=6, milestones=(2, 3, 4, 5), learning_rate=0.01, lr_decay=0.4),
+        val_every=1,
+    )
+
+
 def general_conv4() -> Preset:
     """Conv-4 as the paper has it, for 84 x 84 images of everything."""
     return Preset(
@@ -185,6 +208,8 @@ OWN: dict[str, Preset] = {
         shipped_conv4_pretrain,
         shipped_conv4_average,
         shipped_conv4,
+        shipped_resnet12_small_pretrain,
+        shipped_resnet12_small,
         general_conv4,
     )
 }
