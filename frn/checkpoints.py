@@ -29,19 +29,22 @@ STAGE = "stage/"
 """Prefix of an optimiser's tensors in a run's checkpoint; who wants the model passes over them."""
 
 
-def save_model(model: Model, path: Path, **record: object) -> None:
+def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
     """Write a model file, atomically.
 
     Args:
         model: its weights and configuration are written.
         path: the file, `.safetensors` by habit.
-        record: where the model comes from (preset, data, accuracy, ...); anything JSON can hold.
+        record: where the model comes from (preset, data, accuracy, ...), added to its own; anything JSON can hold.
+        half: store convolutions in half precision, the few other numbers as they are; they load as float32.
 
     Raises:
         FrnError: if the file cannot be written.
     """
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    write_atomically(path, save(weights, metadata=header(model.config, {**model.record, **record})))
+    if half:
+        weights = {name: tensor.half() if tensor.ndim == 4 else tensor for name, tensor in weights.items()}
+    write_atomically(path, save(weights, metadata=header(model.config, {**model.record, **(record or {})})))
 
 
 def load(model: str | Path) -> Model:

@@ -5,13 +5,14 @@ The contract: `forward(images (b, 3, H, W)) -> maps (b, d, h, w)`, and the attri
 are called `torchvision:NAME` and `timm:NAME` (`pretrained.py`).
 """
 
+from functools import partial
 from typing import Protocol
 
 from torch import nn
 
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
-from frn.backbones.resnet12 import ResNet12, ResNet12Small
+from frn.backbones.resnet12 import SMALL, ResNet12
 from frn.errors import FrnError
 
 
@@ -22,7 +23,11 @@ class BackboneFactory(Protocol):
         """Return a backbone with random weights."""
 
 
-BACKBONES: dict[str, BackboneFactory] = {"conv4": Conv4, "resnet12": ResNet12, "resnet12-small": ResNet12Small}
+BACKBONES: dict[str, BackboneFactory] = {
+    "conv4": Conv4,
+    "resnet12": ResNet12,
+    "resnet12-small": partial(ResNet12, SMALL),
+}
 
 
 def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> nn.Module:

@@ -56,26 +56,32 @@ class ResidualBlock(nn.Module):
         return x
 
 
+WIDE = (64, 160, 320, 640)
+"""Channels of the four blocks, as in the paper."""
+SMALL = (32, 64, 128, 256)
+"""A sixth of the parameters and of the work: what two processor cores can train and run."""
+
+
 class ResNet12(nn.Module):
     """Four residual blocks: 84 x 84 images become 5 x 5 maps of 640 channels.
 
     DropBlock (on the last two blocks) is off by default, as in the authors' runs; the paper's text says it is used.
     """
 
-    channels: tuple[int, int, int, int] = (64, 160, 320, 640)
-    d = 640
-    map_scale = math.sqrt(640)
-    """What reconstruction heads divide maps by: needed for stable training (SM, Hyperparameters)."""
-
-    def __init__(self, *, last_pool: bool = True, drop_rate: float = 0.0) -> None:
+    def __init__(
+        self, channels: tuple[int, int, int, int] = WIDE, *, last_pool: bool = True, drop_rate: float = 0.0
+    ) -> None:
         super().__init__()
+        self.d = channels[-1]
+        self.map_scale = math.sqrt(self.d)
+        """What reconstruction heads divide maps by: needed for stable training (SM, Hyperparameters)."""
         self.last_pool = last_pool
-        channels = (3, *self.channels)
+        widths = (3, *channels)
         self.blocks = nn.Sequential(
             *(
                 ResidualBlock(
-                    channels[i],
-                    channels[i + 1],
+                    widths[i],
+                    widths[i + 1],
                     pool=i < 3 or last_pool,
                     drop_rate=drop_rate if i >= 2 else 0.0,
                     drop_size=5,
@@ -93,14 +99,6 @@ class ResNet12(nn.Module):
         return 16 if self.last_pool else 8
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map normalised images (b, 3, H, W) to feature maps (b, 640, H // stride, W // stride)."""
+        """Map normalised images (b, 3, H, W) to feature maps (b, d, H // stride, W // stride)."""
         maps: Tensor = self.blocks(images)
         return maps
-
-
-class ResNet12Small(ResNet12):
-    """ResNet-12 with about half the channels, a seventh of the work: what two processor cores can train and run."""
-
-    channels = (32, 64, 128, 256)
-    d = 256
-    map_scale = math.sqrt(256)

@@ -46,6 +46,9 @@ def export(
         typer.Option(help="Folder of class folders that int8 is tuned and judged on.", show_default=False),
     ] = None,
     max_drop: Annotated[float, typer.Option(min=0, help="Points of accuracy that int8 may lose.")] = 1.0,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="Also write model.safetensors for torch; with fp16, half the size.")
+    ] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18 (the one format there is).")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -62,6 +65,7 @@ def export(
         from frn_export.head import head_graph
         from frn_export.parity import compare_head
 
+        from frn.checkpoints import save_model
         from frn.files import write_atomically
         from frn.model import load_model
         from frn.opening import class_files
@@ -80,9 +84,13 @@ def export(
         card = model_card(graphs, loaded.record, precision=precision, cost=str(cost or ""))
         for name, graph in graphs.items():
             write_atomically(out / f"{name}.onnx", graph)
+        if weights:
+            save_model(loaded, out / "model.safetensors", half=precision == "fp16")
         write_atomically(out / "README.md", card)
     if as_json:
         paths = {name: str(out / f"{name}.onnx") for name in graphs} | {"card": str(out / "README.md")}
+        if weights:
+            paths["weights"] = str(out / "model.safetensors")
         shares = {name: found.share for name, found in differences.items()}
         judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop} if cost else {}
         print_json({**paths, "precision": precision, **shares, **judged})

@@ -50,7 +50,7 @@ def train(
         Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")
     ] = None,
     method: Annotated[Method | None, typer.Option(help="Another head than the preset's.", show_default=False)] = None,
-    backbone: Annotated[str | None, typer.Option(help="conv4 or resnet12.", show_default=False)] = None,
+    backbone: Annotated[str | None, typer.Option(help="conv4, resnet12 or resnet12-small.", show_default=False)] = None,
     way: Annotated[int | None, typer.Option(help="Classes per episode.", show_default=False)] = None,
     shot: Annotated[int | None, typer.Option(help="Support images per class.", show_default=False)] = None,
     queries: Annotated[int | None, typer.Option(help="Query images per class.", show_default=False)] = None,
@@ -108,7 +108,7 @@ def pretrain(
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")
     ] = None,
-    backbone: Annotated[str | None, typer.Option(help="conv4 or resnet12.", show_default=False)] = None,
+    backbone: Annotated[str | None, typer.Option(help="conv4, resnet12 or resnet12-small.", show_default=False)] = None,
     batch: Annotated[int | None, typer.Option(min=2, help="Images per step.", show_default=False)] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)

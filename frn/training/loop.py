@@ -208,7 +208,8 @@ class _Trainer:
 
     def save_best(self, **record: object) -> None:
         """Write the result so far, a plain model file."""
-        save_model(self.model, self.folder.best, epoch=self.place.epoch, steps=self.place.total_steps, **record)
+        place = {"epoch": self.place.epoch, "steps": self.place.total_steps}
+        save_model(self.model, self.folder.best, {**place, **record})
 
 
 def describe(images: StoredImages | JoinedImages) -> list[str]:

@@ -23,7 +23,7 @@ def small_model(**changes: object) -> Model:
 
 def test_a_model_comes_back_as_it_was(tmp_path: Path) -> None:
     model = small_model(last_pool=False)
-    save_model(model, tmp_path / "m.safetensors", data="moths", validation={"accuracy": 51.5})
+    save_model(model, tmp_path / "m.safetensors", {"data": "moths", "validation": {"accuracy": 51.5}})
     loaded = load_model(tmp_path / "m.safetensors")
     images = torch.rand(2, 3, 32, 32)
     assert torch.equal(loaded.feature_maps(images), model.feature_maps(images))

@@ -10,7 +10,7 @@ from frn.model import Model
 from frn.model_file import ModelConfig
 
 
-@pytest.mark.parametrize(("backbone", "d"), [("conv4", 64), ("resnet12", 640)])
+@pytest.mark.parametrize(("backbone", "d"), [("conv4", 64), ("resnet12", 640), ("resnet12-small", 256)])
 @pytest.mark.parametrize(("side", "last_pool", "grid"), [(84, True, 5), (32, True, 2), (32, False, 4), (50, False, 6)])
 def test_maps_follow_the_image(backbone: str, d: int, side: int, last_pool: bool, grid: int) -> None:
     model = Model(ModelConfig(backbone=backbone, method="frn", last_pool=last_pool)).eval()
@@ -54,5 +54,5 @@ def test_drop_block_zeroes_squares_keeps_the_mean_and_rests_in_evaluation() -> N
 
 
 def test_an_unknown_backbone_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12"):
+    with pytest.raises(FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12, resnet12-small"):
         build_backbone("conv5")

@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import onnxruntime
 import pytest
+import torch
 from frn_export.graphs import features_graph
 from typer.testing import CliRunner, Result
 
@@ -61,12 +62,25 @@ def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes:
 
 def test_fp16_halves_the_extractor_and_says_every_difference(two_classes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    result = export("--out", out, "--precision", "fp16", "--classes", two_classes)
+    result = export("--model", "conv4", "--out", out, "--precision", "fp16", "--classes", two_classes)
     assert result.exit_code == 0, result.stderr
     for file, unit in (("features", "largest feature"), ("head", "query's energy"), ("classifier", "photo's energy")):
         assert re.search(f"{file}.onnx: within .* of the {unit}", result.stdout)
     assert (out / "features.onnx").stat().st_size <= 0.51 * shipped_extractors()["conv4"].stat().st_size
     assert "Cast" in operators(out / "classifier.onnx")
+
+
+def test_weights_come_along_in_half_precision_and_load_as_any_model(tmp_path: Path) -> None:
+    result = export("--model", "conv4", "--out", tmp_path, "--precision", "fp16", "--weights", "--json")
+    path = Path(json.loads(result.stdout)["weights"])
+    stored, shipped = load_model(path), load_model("conv4")
+    assert path.stat().st_size <= 0.53 * 4 * sum(p.numel() for p in shipped.parameters())
+    assert (stored.config, stored.record) == (shipped.config, shipped.record)
+    images = torch.rand(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        maps, wanted = stored.feature_maps(images), shipped.feature_maps(images)
+    assert maps.dtype == torch.float32
+    torch.testing.assert_close(maps, wanted, rtol=0, atol=float(5e-3 * wanted.abs().max()))
 
 
 def test_int8_that_loses_too_much_is_refused_and_leaves_nothing(
