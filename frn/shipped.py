@@ -5,7 +5,7 @@ from pathlib import Path
 
 from frn.errors import FrnError
 
-DEFAULT_MODEL = "conv4"
+DEFAULT_MODEL = "resnet12-small"
 
 _PACKAGE = Path(__file__).parent
 

@@ -10,6 +10,7 @@ import typer
 from frn.cli.choices import Device
 from frn.cli.console import note, print_json, printable, report_left_out, stdout, user_errors
 from frn.errors import FrnError
+from frn.shipped import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Prediction
@@ -22,7 +23,8 @@ def classify(
     classes: Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")],
     images: Annotated[list[str], typer.Argument(help="Photos, folders of photos, or globs.")],
     model: Annotated[
-        str | None, typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default="conv4")
+        str | None,
+        typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default=DEFAULT_MODEL),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
     threshold: Annotated[

@@ -7,6 +7,7 @@ import typer
 
 from frn.cli.choices import Device
 from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
+from frn.shipped import DEFAULT_MODEL
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
@@ -16,7 +17,8 @@ def explain(
     image: Annotated[Path, typer.Argument(help="The photo.")],
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .jpg or .webp.")],
     model: Annotated[
-        str | None, typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default="conv4")
+        str | None,
+        typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default=DEFAULT_MODEL),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Classes to show, the likeliest first.")] = 7,
     smooth: Annotated[

@@ -23,7 +23,7 @@ COMPARED = 5
 def export(
     out: Annotated[Path, typer.Option(help="Folder for the files.")],
     model: Annotated[
-        str | None, typer.Option(help="Model file, run folder or shipped name.", show_default="conv4")
+        str | None, typer.Option(help="Model file, run folder or shipped name.", show_default=DEFAULT_MODEL)
     ] = None,
     classes: Annotated[
         Path | None,

@@ -29,7 +29,7 @@ TRUTH = [path.stem.rpartition(" ")[0] for path in QUERIES]
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> FewShotClassifier:
-    return FewShotClassifier("conv4", device="cpu").fit(sample_files())
+    return FewShotClassifier(device="cpu").fit(sample_files())
 
 
 def test_it_has_the_habits_of_scikit_learn(fitted: FewShotClassifier) -> None:

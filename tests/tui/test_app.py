@@ -15,7 +15,7 @@ from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.screens.picker import Picker
 from frn_tui.screens.results import Results
 
-from frn.shipped import assets_folder
+from frn.shipped import DEFAULT_MODEL, assets_folder
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Driver
@@ -74,7 +74,7 @@ def test_it_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveR
         assert len(driver.counts) == 6
         assert app.bench.session.is_saved  # nobody is asked to save the samples
         screen = "\n".join(lines(app))
-        for words in ("eyed footman", "explained, unknown below", "1/18", "▀▀▀▀", "conv4", "30 photos"):
+        for words in ("eyed footman", "explained, unknown below", "1/18", "▀▀▀▀", DEFAULT_MODEL, "30 photos"):
             assert words in screen
         await driver.keys("full_stop")
         assert "2/18" in "\n".join(lines(app))

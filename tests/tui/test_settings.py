@@ -12,6 +12,7 @@ from frn_tui.screens.workspace import bindings
 from frn_tui.settings import Settings, settings_path
 from textual.widgets import Input
 
+from frn.shipped import DEFAULT_MODEL
 from tests.tui.conftest import Drive, Driver, FakeEngine
 
 
@@ -151,7 +152,7 @@ def test_a_model_of_the_settings_that_is_gone_is_told_of(
     opened = fake_engine.op_open_model
 
     def open_model(tell: object, model: str) -> dict[str, object]:
-        if model != "conv4":
+        if model != DEFAULT_MODEL:
             raise EngineError(f"{model}: there is no such file")
         return opened(tell, model)  # type: ignore[arg-type]
 
@@ -159,7 +160,7 @@ def test_a_model_of_the_settings_that_is_gone_is_told_of(
     Settings(model="/gone.onnx").write()
 
     async def scenario(driver: Driver) -> None:
-        assert driver.app.bench.model_name == "conv4"
+        assert driver.app.bench.model_name == DEFAULT_MODEL
         assert ["/gone.onnx" in said for said in told] == [True]
 
     drive(scenario)
