@@ -175,3 +175,14 @@ def test_a_page_closes_with_any_of_its_keys(drive: "Drive") -> None:
             assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Workspace]
 
     drive(scenario, size=(80, 24))
+
+
+def test_the_title_follows_the_width(drive: "Drive", lines: Callable[[Any], list[str]]) -> None:
+    async def scenario(driver: "Driver") -> None:
+        for width in (100, 80, 140):
+            await driver.pilot.resize_terminal(width, 30)
+            await driver.pilot.pause()
+            title = lines(driver.app)[0].removesuffix(" (b) ")
+            assert (len(title) + 5, title[-9:]) == (width, "1 problem"), title
+
+    drive(scenario, size=(120, 30))

@@ -199,4 +199,4 @@ class ClassActions(Showing):
         )
         if outcome.duplicates:
             self.bench.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
-            self._show_title()
+            self.show_title()

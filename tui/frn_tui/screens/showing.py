@@ -37,12 +37,13 @@ class Showing(Desk):
             self.chosen = ids[0] if ids else None
         if self.heat_class not in ids:
             self.heat_class = None
-        self._show_title()
+        self.show_title()
         self._show_classes(state.classes)
         self._show_images()
         self._show_query()
 
-    def _show_title(self) -> None:
+    def show_title(self) -> None:
+        """Show, as far as it fits, what is open, the model, and how much there is."""
         bench, state = self.bench, self.bench.session.state
         count = sum(len(entry.supports) for entry in state.classes)
         name = display_name(bench.project.rpartition("/")[2], 30) if bench.project else "unsaved"

@@ -105,6 +105,7 @@ class Workspace(ProjectActions, LookActions):
         self.set_class(event.size.width < TINY[0] or event.size.height < TINY[1], "-tiny")
         footer, close = self.query_one(Footer), event.size.width < COMPACT
         footer.compact, footer.show_command_palette = close, not close
+        self.show_title()
 
     def action_cancel(self) -> None:
         """The large picture, then a filter, then what is running."""
