@@ -23,12 +23,13 @@ for _ in range(40):  # garbage of every age, and what stays
     kept = knots[-10:]
     knots.clear()
 assert full_looks() == before, "it was looked for while someone worked"
-assert not garbage.tidy(garbage.PAUSE / 2), "someone was about to work"
-assert garbage.tidy(garbage.PAUSE)
+assert not garbage.tidy(garbage.PAUSE / 2, is_working=False), "someone was about to work"
+assert not garbage.tidy(garbage.AWAY / 2, is_working=True), "someone watched"
+assert garbage.tidy(garbage.PAUSE, is_working=False)
 assert full_looks() == before + 1
 assert not any(ref() for ref in seen), "garbage is left"
 assert kept[0].itself is kept[0]
-assert not garbage.tidy(garbage.PAUSE), "there was nothing to do"
+assert not garbage.tidy(garbage.AWAY, is_working=True), "there was nothing to do"
 """
 
 

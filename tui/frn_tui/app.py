@@ -135,13 +135,17 @@ class FrnApp(App[None]):
     def _begin(self) -> None:
         if not self.is_headless:  # else the garbage is its host's
             garbage.begin()
-            self.set_interval(garbage.PAUSE, lambda: garbage.tidy(monotonic() - self._touched))
+            self.set_interval(garbage.PAUSE, self._tidy)
             if os.isatty(0):
                 self.set_interval(JOURNAL, self._mind_the_terminal)
         self.workspace.start(self._start)
         self.set_interval(JOURNAL, self._journal)
         for trouble in self.troubles:
             self.workspace.say(trouble, severity="warning")
+
+    def _tidy(self) -> None:
+        is_working = any(worker.is_running for worker in self.workers)
+        garbage.tidy(monotonic() - self._touched, is_working=is_working)
 
     async def _start(self) -> None:
         self.engine.on_restart = self._restarted

@@ -9,6 +9,8 @@ import gc
 
 PAUSE = 2.0
 """Seconds without a key or a click after which nobody waits."""
+AWAY = 15.0
+"""The same while work is under way, whose progress someone may watch."""
 ENOUGH = 10
 """Small collections that make a full one worth its time."""
 NEVER = 1_000_000
@@ -21,9 +23,9 @@ def begin() -> None:
     gc.enable()
 
 
-def tidy(seconds_idle: float) -> bool:
+def tidy(seconds_idle: float, *, is_working: bool) -> bool:
     """Collect everything, and set aside what is left, if nobody waits and it is worth it; returns whether it was."""
-    if seconds_idle < PAUSE or gc.get_count()[2] < ENOUGH:
+    if seconds_idle < (AWAY if is_working else PAUSE) or gc.get_count()[2] < ENOUGH:
         return False
     gc.collect()
     gc.freeze()
