@@ -106,6 +106,9 @@ class Picker(Dialog[Picked | None]):
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "") -> None:
         """Show a folder."""
+        # Found before the engine is asked: this screen may be going when it answers, its widgets one by one.
+        listing, preview = self.query_one("#picker-list", OptionList), self.query_one(Preview)
+        box = self.query_one("#picker", Vertical)
         try:
             found = await self.engine.call("list", path=folder)
         except EngineError as error:
@@ -113,12 +116,11 @@ class Picker(Dialog[Picked | None]):
             return
         self.folder, self.parent_folder, self.entries = found["path"], found["parent"], found["entries"]
         self.marked.clear()
-        listing = self.query_one("#picker-list", OptionList)
         listing.set_options(Option(_Line(entry, self.marked)) for entry in self.entries)
         names = [entry["name"] for entry in self.entries]
-        self.query_one(Preview).empty_text = "" if names else "no folders or photos here"
+        preview.empty_text = "" if names else "no folders or photos here"
         listing.highlighted = (names.index(then) if then in names else 0) if names else None
-        self.query_one("#picker", Vertical).border_subtitle = Text(display_name(shortened(self.folder), 70))
+        box.border_subtitle = Text(display_name(shortened(self.folder), 70))
 
     def _refresh(self) -> None:
         """Draw the marks anew."""
