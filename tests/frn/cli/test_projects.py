@@ -15,6 +15,7 @@ from frn.cli.main import app
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
+from frn.shipped import DEFAULT_MODEL, assets_folder
 
 
 def frn(*words: object) -> Result:
@@ -130,18 +131,19 @@ def test_a_corrupt_project_is_one_line(moths: Path, tmp_path: Path) -> None:
         assert len(result.stderr.splitlines()) == 1
 
 
-def test_photos_that_are_unlike_the_classes_become_unknown(tmp_path: Path) -> None:
-    from frn.shipped import assets_folder
-
+@pytest.mark.parametrize(("model", "most"), [("conv4", 2), (DEFAULT_MODEL, 3)])
+def test_photos_that_are_unlike_the_classes_become_unknown(model: str, most: int, tmp_path: Path) -> None:
     samples = assets_folder() / "samples"
     noise = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")
-    (stranger,) = answers(frn("classify", samples / "moths", tmp_path / "noise.png", "--json"))
+    (stranger,) = answers(frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--model", model))
     assert stranger["unknown"] is True
-    (kept,) = answers(frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--threshold", 0))
+    (kept,) = answers(
+        frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--model", model, "--threshold", 0)
+    )
     assert kept["unknown"] is False
-    known = answers(frn("classify", samples / "moths", samples / "queries", "--json"))
-    assert sum(bool(answer["unknown"]) for answer in known) <= 3
+    known = answers(frn("classify", samples / "moths", samples / "queries", "--json", "--model", model))
+    assert sum(bool(answer["unknown"]) for answer in known) <= most
 
 
 def test_explain_draws_the_map_and_gives_its_numbers(birds: Path, moths: Path, extractor: Path, tmp_path: Path) -> None:
