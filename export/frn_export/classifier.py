@@ -14,7 +14,7 @@ import onnx
 
 from frn import __version__
 from frn.errors import FrnError
-from frn.images import MAX_ASPECT, EvaluationTransform
+from frn.images import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.enrolment import Bank, Enrolled
 from frn.inference.extractor import Extractor
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
@@ -82,71 +82,92 @@ def classifier_graph(
 def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     """Bytes (height, width, 3) to `images` (1, 3, S, S) in [0, 1]: `EvaluationTransform`, step by step.
 
-    Sizes are vectors (down, across): for a small network the many little steps take as long as the network.
+    For a small network the many little steps take as long as the network: sizes are vectors (down, across), and almost
+    every photo takes a branch without the steps that strips and small images need.
     """
+    length = transform.resize or round(transform.size * 92 / 84)
+    offsets = graph.ints(*(centre_offset(each, transform.size) for each in range(MAX_ASPECT * length + 1)))
     whole = graph.node("Shape", "image", start=0, end=2)
-    resize = transform.resize or round(transform.size * 92 / 84)
-    length = graph.ints(resize)
-    if transform.resize is None:  # an image of the model's own size passes as it is: resized to S it is itself
-        same = graph.node("Cast", graph.node("Equal", whole, graph.ints(transform.size)), to=INT64)
-        untouched = graph.node("Cast", graph.node("ReduceMin", same, keepdims=1), to=BOOL)
-        length = graph.node("Where", untouched, graph.ints(transform.size), length)
-    image, sides = _limit_aspect(graph, whole)
-    shorter = graph.node("ReduceMin", sides, keepdims=1)
-    if transform.square:
-        wanted = graph.node("Concat", length, length, axis=0)
-    else:  # the shorter side becomes `length`, the longer one is truncated
-        wanted = graph.node("Div", graph.node("Mul", length, sides), shorter)
-    planes = graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
-    # Resize takes halves another way than Pillow now and then, and there are many when an image grows: it only shrinks.
-    least = graph.node("Min", sides, wanted)
-    sizes = graph.node("Concat", graph.ints(1, 3), least, axis=0)
-    planes = graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1)
-    branches = {
-        "then_branch": _enlarged(planes, wanted, transform.size),
-        "else_branch": _cropped(planes, wanted, transform.size),
-    }
-    pixels = graph.node("If", graph.node("Less", shorter, length), **branches)
-    graph.node("Div", pixels, graph.constant(255.0), output="images")
+    shorter, longer = graph.node("ReduceMin", whole, keepdims=1), graph.node("ReduceMax", whole, keepdims=1)
+    # Above it, an image is not too long a strip and has no side that must grow.
+    limit = graph.node("Max", graph.node("Div", longer, graph.ints(MAX_ASPECT)), graph.ints(length - 1))
+    shrinks = graph.node("Greater", shorter, limit)
+    any_image = _any_image(transform, length, offsets, whole)
+    if transform.resize is None:
+        any_image = _own_size_or(any_image, transform, whole)
+    pixels = graph.node(
+        "If", shrinks, then_branch=_shrunk(transform, length, offsets, whole, shorter), else_branch=any_image
+    )
+    graph.node("DequantizeLinear", pixels, graph.constant(1 / 255), output="images")
 
 
-def _limit_aspect(graph: GraphBuilder, whole: str) -> tuple[str, str]:
-    """Crop the longer side about its centre, so that a strip does not explode when it is resized."""
+def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
+    """The centre of an image that is no strip and has no side that must grow."""
+    graph = GraphBuilder("shrink_")
+    wanted = _wanted(graph, transform, length, whole, shorter)
+    start = graph.node("Gather", offsets, wanted)
+    end = graph.node("Add", start, graph.ints(transform.size))
+    pixels = graph.node("Slice", _resized(graph, "image", wanted), start, end, graph.ints(2, 3))
+    return _branch(graph, pixels, transform)
+
+
+def _own_size_or(other: onnx.GraphProto, transform: EvaluationTransform, whole: str) -> onnx.GraphProto:
+    """An image of S x S passes untouched."""
+    graph, same = GraphBuilder("own_"), GraphBuilder("same_")
+    equal = graph.node("Cast", graph.node("Equal", whole, graph.ints(transform.size)), to=INT64)
+    own = graph.node("Cast", graph.node("ReduceMin", equal, keepdims=0), to=BOOL)
+    untouched = _branch(same, _planes(same, "image"), transform)
+    return _branch(graph, graph.node("If", own, then_branch=untouched, else_branch=other), transform)
+
+
+def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole: str) -> onnx.GraphProto:
+    """The centre of any image: the longer side is cropped so that a strip does not explode when it is resized.
+
+    Resize takes halves another way than Pillow now and then, and there are many when an image grows: it only shrinks.
+    """
+    graph = GraphBuilder("any_")
     other = graph.node("Gather", whole, graph.ints(1, 0))
     sides = graph.node("Min", whole, graph.node("Mul", other, graph.ints(MAX_ASPECT)))
-    start = graph.node("Div", graph.node("Sub", whole, sides), graph.ints(2))
-    return graph.node("Slice", "image", start, graph.node("Add", start, sides), graph.ints(0, 1)), sides
-
-
-def _cropped(planes: str, lengths: str, size: int) -> onnx.GraphProto:
-    """The centre of planes that already have their sizes: the branch of almost every photo."""
-    graph = GraphBuilder("crop_")
-    start = _centre_offset(graph, lengths, graph.ints(size))
-    end = graph.node("Add", start, graph.ints(size))
-    centre = graph.node("Slice", planes, start, end, graph.ints(2, 3))
-    pixels = graph.node("Cast", centre, to=FLOAT)
-    return graph.body("crop", [], [value(pixels, FLOAT, (1, 3, size, size))])
-
-
-def _enlarged(planes: str, lengths: str, size: int) -> onnx.GraphProto:
-    """The centre of planes of which a side, or both, must still grow."""
-    graph = GraphBuilder("enlarge_")
-    planes = graph.node("Cast", planes, to=DOUBLE)
+    first = graph.node("Div", graph.node("Sub", whole, sides), graph.ints(2))
+    image = graph.node("Slice", "image", first, graph.node("Add", first, sides), graph.ints(0, 1))
+    wanted = _wanted(graph, transform, length, sides, graph.node("ReduceMin", sides, keepdims=1))
+    planes = graph.node("Cast", _resized(graph, image, graph.node("Min", sides, wanted)), to=DOUBLE)
+    start = graph.node("Gather", offsets, wanted)
     for axis in (3, 2):  # rows first, as `resize_bytes`
-        length = graph.node("Gather", lengths, graph.ints(axis - 2))
-        planes = _enlarge_and_crop(graph, planes, axis, length, size)
-    pixels = graph.node("Cast", planes, to=FLOAT)
-    return graph.body("enlarge", [], [value(pixels, FLOAT, (1, 3, size, size))])
+        ours = graph.ints(axis - 2)
+        grown, crop = graph.node("Gather", wanted, ours), graph.node("Gather", start, ours)
+        planes = _enlarge_and_crop(graph, planes, axis, grown, crop, transform.size)
+    return _branch(graph, graph.node("Cast", planes, to=UINT8), transform)
 
 
-def _enlarge_and_crop(graph: GraphBuilder, planes: str, axis: int, length: str, size: int) -> str:
-    """The centre of an axis enlarged to `length`, to the last bit as Pillow does it; not longer already, it is cropped.
+def _branch(graph: GraphBuilder, pixels: str, transform: EvaluationTransform) -> onnx.GraphProto:
+    return graph.body(graph.prefix, [], [value(pixels, UINT8, (1, 3, transform.size, transform.size))])
+
+
+def _wanted(graph: GraphBuilder, transform: EvaluationTransform, length: int, sides: str, shorter: str) -> str:
+    """Sizes after resizing: the shorter side becomes `length`, the longer one is truncated; or both become it."""
+    if transform.square:
+        return graph.ints(length, length)
+    return graph.node("Div", graph.node("Mul", sides, graph.ints(length)), shorter)
+
+
+def _resized(graph: GraphBuilder, image: str, sides: str) -> str:
+    """Planes of an image that only shrinks."""
+    return graph.node("Resize", _planes(graph, image), "", "", sides, axes=[2, 3], mode="linear", antialias=1)
+
+
+def _planes(graph: GraphBuilder, image: str) -> str:
+    """Bytes (height, width, 3) to (1, 3, height, width)."""
+    return graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
+
+
+def _enlarge_and_crop(graph: GraphBuilder, planes: str, axis: int, length: str, start: str, size: int) -> str:
+    """An axis enlarged to `length` and cropped from `start` on, to the last bit as Pillow does it.
 
     A pixel of the result lies between two of the input. Pillow rounds their weights to 22 bits, and the sum to a byte.
     """
     one, half, steps = graph.doubles(1.0), graph.doubles(0.5), graph.doubles(float(1 << 22))
     there = graph.node("Cast", graph.node("Shape", planes, start=axis, end=axis + 1), to=DOUBLE)
-    start = _centre_offset(graph, length, graph.ints(size))
     wanted = graph.node("Cast", graph.node("Add", start, graph.ints(*range(size))), to=DOUBLE)
     scale = graph.node("Div", there, graph.node("Cast", length, to=DOUBLE))
     centre = graph.node("Sub", graph.node("Mul", graph.node("Add", wanted, half), scale), half)
@@ -173,20 +194,14 @@ def _triangle(graph: GraphBuilder, place: str, centre: str) -> str:
     return graph.node("Max", graph.node("Sub", graph.doubles(1.0), distance), graph.doubles(0.0))
 
 
-def _centre_offset(graph: GraphBuilder, length: str, size: str) -> str:
-    """Half of what is left over; ONNX's Round takes halves to even, as Python's does."""
-    left_over = graph.node("Cast", graph.node("Sub", length, size), to=FLOAT)
-    return graph.node("Cast", graph.node("Round", graph.node("Mul", left_over, graph.constant(0.5))), to=INT64)
-
-
 def _score(graph: GraphBuilder, names: list[str], bank: Bank, grid: tuple[int, int], gamma: float) -> None:
     """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, one with their signs."""
     way, (h, w) = len(names), grid
     query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r
     seen = graph.node("MatMul", graph.constant(bank.rows), query)  # M, r
-    taken = graph.node("MatMul", graph.constant(np.ascontiguousarray(bank.signed.T)), graph.node("Mul", seen, seen))
-    length = graph.node("ReduceSum", graph.node("Mul", query, query), graph.ints(0), keepdims=1)  # 1, r
-    error = graph.node("Sub", length, taken)  # way, r
+    length = graph.node("ReduceSumSquare", query, graph.ints(0), keepdims=1)  # 1, r
+    signs = graph.constant(np.ascontiguousarray(bank.signed.T))  # way, M
+    error = graph.node("Gemm", signs, graph.node("Mul", seen, seen), length, alpha=-1.0)  # way, r
     graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
     _explain(graph, length)
@@ -201,4 +216,4 @@ def _explain(graph: GraphBuilder, length: str) -> None:
     energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
     divisor = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))
     share = graph.node("Div", graph.node("Sub", energy, "class_error"), divisor)
-    graph.node("Max", share, graph.constant(0.0), output="explained")
+    graph.node("Relu", share, output="explained")
