@@ -7,11 +7,17 @@ import sys
 from contextlib import AbstractContextManager
 from typing import Literal
 
+import numpy as np
 import torch
 
 from frn.errors import FrnError
 
 Precision = Literal["fp32", "bf16"]
+
+SMALL = 1_000_000
+"""Multiplications of two matrices for which OpenBLAS starts no threads."""
+FEW_THREADS = 2
+"""Up to so many, one thread of OpenBLAS is not slower than all of torch's."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -61,6 +67,21 @@ def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
         return result
     return a @ b.mT
+
+
+def small_products(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), by the fastest kernel at hand if they are small.
+
+    Here, too, torch has MKL alone, and on an AMD processor numpy's OpenBLAS takes half of its time on one thread. But
+    that has no gradient, does not share the stack among many threads, and starts its own for matrices of some size.
+    """
+    wants_gradient = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    n, k, m = *a.shape[-2:], b.shape[-1]
+    if a.is_cpu and not wants_gradient and n * k * m <= SMALL and torch.get_num_threads() <= FEW_THREADS:
+        result = a.new_empty(*a.shape[:-1], m)  # begins on a cache line, which numpy's own need not
+        np.matmul(a.detach().numpy(), b.detach().numpy(), out=result.numpy())
+        return result
+    return a @ b
 
 
 @functools.cache

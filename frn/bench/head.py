@@ -55,7 +55,7 @@ def plain_error(support: Tensor, query: Tensor, formulation: str) -> Tensor:
 
 
 def time_head(
-    d: int, shot: int, graph: bytes, *, way: int = 5, queries: int = 16, r: int = 25, rounds: int = 15
+    d: int, shot: int, graph: bytes, *, way: int = 5, queries: int = 16, r: int = 25, rounds: int | None = None
 ) -> HeadTiming:
     """Time every formulation on one episode of random maps, on one thread.
 
@@ -66,7 +66,7 @@ def time_head(
         way: classes.
         queries: query images per class.
         r: locations of a map.
-        rounds: how often each is timed.
+        rounds: as `take_turns`.
     """
     shape = EpisodeShape(way=way, shot=shot, queries=queries)
     generator = torch.Generator().manual_seed(0)

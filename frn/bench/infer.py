@@ -15,14 +15,14 @@ from frn.inference.runtime import open_session
 from frn.model import Model
 
 
-def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int) -> dict[str, float]:
+def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
     """Milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
 
     Args:
         model: in evaluation mode.
         extractor: made from it, on one thread.
         batch: images at once.
-        rounds: how often each is timed.
+        rounds: as `take_turns`.
     """
     side = extractor.transform.size
     images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
@@ -43,7 +43,7 @@ def time_classifier(
     *,
     height: int,
     width: int,
-    rounds: int,
+    rounds: int | None,
 ) -> dict[str, float]:
     """Milliseconds per image of the whole "classifier", of the "library" doing the same, and of the bare "extractor".
 
@@ -56,7 +56,7 @@ def time_classifier(
         enrolled: its classes.
         height: of the image that the classifier prepares.
         width: of the image that the classifier prepares.
-        rounds: how often each is timed.
+        rounds: as `take_turns`.
     """
     session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
     generator = np.random.default_rng(0)

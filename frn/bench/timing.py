@@ -7,9 +7,12 @@ from statistics import median
 
 import torch
 
+LEAST_ROUNDS, LEAST_SECONDS = 15, 3.0
+"""What a contest takes by itself: a median of short times needs many."""
+
 
 def take_turns(
-    contestants: Mapping[str, Callable[[], object]], *, rounds: int, gradients: bool = False
+    contestants: Mapping[str, Callable[[], object]], *, rounds: int | None, gradients: bool = False
 ) -> dict[str, float]:
     """Median milliseconds of each contestant.
 
@@ -17,16 +20,20 @@ def take_turns(
         contestants: what to run, by name.
         rounds: how often each is timed, in turn, so that a slow moment of the machine falls on all. In its turn each
             runs twice and only the second run counts: the first one refills caches and memory that another left.
+            None: `LEAST_ROUNDS`, and on until `LEAST_SECONDS` have passed.
         gradients: whether contestants may ask for some.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
+    turns = 0
     with _one_thread(), torch.inference_mode(not gradients):
-        for _ in range(rounds):
+        deadline = time.perf_counter() + (0 if rounds else LEAST_SECONDS)
+        while turns < (rounds or LEAST_ROUNDS) or time.perf_counter() < deadline:
             for name, run in contestants.items():
                 run()
                 began = time.perf_counter()
                 run()
                 milliseconds[name].append(1000 * (time.perf_counter() - began))
+            turns += 1
     return {name: median(times) for name, times in milliseconds.items()}
 
 

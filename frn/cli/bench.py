@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Time things beside their plain formulation, in one run.")
 
 Rounds = Annotated[int, typer.Option(min=1, help="Turns that each contestant gets.")]
+AnyRounds = Annotated[
+    int | None,
+    typer.Option("--rounds", min=1, help="Turns that each contestant gets.", show_default="15, and on for 3 seconds"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Phase = Literal["train", "test"]
 
@@ -35,7 +39,7 @@ def bench() -> None:
 def head(
     d: Annotated[list[int] | None, typer.Option(min=1, help="Channels.", show_default="64 and 640")] = None,
     shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1 and 5")] = None,
-    rounds: Rounds = 15,
+    rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
     """The closed-form head beside the paper's formulations: 5-way, 16 queries, r = 25, one thread."""
@@ -74,7 +78,7 @@ def head(
 def infer(
     model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
     batch: Annotated[list[int] | None, typer.Option(min=1, help="Images at once.", show_default="1 and 16")] = None,
-    rounds: Rounds = 15,
+    rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
     """An exported model beside torch, and a whole classifier beside its parts: 5 classes, 5 shots, one thread."""

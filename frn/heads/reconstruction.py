@@ -12,7 +12,7 @@ locations (n = queries * r), m = min(p, d) the side of the system.
 import torch
 from torch import Tensor
 
-from frn.precision import product
+from frn.precision import product, small_products
 
 LARGE_RHO = 1.9
 """From 2 on a class adds to the error of some queries: what it takes off is no longer one sum of squares."""
@@ -109,8 +109,7 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 
 def second_moment(maps: Tensor) -> Tensor:
     """C = Q^T Q / r of every feature map: (n, r, d) to (n, d, d)."""
-    # The sum of products divided within the product: maps themselves are not touched once more.
-    return torch.baddbmm(maps.new_zeros(()), maps.mT, maps, beta=0, alpha=1 / maps.shape[1])
+    return small_products(maps.mT, maps / maps.shape[1])
 
 
 def residual_from_gram(gram: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
@@ -132,7 +131,7 @@ def residual_from_gram(gram: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
 def moment_error(moment: Tensor, residual: Tensor) -> Tensor:
     """<C_q, B_c^2> for second moments (queries, d, d) and residual operators (way, d, d)."""
     residual = residual.to(moment.dtype)
-    squared = residual @ residual  # B is symmetric
+    squared = small_products(residual, residual)  # B is symmetric
     return product(squared.flatten(1), moment.flatten(1)).mT
 
 
@@ -160,10 +159,10 @@ def _factors(pool: Tensor, lam: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
     inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
     kept, damped = rho * (2 - rho), rho.square()
     if rho < LARGE_RHO:
-        root = _cholesky(kept * identity + damped * lam * (inverse @ inverse.mT), lam)
-        return (root.mT @ inverse @ pool)[:, None], torch.ones_like(rho[None])
-    onto = inverse @ pool
-    return torch.stack([onto, lam.sqrt() * inverse.mT @ onto], dim=1), torch.stack([kept, damped])
+        root = _cholesky(kept * identity + damped * lam * small_products(inverse, inverse.mT), lam)
+        return small_products(small_products(root.mT, inverse), pool)[:, None], torch.ones_like(rho[None])
+    onto = small_products(inverse, pool)
+    return torch.stack([onto, lam.sqrt() * small_products(inverse.mT, onto)], dim=1), torch.stack([kept, damped])
 
 
 def _ridge_factor(pool: Tensor, lam: Tensor) -> Tensor:
@@ -175,7 +174,7 @@ def _ridge_factor(pool: Tensor, lam: Tensor) -> Tensor:
 
 def _gram(rows: Tensor) -> Tensor:
     rows = rows.double()
-    return rows.mT @ rows
+    return small_products(rows.mT, rows)
 
 
 def _cholesky(system: Tensor, lam: Tensor) -> Tensor:
