@@ -4,9 +4,11 @@ Shape letters: e episodes of a chunk, way, r, d; q = way * queries query images 
 """
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.data.cache import Progress
@@ -14,6 +16,7 @@ from frn.episodes import Episode, EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.heads.frn import FRNHead
 from frn.heads.reconstruction import residual_from_gram, second_moment
+from frn.precision import small_products
 
 Scorer = Callable[[Tensor], Tensor]
 """Logits (e, q, way) of a chunk of episodes, given as image indices (e, way, shot + queries)."""
@@ -24,7 +27,6 @@ MOMENT_CHANNELS = 128
 """Up to this many channels, second moments (d x d per image) are cached and no query map is touched again."""
 
 
-@torch.inference_mode()
 def evaluate_episodes(
     head: nn.Module,
     maps: Tensor,
@@ -46,22 +48,32 @@ def evaluate_episodes(
         seed: the same seed draws the same episodes.
         progress: called with episodes done and in all.
     """
-    score = episode_scorer(head, maps, shape)
+    with torch.inference_mode():
+        score = episode_scorer(head, maps, shape)
     target = torch.arange(shape.way, device=maps.device).repeat_interleave(shape.queries)
-    correct = np.empty(episodes)
+
+    @torch.inference_mode()
+    def evaluate(start: int) -> NDArray[np.float64]:
+        drawn: list[Episode] = [
+            evaluation_episode(sizes, shape, seed=seed, index=index)
+            for index in range(start, min(start + CHUNK, episodes))
+        ]
+        predicted = score(torch.from_numpy(np.stack(drawn)).to(maps.device)).argmax(-1)
+        accuracy: NDArray[np.float64] = (predicted == target).double().mean(-1).cpu().numpy()
+        return accuracy
+
+    correct, starts = np.empty(episodes), range(0, episodes, CHUNK)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # the systems are small: handing them to threads costs more than solving them
+    # The systems are small: sharing one among threads costs more than solving it, so each thread has its own episodes.
+    torch.set_num_threads(1)
+    workers = ThreadPoolExecutor(threads if maps.is_cpu else 1, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        for start in range(0, episodes, CHUNK):
-            stop = min(start + CHUNK, episodes)
-            drawn: list[Episode] = [
-                evaluation_episode(sizes, shape, seed=seed, index=index) for index in range(start, stop)
-            ]
-            predicted = score(torch.from_numpy(np.stack(drawn)).to(maps.device)).argmax(-1)
-            correct[start:stop] = (predicted == target).double().mean(-1).cpu().numpy()
+        for start, part in zip(starts, workers.map(evaluate, starts), strict=True):
+            correct[start : start + CHUNK] = part
             if progress and start // CHUNK % 16 == 0:
-                progress(stop, episodes)
+                progress(start + len(part), episodes)
     finally:
+        workers.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
     return summarise(correct)
 
@@ -90,8 +102,8 @@ def _moment_scorer(head: FRNHead, maps: Tensor, shape: EpisodeShape) -> Scorer:
 
     def score(episodes: Tensor) -> Tensor:
         pool = maps[episodes[..., : shape.shot]].flatten(2, 3).double()  # e, way, p, d
-        residual = residual_from_gram(pool.mT @ pool, lam, rho)
-        squared = (residual @ residual).flatten(2).to(moments.dtype)  # e, way, d * d
+        residual = residual_from_gram(small_products(pool.mT, pool), lam, rho)
+        squared = small_products(residual, residual).flatten(2).to(moments.dtype)  # e, way, d * d
         query = moments[episodes[..., shape.shot :].flatten(1)]  # e, q, d * d
         return -gamma * (squared @ query.mT).mT
 
