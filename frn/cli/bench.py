@@ -25,7 +25,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.
 Phase = Literal["train", "test"]
 
 IMAGES = ((64, 64), (480, 640))
-"""Heights and widths of the images that a whole classifier is timed on."""
+"""Heights and widths of the photos that a whole classifier is timed on, beside an image of the model's own size."""
 
 
 @app.callback()
@@ -97,9 +97,10 @@ def infer(
         enrolled = enroll_moths(extractor)
         classifier = classifier_graph(features, enrolled).SerializeToString()
         batches = {n: time_extractor(loaded, extractor, batch=n, rounds=rounds) for n in batch or (1, 16)}
+        side = extractor.transform.size
         images = {
             (height, width): time_classifier(extractor, classifier, enrolled, height=height, width=width, rounds=rounds)
-            for height, width in IMAGES
+            for height, width in ((side, side), *IMAGES)
         }
     if as_json:
         print_json(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.inference.enrolment import HeadParameters
-from frn.inference.regularisers import Trial, choose
+from frn.inference.regularisers import Maps, Trial, choose
 
 EPISODES = 10
 
@@ -28,9 +28,13 @@ def tune_head(maps: Tensor, sizes: tuple[int, ...], shape: EpisodeShape, *, seed
     trials = []
     for index in range(EPISODES):
         drawn = evaluation_episode(sizes, shape, seed=seed, index=index)
-        queries = [(label, found[images]) for label, images in enumerate(drawn[:, shape.shot :])]
-        trials.append(Trial(list(found[drawn[:, : shape.shot]]), queries))
+        trials.append(as_trial(found[drawn], shape.shot))
     return choose(trials)
+
+
+def as_trial(episode: Maps, shot: int) -> Trial:
+    """An episode's maps (way, shot + queries, r, d), its queries claimed by its supports."""
+    return Trial(list(episode[:, :shot]), list(enumerate(episode[:, shot:])))
 
 
 def set_head(head: object, chosen: HeadParameters) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from frn.checkpoints import save_model
 from frn.data.cache import StoredImages
@@ -18,7 +18,9 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
+from frn.evaluation.tuning import EPISODES, as_trial, set_head
 from frn.heads.frn import FRNHead
+from frn.inference.regularisers import choose
 from frn.model import Model
 from frn.model_file import ModelConfig
 from frn.precision import autocast, keep_freed_memory
@@ -131,9 +133,30 @@ class _Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.stage = build_stage(self.preset, self.model, self.images.sizes).to(settings.device)
+        if init and not resume and self.preset.stage == "episodes" and init.config.method != self.preset.method:
+            self.introduce()
         self.optimizer = build_optimizer([*self.model.parameters(), *self.stage.parameters()], self.preset.schedule)
         self.run = Run(self.folder, self.model, self.stage, self.optimizer, decides, settings, resume=resume)
         self.place = self.run.place
+
+    def introduce(self) -> None:
+        """Let an FRN head begin with what suits a backbone that another head has trained, by the first episodes.
+
+        At the small rates of episodes after pre-training, gamma would take most of the run to get there.
+        """
+        if not isinstance(self.model.head, FRNHead):
+            return
+        shape = self.preset.episode
+        first = self.stage.epoch([part.sizes for part in self.images.parts], seed=self.settings.seed, epoch=0)
+        trials = []
+        self.model.eval()
+        with torch.inference_mode():
+            for index, drawn in enumerate(first[:EPISODES]):
+                maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]))
+                episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
+                trials.append(as_trial(episode, shape.shot))
+        set_head(self.model.head, choose(trials))
+        fix_regularisers(self.model, self.preset)
 
     def go_on(self, stop: Callable[[], bool]) -> Trained:
         """Train until the schedule ends or `stop` says so."""
@@ -152,10 +175,7 @@ class _Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, place.epoch, place.step, 1])
-        canvas, extents = self.images.gather(drawn.ravel())
-        batch = augment(canvas, extents, self.preset.augmentation, generator, settings.device)
-        with autocast(settings.device, settings.precision):
-            maps = self.model.feature_maps(batch)
+        maps = self.feature_maps(drawn, generator)
         loss, logits, target = self.stage.score(self.model, maps, drawn)
         value = loss.item()
         if not np.isfinite(value):
@@ -177,6 +197,15 @@ class _Trainer:
         )
         trouble = self.model.head.trouble() if isinstance(self.model.head, FRNHead) else ""
         self.report(Step(place.epoch + 1, place.step + 1, steps_in_epoch, value, accuracy, trouble))
+
+    def feature_maps(self, drawn: Episode, generator: np.random.Generator) -> Tensor:
+        """Maps (images, r, d) of a step's images, augmented."""
+        device = self.settings.device
+        canvas, extents = self.images.gather(drawn.ravel())
+        batch = augment(canvas, extents, self.preset.augmentation, generator, device)
+        with autocast(device, self.settings.precision):
+            maps: Tensor = self.model.feature_maps(batch)
+        return maps
 
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.

@@ -258,6 +258,27 @@ def test_episodes_go_on_from_pretraining_with_its_backbone_and_temperature(tmp_p
     assert all(parameter.requires_grad for parameter in after.head.parameters())
 
 
+@pytest.mark.parametrize("fixed", [(), ("lambda", "rho")])
+def test_a_head_that_meets_a_trained_backbone_begins_with_what_suits_it(
+    tmp_path: Path, fixed: tuple[Literal["lambda", "rho"], ...]
+) -> None:
+    quick(tmp_path / "before", pretraining("average-pretrain", schedule=Schedule(epochs=6, milestones=())))
+    standing = replace(TINY, fixed=fixed, schedule=replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12))
+    before = load_model(tmp_path / "before" / "best.safetensors")
+    for name, parameter in before.backbone.named_parameters():
+        if name.startswith("blocks.3.norm"):  # faint maps
+            parameter.data *= 0.1
+    events, _ = quick(tmp_path / "after", standing, init=before)
+    head = load_model(tmp_path / "after" / "best.safetensors").head
+    assert isinstance(head, FRNHead)
+    assert head.gamma.item() > 10
+    assert [head.alpha.item() == 0, head.beta.item() == 0] == [bool(fixed)] * 2
+    losses = [event.loss for event in events if isinstance(event, Step)]
+    assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 it is that of guessing
+    with pytest.raises(FrnError, match="already holds a run"):
+        quick(tmp_path / "after", standing, init=before)
+
+
 def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="has 96 images, fewer than a batch of 128"):
         quick(tmp_path / "a", pretraining(batch=128))
