@@ -1,9 +1,16 @@
-"""The machine that a number was measured on. Free of torch."""
+"""The machine that a number was measured on, and its threads. Free of torch and numpy."""
 
 import os
 import platform
 from contextlib import suppress
 from pathlib import Path
+
+OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def leave_threads_to_torch() -> None:
+    """Have numpy's OpenBLAS start no threads beside torch's. It reads this when it is loaded: call it before."""
+    os.environ.setdefault(OPENBLAS_THREADS, "1")
 
 
 def processor() -> str:

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 
 from frn.errors import FrnError
+from frn.machine import OPENBLAS_THREADS
 
 Precision = Literal["fp32", "bf16"]
 
-SMALL = 1_000_000
-"""Multiplications of two matrices for which OpenBLAS starts no threads."""
+SMALL, SMALL_ALONE = 1 << 18, 1 << 24
+"""Multiplications of two matrices up to which OpenBLAS starts no threads; and where it was told to have one only."""
 FEW_THREADS = 2
 """Up to so many, one thread of OpenBLAS is not slower than all of torch's."""
 
@@ -73,15 +74,21 @@ def small_products(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), by the fastest kernel at hand if they are small.
 
     Here, too, torch has MKL alone, and on an AMD processor numpy's OpenBLAS takes half of its time on one thread. But
-    that has no gradient, does not share the stack among many threads, and starts its own for matrices of some size.
+    that has no gradient, does not share the stack among many threads, and starts its own for matrices of some size,
+    which then stand in each other's way.
     """
     wants_gradient = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     n, k, m = *a.shape[-2:], b.shape[-1]
-    if a.is_cpu and not wants_gradient and n * k * m <= SMALL and torch.get_num_threads() <= FEW_THREADS:
+    if a.is_cpu and not wants_gradient and n * k * m <= _small() and torch.get_num_threads() <= FEW_THREADS:
         result = a.new_empty(*a.shape[:-1], m)  # begins on a cache line, which numpy's own need not
         np.matmul(a.detach().numpy(), b.detach().numpy(), out=result.numpy())
         return result
     return a @ b
+
+
+@functools.cache
+def _small() -> int:
+    return SMALL_ALONE if os.environ.get(OPENBLAS_THREADS) == "1" else SMALL
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import typer
 
 from frn.cli.choices import Device, Method, PrecisionChoice
 from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
+from frn.machine import leave_threads_to_torch
 
 if TYPE_CHECKING:
     import torch
@@ -41,6 +42,7 @@ def evaluate(
 
     Features are computed once per image, so ten thousand episodes take seconds.
     """
+    leave_threads_to_torch()
     with user_errors():
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder

@@ -13,6 +13,7 @@ from frn.cli.choices import Aux, Device, Method, PrecisionChoice, Regularisers
 from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.evaluate import describe
 from frn.errors import FrnError
+from frn.machine import leave_threads_to_torch
 
 if TYPE_CHECKING:
     from frn.data.cache import StoredImages
@@ -80,6 +81,7 @@ def train(
 
     Ctrl-C saves and stops; `--resume` goes on as if nothing had happened, after a kill too.
     """
+    leave_threads_to_torch()
     with user_errors():
         from frn.training.presets import find_preset
 
@@ -125,6 +127,7 @@ def pretrain(
 
     `frn train PRESET --init RUN` then goes on with episodes from its backbone and temperature.
     """
+    leave_threads_to_torch()
     with user_errors():
         from frn.training.presets import find_preset
 
