@@ -109,6 +109,7 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 
 def second_moment(maps: Tensor) -> Tensor:
     """C = Q^T Q / r of every feature map: (n, r, d) to (n, d, d)."""
+    # Divided before the product: numpy, given a matrix and itself, takes a kernel that is slower for maps this small.
     return small_products(maps.mT, maps / maps.shape[1])
 
 
