@@ -45,8 +45,12 @@ class Model(nn.Module):
         normalised = ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
         maps: Tensor = self.backbone(normalised)
         maps = maps.to(torch.promote_types(maps.dtype, torch.float32)).flatten(2).mT  # b, r, d
-        scale = float(self.backbone.map_scale) if self.head.scaled_maps else 1.0  # type: ignore[arg-type]
+        scale = self.map_scale(self.head)
         return maps if scale == 1.0 else maps / scale
+
+    def map_scale(self, head: nn.Module) -> float:
+        """What maps of this backbone are divided by for a head (SM, Hyperparameters)."""
+        return float(self.backbone.map_scale) if head.scaled_maps else 1.0  # type: ignore[arg-type]
 
     @property
     def grid(self) -> tuple[int, int]:

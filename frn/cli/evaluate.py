@@ -31,7 +31,7 @@ def evaluate(
     threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
     method: Annotated[
         Method | None,
-        typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too."),
+        typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too, frn val/."),
     ] = None,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
@@ -75,8 +75,8 @@ def evaluate(
             images = load_images(folders, transform, progress=decoding)
         report_left_out([entry.reason for entry in images.broken])
         validation = None
-        untrained = loaded.untrained_head if isinstance(loaded, Extractor) else loaded.config.untrained_head
-        if untrained and (loaded.method if isinstance(loaded, Extractor) else loaded.config.method) == "frn":
+        new = loaded.untrained_head if isinstance(loaded, Extractor) else loaded.config.untrained_head or method
+        if new and (loaded.method if isinstance(loaded, Extractor) else loaded.config.method) == "frn":
             with progress_bar("decoding val") as decoding:  # lambda, rho and gamma come from there
                 validation = load_images(scan(split_folder(data, "val")), transform, progress=decoding)
         with progress_bar("features") as extracting, progress_bar("episodes") as scoring:

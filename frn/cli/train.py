@@ -157,6 +157,7 @@ def _override(
     return replace(
         preset,
         method=method or preset.method,
+        beside=preset.beside if method in (None, preset.method) else (),
         aux=preset.aux if method is None or method in WITH_AUXILIARY_LOSS else "off",
         backbone=backbone or preset.backbone,
         episode=EpisodeShape(way=way or given.way, shot=shot or given.shot, queries=queries or given.queries),

@@ -133,16 +133,20 @@ class _Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.stage = build_stage(self.preset, self.model, self.images.sizes).to(settings.device)
-        if init and not resume and self.preset.stage == "episodes" and init.config.method != self.preset.method:
+        if init and not resume and self.preset.stage == "episodes" and self.comes_otherwise(init):
             self.introduce()
         self.optimizer = build_optimizer([*self.model.parameters(), *self.stage.parameters()], self.preset.schedule)
         self.run = Run(self.folder, self.model, self.stage, self.optimizer, decides, settings, resume=resume)
         self.place = self.run.place
 
-    def introduce(self) -> None:
-        """Let an FRN head begin with what suits a backbone that another head has trained, by the first episodes.
+    def comes_otherwise(self, init: Model) -> bool:
+        """Whether another head has trained this backbone, or dummy maps have, and the preset knows what that means."""
+        return self.preset.tuned_start or init.config.method != self.preset.method
 
-        At the small rates of episodes after pre-training, gamma would take most of the run to get there.
+    def introduce(self) -> None:
+        """Let an FRN head begin with what suits a backbone that was trained otherwise, by the first episodes.
+
+        At the small rates of episodes after pre-training, alpha and gamma would take most of the run to get there.
         """
         if not isinstance(self.model.head, FRNHead):
             return

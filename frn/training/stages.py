@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from frn.episodes import Episode, EpisodeShape, joined_epoch
 from frn.errors import FrnError
+from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, DummyMapHead
 from frn.losses import AuxMode, episode_loss
@@ -38,9 +39,11 @@ class Stage(nn.Module, ABC):
 class Episodic(Stage):
     """Episodes by the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
-    def __init__(self, shape: EpisodeShape, aux: AuxMode) -> None:
+    def __init__(self, shape: EpisodeShape, aux: AuxMode, beside: Sequence[nn.Module] = ()) -> None:
+        """Take the episodes' shape, the auxiliary loss, and heads that learn beside the model's own."""
         super().__init__()
         self.shape, self.aux = shape, aux
+        self.beside = nn.ModuleList(beside)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Episodes of image indices (way, shot + queries)."""
@@ -53,7 +56,11 @@ class Episodic(Stage):
         support, query = episode[:, : shape.shot], episode[:, shape.shot :].flatten(0, 1)
         logits = model.head(support, query)
         target = torch.arange(shape.way, device=logits.device).repeat_interleave(shape.queries)
-        return episode_loss(logits, support, shape.queries, self.aux), logits, target
+        loss = episode_loss(logits, support, shape.queries, self.aux)
+        for head in self.beside:
+            ratio = model.map_scale(model.head) / model.map_scale(head)
+            loss = loss + F.cross_entropy(head(support * ratio, query * ratio), target)
+        return loss / (1 + len(self.beside)), logits, target
 
 
 class Pretraining(Stage):
@@ -96,5 +103,5 @@ class Pretraining(Stage):
 def build_stage(preset: Preset, model: Model, sizes: Sequence[int]) -> Stage:
     """The stage that a preset asks for."""
     if preset.stage == "episodes":
-        return Episodic(preset.episode, preset.aux)
+        return Episodic(preset.episode, preset.aux, [build_head(method, model.d) for method in preset.beside])
     return Pretraining(model, sizes, batch=preset.batch, average=preset.stage == "average-pretrain")

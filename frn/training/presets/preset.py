@@ -80,6 +80,10 @@ class Preset:
     transform: EvaluationTransform
     """For validation and for everyone who uses the model."""
     aux: Literal["reference", "paper", "off"] = "reference"
+    beside: tuple[str, ...] = ()
+    """Methods whose heads score each episode, too, and are left behind when training ends. The paper has none."""
+    tuned_start: bool = False
+    """After pre-training, let the first episodes choose lambda, rho and gamma to begin with. The paper does not."""
     fixed: tuple[Regulariser, ...] = ()
     """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
     stage: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"

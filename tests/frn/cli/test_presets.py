@@ -60,6 +60,13 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "small.safetensors"
 
 
+def test_an_frn_head_on_a_trained_backbone_is_chosen_on_the_validation_split(moths: Path, model: Path) -> None:
+    words = ("eval", str(model), "--data", str(moths), "--shot", "1", "--queries", "4", "--episodes", "20", "--json")
+    assert "head" not in json.loads(frn(*words).stdout)["results"][0]
+    chosen = json.loads(frn(*words, "--method", "frn").stdout)["results"][0]["head"]
+    assert (chosen["alpha"], chosen["beta"], chosen["gamma"]) != (0, 0, 1)
+
+
 def test_simpleshot_on_a_trained_backbone_is_centred_on_the_training_images(moths: Path, model: Path) -> None:
     words = ("eval", model, "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 50, "--json")
     answer = json.loads(frn(*words, "--method", "simpleshot").stdout)

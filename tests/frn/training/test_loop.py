@@ -22,11 +22,14 @@ from frn.data.joined import JoinedImages
 from frn.data.moths import draw_classes
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.heads import build_head
 from frn.heads.frn import FRNHead
-from frn.model import load_model
+from frn.model import Model, load_model
+from frn.model_file import ModelConfig
 from frn.training.loop import Step, Validation, train
 from frn.training.presets import Preset, Schedule, demo
 from frn.training.run import Settings
+from frn.training.stages import Episodic
 
 TINY = replace(
     demo(),
@@ -121,6 +124,7 @@ PIECES = {
     "adam": replace(TINY, schedule=replace(TINY.schedule, optimizer="adam", learning_rate=1e-3)),
     "dummy maps": pretraining(),
     "average": pretraining("average-pretrain"),
+    "a head beside": replace(TINY, beside=("proto",)),
 }
 
 
@@ -155,6 +159,7 @@ from frn.data.moths import draw_classes
 from frn.episodes import EpisodeShape
 from frn.training.loop import train
 from frn.training.run import Settings
+from frn.training.stages import Episodic
 from frn.training.presets import Schedule, demo
 torch.set_num_threads(1)
 preset = replace(demo(), episode=EpisodeShape(way=4, shot=2, queries=2),
@@ -277,6 +282,33 @@ def test_a_head_that_meets_a_trained_backbone_begins_with_what_suits_it(
     assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 it is that of guessing
     with pytest.raises(FrnError, match="already holds a run"):
         quick(tmp_path / "after", standing, init=before)
+
+
+def test_a_preset_can_have_its_head_chosen_after_frn_pretraining_too(tmp_path: Path) -> None:
+    quick(tmp_path / "before", pretraining(schedule=Schedule(epochs=4, milestones=())))
+    before = load_model(tmp_path / "before" / "best.safetensors")
+    standing = replace(TINY, schedule=replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12))
+    loss = {}
+    for tuned in (False, True):
+        events, _ = quick(tmp_path / str(tuned), replace(standing, tuned_start=tuned), init=before)
+        loss[tuned] = np.mean([event.loss for event in events if isinstance(event, Step)])
+    assert loss[True] < loss[False]
+    with pytest.raises(FrnError, match="already holds a run"):
+        quick(tmp_path / "True", replace(standing, tuned_start=True), init=before)
+
+
+def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behind(tmp_path: Path) -> None:
+    shape, drawn = EpisodeShape(way=3, shot=4, queries=5), np.arange(27).reshape(3, 9)
+    maps = torch.randn(27, 16, 256, generator=torch.Generator().manual_seed(0))
+    config = ModelConfig(backbone="resnet12-small", method="frn", last_pool=False, transform=TINY.transform)
+    ours, proto = Model(config), Model(replace(config, method="proto"))
+    alone = [Episodic(shape, "off").score(model, m, drawn)[0] for model, m in ((ours, maps / 16), (proto, maps))]
+    both = Episodic(shape, "off", [build_head("proto", 256)]).score(ours, maps / 16, drawn)[0]
+    torch.testing.assert_close(both, (alone[0] + alone[1]) / 2)
+
+    quick(tmp_path / "run", replace(TINY, beside=("proto",)))
+    model = load_model(tmp_path / "run" / "best.safetensors")
+    assert {name for name, _ in model.head.named_parameters()} == {"alpha", "beta", "gamma"}
 
 
 def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:
