@@ -125,8 +125,9 @@ def residual_from_gram(gram: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
         Symmetric operators (way, d, d) in float64; `query @ B` is the query less its reconstruction.
     """
     identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    inverse = torch.cholesky_inverse(_cholesky(gram + lam * identity, lam))
-    return torch.addcmul((1 - rho) * identity, rho * lam, inverse)
+    residual = rho * lam * torch.cholesky_inverse(_cholesky(gram + lam * identity, lam))
+    residual.diagonal(dim1=-2, dim2=-1).add_(1 - rho)
+    return residual
 
 
 def moment_error(moment: Tensor, residual: Tensor) -> Tensor:
