@@ -250,15 +250,17 @@ def imported() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def resized(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine Textual's pilot goes on before the new size is laid out."""
+    """On a busy machine Textual's pilot goes on before the new size is laid out, or before the widgets know of it."""
     resize = Pilot.resize_terminal
 
     async def patiently(pilot: Pilot[None], width: int, height: int) -> None:
         await resize(pilot, width, height)
         for _ in range(100):
             if pilot.app.screen._compositor.size == Size(width, height):
-                return
+                break
             await pilot.pause(0.02)
+        await pilot._wait_for_screen()
+        await pilot.pause()
 
     monkeypatch.setattr(Pilot, "resize_terminal", patiently)
 
