@@ -133,14 +133,14 @@ class _Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.stage = build_stage(self.preset, self.model, self.images.sizes).to(settings.device)
-        if init and not resume and self.preset.stage == "episodes" and self.comes_otherwise(init):
+        if init and not resume and self.preset.stage == "episodes" and self.introduces(init):
             self.introduce()
         self.optimizer = build_optimizer([*self.model.parameters(), *self.stage.parameters()], self.preset.schedule)
         self.run = Run(self.folder, self.model, self.stage, self.optimizer, decides, settings, resume=resume)
         self.place = self.run.place
 
-    def comes_otherwise(self, init: Model) -> bool:
-        """Whether another head has trained this backbone, or dummy maps have, and the preset knows what that means."""
+    def introduces(self, init: Model) -> bool:
+        """Whether the head is introduced to the backbone: after another method's training, or if the preset says so."""
         return self.preset.tuned_start or init.config.method != self.preset.method
 
     def introduce(self) -> None:

@@ -159,7 +159,6 @@ from frn.data.moths import draw_classes
 from frn.episodes import EpisodeShape
 from frn.training.loop import train
 from frn.training.run import Settings
-from frn.training.stages import Episodic
 from frn.training.presets import Schedule, demo
 torch.set_num_threads(1)
 preset = replace(demo(), episode=EpisodeShape(way=4, shot=2, queries=2),
