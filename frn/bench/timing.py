@@ -9,6 +9,8 @@ import torch
 
 LEAST_ROUNDS, LEAST_SECONDS = 15, 3.0
 """What a contest takes by itself: a median of short times needs many."""
+SETTLING_SECONDS = 0.01
+"""What a contestant runs untimed in its turn: after four or five short runs caches and memory are its own again."""
 
 
 def take_turns(
@@ -19,8 +21,8 @@ def take_turns(
     Args:
         contestants: what to run, by name.
         rounds: how often each is timed, in turn, so that a slow moment of the machine falls on all. In its turn each
-            runs twice and only the second run counts: the first one refills caches and memory that another left.
-            None: `LEAST_ROUNDS`, and on until `LEAST_SECONDS` have passed.
+            runs for `SETTLING_SECONDS`, once at least, and only the run after that counts: as in an evaluation, where
+            a head is followed by itself. None: `LEAST_ROUNDS`, and on until `LEAST_SECONDS` have passed.
         gradients: whether contestants may ask for some.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -29,7 +31,10 @@ def take_turns(
         deadline = time.perf_counter() + (0 if rounds else LEAST_SECONDS)
         while turns < (rounds or LEAST_ROUNDS) or time.perf_counter() < deadline:
             for name, run in contestants.items():
+                settled = time.perf_counter() + SETTLING_SECONDS
                 run()
+                while time.perf_counter() < settled:
+                    run()
                 began = time.perf_counter()
                 run()
                 milliseconds[name].append(1000 * (time.perf_counter() - began))

@@ -1,12 +1,13 @@
 """What is timed computes the same."""
 
+import re
 import time
 
 import torch
 from frn_export.head import head_graph
 
 from frn.bench.head import INITIAL, PLAIN, plain_error, time_head
-from frn.bench.timing import take_turns
+from frn.bench.timing import SETTLING_SECONDS, take_turns
 from frn.heads.frn import FRNHead
 
 
@@ -24,8 +25,15 @@ def test_turns_are_timed_by_their_median() -> None:
 
 def test_what_one_contestant_leaves_behind_is_not_timed_with_the_next() -> None:
     runs: list[str] = []
-    take_turns({"a": lambda: runs.append("a"), "b": lambda: runs.append("b")}, rounds=2)
-    assert "".join(runs) == "aabbaabb"
+
+    def slow() -> None:
+        runs.append("a")
+        time.sleep(1.1 * SETTLING_SECONDS)
+
+    milliseconds = take_turns({"slow": slow, "quick": lambda: runs.append("b")}, rounds=2)
+    order = "".join(runs)
+    assert re.fullmatch("aab{9,}aab{9,}", order), "the slow one settles in one run, the quick one takes many"
+    assert milliseconds["quick"] < 1000 * SETTLING_SECONDS < milliseconds["slow"]
 
 
 def test_the_head_beats_the_papers_formulations_where_channels_are_many() -> None:
