@@ -9,8 +9,8 @@ import torch
 
 LEAST_ROUNDS, LEAST_SECONDS = 15, 3.0
 """What a contest takes by itself: a median of short times needs many."""
-SETTLING_SECONDS = 0.01
-"""What a contestant runs untimed in its turn: after four or five short runs caches and memory are its own again."""
+SETTLING_SECONDS = TIMED_SECONDS = 0.01
+"""A turn, untimed and timed: after four or five short runs caches and memory are the contestant's own again."""
 
 
 def take_turns(
@@ -20,9 +20,9 @@ def take_turns(
 
     Args:
         contestants: what to run, by name.
-        rounds: how often each is timed, in turn, so that a slow moment of the machine falls on all. In its turn each
-            runs for `SETTLING_SECONDS`, once at least, and only the run after that counts: as in an evaluation, where
-            a head is followed by itself. None: `LEAST_ROUNDS`, and on until `LEAST_SECONDS` have passed.
+        rounds: how many turns each has, one after the other, so that a slow moment of the machine falls on all. In its
+            turn each runs for `SETTLING_SECONDS` unseen, as in an evaluation, where a head is followed by itself, then
+            for `TIMED_SECONDS`; once at least. None: `LEAST_ROUNDS`, and on until `LEAST_SECONDS` have passed.
         gradients: whether contestants may ask for some.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
@@ -31,15 +31,24 @@ def take_turns(
         deadline = time.perf_counter() + (0 if rounds else LEAST_SECONDS)
         while turns < (rounds or LEAST_ROUNDS) or time.perf_counter() < deadline:
             for name, run in contestants.items():
-                settled = time.perf_counter() + SETTLING_SECONDS
-                run()
-                while time.perf_counter() < settled:
-                    run()
-                began = time.perf_counter()
-                run()
-                milliseconds[name].append(1000 * (time.perf_counter() - began))
+                for _ in _timed(run, SETTLING_SECONDS):
+                    pass
+                milliseconds[name].extend(_timed(run, TIMED_SECONDS))
             turns += 1
     return {name: median(times) for name, times in milliseconds.items()}
+
+
+def _timed(run: Callable[[], object], seconds: float) -> Iterator[float]:
+    """Milliseconds of one run after the other, until `seconds` have passed."""
+    began = time.perf_counter()
+    end = began + seconds
+    while True:
+        run()
+        ended = time.perf_counter()
+        yield 1000 * (ended - began)
+        if ended >= end:
+            return
+        began = time.perf_counter()
 
 
 @contextmanager
