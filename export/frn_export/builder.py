@@ -45,6 +45,13 @@ class GraphBuilder:
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
         return output
 
+    def halves(self, whole: str) -> tuple[str, str]:
+        """Add a node that splits the first axis into two."""
+        name = f"{self.prefix}Split_{len(self.nodes)}"
+        first, second = (f"{self.prefix}v{len(self.nodes)}{part}" for part in "ab")
+        self.nodes.append(helper.make_node("Split", [whole], [first, second], name=name, num_outputs=2))
+        return first, second
+
     def ints(self, *values: int) -> str:
         """Add a one-dimensional int64 constant: axes, a shape, an index."""
         return self.constant(np.array(values, dtype=np.int64))

@@ -131,13 +131,14 @@ def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole:
     first = graph.node("Div", graph.node("Sub", whole, sides), graph.ints(2))
     image = graph.node("Slice", "image", first, graph.node("Add", first, sides), graph.ints(0, 1))
     wanted = _wanted(graph, transform, length, sides, graph.node("ReduceMin", sides, keepdims=1))
-    planes = graph.node("Cast", _resized(graph, image, graph.node("Min", sides, wanted)), to=DOUBLE)
-    start = graph.node("Gather", offsets, wanted)
-    for axis in (3, 2):  # rows first, as `resize_bytes`
-        ours = graph.ints(axis - 2)
-        grown, crop = graph.node("Gather", wanted, ours), graph.node("Gather", start, ours)
-        planes = _enlarge_and_crop(graph, planes, axis, grown, crop, transform.size)
-    return _branch(graph, graph.node("Cast", planes, to=UINT8), transform)
+    there = graph.node("Min", sides, wanted)
+    # All four sizes: where something is turned later, onnxruntime turns the sizes, too, and forgets that two are named.
+    sizes = graph.node("Concat", graph.ints(1, 3), there, axis=0)
+    pixels = graph.node("Resize", _planes(graph, image), "", "", sizes, mode="linear", antialias=1)
+    neighbours = _neighbours(graph, there, wanted, graph.node("Gather", offsets, wanted), transform.size)
+    down, across = zip(*(graph.halves(each) for each in neighbours), strict=True)
+    pixels = _enlarged(graph, _enlarged(graph, pixels, *across), *down)  # rows first, as `resize_bytes`
+    return _branch(graph, pixels, transform)
 
 
 def _branch(graph: GraphBuilder, pixels: str, transform: EvaluationTransform) -> onnx.GraphProto:
@@ -161,37 +162,42 @@ def _planes(graph: GraphBuilder, image: str) -> str:
     return graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
 
 
-def _enlarge_and_crop(graph: GraphBuilder, planes: str, axis: int, length: str, start: str, size: int) -> str:
-    """An axis enlarged to `length` and cropped from `start` on, to the last bit as Pillow does it.
+def _neighbours(graph: GraphBuilder, there: str, wanted: str, start: str, size: int) -> tuple[str, str]:
+    """Where the pixels of an enlarged and cropped image come from: indices (2, 2, S) and weights (2, 2, S, 1).
 
-    A pixel of the result lies between two of the input. Pillow rounds their weights to 22 bits, and the sum to a byte.
+    By axis (down, across), by neighbour: a pixel lies between two of the `there` pixels, which become `wanted`, and the
+    crop begins at `start`. Weights are Pillow's, to the last bit: it rounds them to 22 bits.
     """
     one, half, steps = graph.doubles(1.0), graph.doubles(0.5), graph.doubles(float(1 << 22))
-    there = graph.node("Cast", graph.node("Shape", planes, start=axis, end=axis + 1), to=DOUBLE)
-    wanted = graph.node("Cast", graph.node("Add", start, graph.ints(*range(size))), to=DOUBLE)
-    scale = graph.node("Div", there, graph.node("Cast", length, to=DOUBLE))
-    centre = graph.node("Sub", graph.node("Mul", graph.node("Add", wanted, half), scale), half)
+    there, wanted, start = (
+        graph.node("Unsqueeze", graph.node("Cast", each, to=DOUBLE), graph.ints(1, 2))
+        for each in (there, wanted, start)
+    )
+    middles = graph.node("Add", start, graph.constant(np.arange(size) + 0.5))
+    scale = graph.node("Div", there, wanted)
+    centre = graph.node("Sub", graph.node("Mul", middles, scale), half)
     lower = graph.node("Max", graph.node("Floor", centre), graph.doubles(0.0))
-    upper = graph.node("Add", lower, one)
-    inside = graph.node("Cast", graph.node("Less", upper, there), to=DOUBLE)
-    near = [_triangle(graph, place, centre) for place in (lower, upper)]
-    near[1] = graph.node("Mul", near[1], inside)
-    total = graph.node("Add", *near)
-    shares = []
-    for place, share in zip((lower, graph.node("Min", upper, graph.node("Sub", there, one))), near, strict=True):
-        weight = graph.node("Mul", graph.node("Div", share, total), steps)
-        weight = graph.node("Div", graph.node("Floor", graph.node("Add", weight, half)), steps)
-        if axis == 2:
-            weight = graph.node("Unsqueeze", weight, graph.ints(1))
-        taken = graph.node("Gather", planes, graph.node("Cast", place, to=INT64), axis=axis)
-        shares.append(graph.node("Mul", taken, weight))
-    return graph.node("Floor", graph.node("Add", graph.node("Add", *shares), half))
-
-
-def _triangle(graph: GraphBuilder, place: str, centre: str) -> str:
-    """Weight of a pixel by its distance: 1 at the centre, 0 from one pixel on."""
+    place = graph.node("Concat", lower, graph.node("Add", lower, one), axis=1)
+    # A triangle: 1 at the centre, 0 from one pixel on, nothing outside of the image.
     distance = graph.node("Abs", graph.node("Sub", place, centre))
-    return graph.node("Max", graph.node("Sub", graph.doubles(1.0), distance), graph.doubles(0.0))
+    share = graph.node("Max", graph.node("Sub", one, distance), graph.doubles(0.0))
+    share = graph.node("Mul", share, graph.node("Cast", graph.node("Less", place, there), to=DOUBLE))
+    share = graph.node("Div", share, graph.node("ReduceSum", share, graph.ints(1), keepdims=1))
+    rounded = graph.node("Floor", graph.node("Add", graph.node("Mul", share, steps), half))
+    weight = graph.node("Unsqueeze", graph.node("Div", rounded, steps), graph.ints(3))
+    return graph.node("Cast", graph.node("Min", place, graph.node("Sub", there, one)), to=INT64), weight
+
+
+def _enlarged(graph: GraphBuilder, planes: str, index: str, weight: str) -> str:
+    """Bytes (1, 3, a, b) to (1, 3, b enlarged, a), rounded to bytes.
+
+    Turned, because taking rows is fast and taking columns is slow.
+    """
+    turned = graph.node("Transpose", planes, perm=[0, 1, 3, 2])
+    taken = graph.node("Cast", graph.node("Gather", turned, index, axis=2), to=DOUBLE)  # 1, 3, 1, 2, S, a
+    both = graph.node("ReduceSum", graph.node("Mul", taken, weight), graph.ints(2, 3), keepdims=0)
+    # Cast drops what is behind the point.
+    return graph.node("Cast", graph.node("Add", both, graph.doubles(0.5)), to=UINT8)
 
 
 def _score(graph: GraphBuilder, names: list[str], bank: Bank, grid: tuple[int, int], gamma: float) -> None:
