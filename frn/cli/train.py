@@ -184,6 +184,7 @@ def _train(
     from frn.precision import choose_device, choose_precision, set_threads
     from frn.training.loop import train as run
     from frn.training.run import Settings
+    from frn.training.run_folder import RunFolder
 
     if preset.prepare is not None and not data:
         raise FrnError(
@@ -191,6 +192,8 @@ def _train(
             f"(`frn data prepare {preset.prepare} --help` makes one). `frn train demo` needs none."
         )
     out = given_out or Path("runs") / name
+    if not resume:
+        RunFolder(out).require_free()  # before images are read
     set_threads(threads)
     where = choose_device(device)
     settings = Settings(

@@ -8,7 +8,6 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from frn.errors import FrnError
 from frn.model import Model
 from frn.precision import Precision
 from frn.training.run_folder import Place, RunFolder
@@ -66,8 +65,8 @@ class Run:
         Raises:
             FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
         """
-        if not resume and folder.last.exists():
-            raise FrnError(f"{folder.path}: already holds a run. Add --resume to continue it, or give another --out.")
+        if not resume:
+            folder.require_free()
         self.folder, self.model, self.stage, self.optimizer = folder, model, stage, optimizer
         self.decides, self.every = decides, settings.save_every
         self.place = folder.load_last(model, stage, optimizer, decides) if resume else Place()

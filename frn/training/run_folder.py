@@ -49,6 +49,15 @@ class RunFolder:
         self.config = path / "config.toml"
         self.events = path / "tensorboard"
 
+    def require_free(self) -> None:
+        """Refuse a folder that holds a run.
+
+        Raises:
+            FrnError: if it does.
+        """
+        if self.last.exists():
+            raise FrnError(f"{self.path}: already holds a run. Add --resume to continue it, or give another --out.")
+
     def save_last(
         self,
         model: Model,

@@ -18,11 +18,13 @@ from typer.testing import CliRunner, Result
 from frn.checkpoints import save_model
 from frn.cli.console import printable
 from frn.cli.main import app
+from frn.cli.train import _override
 from frn.data.moths import draw_moth, species
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
 from frn.shipped import assets_folder, shipped_models
+from frn.training.presets import find_preset
 
 SAMPLES = assets_folder() / "samples"
 
@@ -223,6 +225,15 @@ def test_train_on_a_folder_then_evaluate_and_classify_with_what_came_out(moths: 
     again = frn(*words, "--epochs", 2, "--precision", "fp32")
     assert again.exit_code == 1
     assert "already holds a run. Add --resume" in again.stderr
+    assert "images of" not in again.stderr, "it is said before they are read"
+
+
+def test_another_method_trains_without_the_heads_that_a_preset_puts_beside_its_own() -> None:
+    preset = find_preset("shipped-resnet12-small")
+    assert preset.beside == ("proto",)
+    unchanged = (None, None, None, None, None, None)
+    assert _override(preset, None, *unchanged) == preset == _override(preset, preset.method, *unchanged)
+    assert _override(preset, "proto", *unchanged).beside == ()
 
 
 def test_train_asks_for_what_is_missing() -> None:
