@@ -107,7 +107,9 @@ def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: st
     wanted = _wanted(graph, transform, length, whole, shorter)
     start = graph.node("Gather", offsets, wanted)
     end = graph.node("Add", start, graph.ints(transform.size))
-    pixels = graph.node("Slice", _resized(graph, "image", wanted), start, end, graph.ints(2, 3))
+    planes = _planes(graph, "image")
+    pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], mode="linear", antialias=1)
+    pixels = graph.node("Slice", pixels, start, end, graph.ints(2, 3))
     return _branch(graph, pixels, transform)
 
 
@@ -150,11 +152,6 @@ def _wanted(graph: GraphBuilder, transform: EvaluationTransform, length: int, si
     if transform.square:
         return graph.ints(length, length)
     return graph.node("Div", graph.node("Mul", sides, graph.ints(length)), shorter)
-
-
-def _resized(graph: GraphBuilder, image: str, sides: str) -> str:
-    """Planes of an image that only shrinks."""
-    return graph.node("Resize", _planes(graph, image), "", "", sides, axes=[2, 3], mode="linear", antialias=1)
 
 
 def _planes(graph: GraphBuilder, image: str) -> str:

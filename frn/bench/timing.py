@@ -40,15 +40,12 @@ def take_turns(
 
 def _timed(run: Callable[[], object], seconds: float) -> Iterator[float]:
     """Milliseconds of one run after the other, until `seconds` have passed."""
-    began = time.perf_counter()
-    end = began + seconds
-    while True:
+    ended, end = 0.0, time.perf_counter() + seconds
+    while ended < end:
+        began = time.perf_counter()
         run()
         ended = time.perf_counter()
         yield 1000 * (ended - began)
-        if ended >= end:
-            return
-        began = time.perf_counter()
 
 
 @contextmanager
