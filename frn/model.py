@@ -1,15 +1,27 @@
-"""A model: a backbone that makes feature maps, a head that compares them, and what both need to know of images."""
+"""A model: a backbone that makes feature maps and a head that compares them; how it is loaded, saved and imported.
 
+A model file is one `.safetensors`: the weights, and in its header what the model is (`model_file`).
+"""
+
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
+import safetensors
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.backbones.pretrained import Pretrained
+from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError
+from frn.files import write_atomically
 from frn.heads import build_head
-from frn.model_file import ModelConfig
+from frn.heads.base import Head
+from frn.images import EvaluationTransform
+from frn.model_file import OPTIMIZER, STAGE, ModelConfig, header, read_header
+from frn.weight_files import read_reference, read_weights
+from frn.zoo import resolve
 
 
 class Model(nn.Module):
@@ -27,7 +39,7 @@ class Model(nn.Module):
         self.record: dict[str, object] = {}
         self.backbone = build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
         self.d = int(self.backbone.d)  # type: ignore[arg-type]
-        self.head = build_head(config.method, self.d)
+        self.head: Head = build_head(config.method, self.d)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
 
@@ -61,12 +73,93 @@ class Model(nn.Module):
         return side, side
 
 
-def load_model(path: str | Path) -> Model:
-    """Load a model in evaluation mode: a `.safetensors` file, an authors' `.pth` file, or a shipped name.
+def load_model(model: str | Path) -> Model:
+    """Load a model in evaluation mode: a model file, an authors' `.pth` file, a run folder or a shipped name.
 
     Raises:
         FrnError: if there is no such model, or the file is not one.
     """
-    from frn.checkpoints import load  # checkpoints stands above this module and builds Models
+    path = resolve(model).weights
+    if path.suffix in (".pth", ".pt"):
+        return import_reference(path)
+    config, record = read_header(path)
+    with safetensors.safe_open(path, framework="pt") as file:
+        names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
+        weights = {name: file.get_tensor(name) for name in names}
+    return _filled(Model(config), weights, path, record)
 
-    return load(path)
+
+def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
+    """Write a model file, atomically.
+
+    Args:
+        model: its weights and configuration are written.
+        path: the file, `.safetensors` by convention.
+        record: where the model comes from (preset, data, accuracy, ...), added to its own; anything JSON can hold.
+        half: store convolutions in half precision, the few other numbers as they are; they load as float32.
+
+    Raises:
+        FrnError: if the file cannot be written.
+    """
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    if half:
+        weights = {name: tensor.half() if tensor.ndim == 4 else tensor for name, tensor in weights.items()}
+    write_atomically(path, save(weights, metadata=header(model.config, {**model.record, **(record or {})})))
+
+
+def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
+    """Read a checkpoint of the authors' code (FRN or ProtoNet, Conv-4 or ResNet-12), in evaluation mode.
+
+    Args:
+        path: a `state_dict` saved by torch.
+        config: overrides what the keys tell, for an unusual image size, say.
+
+    Raises:
+        FrnError: if the file holds anything but tensors, or keys that are not theirs.
+    """
+    weights = read_reference(path)
+    if config is None:
+        backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
+        config = ModelConfig(backbone=backbone, method="frn" if "head.alpha" in weights else "proto")
+    return _filled(Model(config), weights, path, {"imported_from": path.name})
+
+
+def import_pretrained(
+    name: str, weights: Path, *, size: int | None = None, method: str = "frn", source: str | None = None
+) -> Model:
+    """A frozen network of others under a head that has learned nothing, in evaluation mode.
+
+    Args:
+        name: `torchvision:NAME` or `timm:NAME`.
+        weights: their file: `.safetensors`, or a torch checkpoint of tensors alone.
+        size: side of the images; None takes that of the weights' own recipe.
+        method: the head.
+        source: what the record calls the weights; by default the file's name.
+
+    Raises:
+        FrnError: if there is no such network, or the file is not of it.
+    """
+    how = recipe(name, weights)
+    size = size or how.size
+    transform = EvaluationTransform(size=size, resize=how.resize(size))
+    model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
+    assert isinstance(model.backbone, Pretrained)
+    model.backbone.fill(read_weights(weights), weights)
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    called = source or weights.name
+    model.record = {
+        "data": f"not trained here: weights of {name} from {called} (SHA-256 {digest[:12]})",
+        "weights": {"backbone": name, "file": called, "sha256": digest},
+    }
+    return model.eval()
+
+
+def _filled(model: Model, weights: Mapping[str, Tensor], path: Path, record: dict[str, object]) -> Model:
+    try:
+        model.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        what = f"a {model.config.method} model on {model.config.backbone}"
+        raise FrnError(f"{path}: its weights do not fit {what} ({detail})") from error
+    model.record = record
+    return model.eval()

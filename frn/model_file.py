@@ -13,7 +13,12 @@ from frn.errors import FrnError
 from frn.images import EvaluationTransform
 
 FORMAT = "frn-model"
-VERSION = 1
+MODEL_FILE_VERSION = 1
+
+OPTIMIZER = "optimizer/"
+"""Prefix of an optimiser's tensors in the checkpoint of a run; a model is loaded without them."""
+STAGE = "stage/"
+"""Prefix of tensors that a training stage has beside the model's, likewise."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -48,7 +53,7 @@ def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
     """The header of a model file: its format, the library's version, `config`, and `record` (where it comes from)."""
     return {
         "format": FORMAT,
-        "version": str(VERSION),
+        "version": str(MODEL_FILE_VERSION),
         "frn": __version__,
         "config": json.dumps(asdict(config)),
         "record": json.dumps(record),
@@ -71,8 +76,10 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         raise FrnError(
             f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {FORMAT!r})"
         )
-    if metadata.get("version") != str(VERSION):
-        raise FrnError(f"{path}: has format version {metadata.get('version')}; this frn {__version__} reads {VERSION}")
+    if metadata.get("version") != str(MODEL_FILE_VERSION):
+        raise FrnError(
+            f"{path}: has format version {metadata.get('version')}; this frn {__version__} reads {MODEL_FILE_VERSION}"
+        )
     try:
         fields = json.loads(metadata["config"])
         fields["transform"] = EvaluationTransform(**fields["transform"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from frn.data.moths import draw_moth, species
+from frn.data.synthetic import draw_moth, species
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 

@@ -15,8 +15,8 @@ import onnx
 from frn import __version__
 from frn.errors import FrnError
 from frn.images import MAX_ASPECT, EvaluationTransform, centre_offset
-from frn.inference.enrolment import Bank, Enrolled
 from frn.inference.extractor import Extractor
+from frn.ridge.enrolment import ClassScorer, EnrolledClass
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
 
 FORMAT = "frn-classifier"
@@ -24,7 +24,7 @@ VERSION = "1"
 
 
 def classifier_graph(
-    features: bytes, classes: Mapping[str, Enrolled], *, threshold: float = 0.0, gamma: float | None = None
+    features: bytes, classes: Mapping[str, EnrolledClass], *, threshold: float = 0.0, gamma: float | None = None
 ) -> onnx.ModelProto:
     """Build `classifier.onnx`.
 
@@ -54,7 +54,7 @@ def classifier_graph(
     _score(
         graph,
         list(classes),
-        Bank(list(classes.values())),
+        ClassScorer(list(classes.values())),
         extractor.grid,
         extractor.head.gamma if gamma is None else gamma,
     )
@@ -197,7 +197,7 @@ def _enlarged(graph: GraphBuilder, planes: str, index: str, weight: str) -> str:
     return graph.node("Cast", graph.node("Add", both, graph.doubles(0.5)), to=UINT8)
 
 
-def _score(graph: GraphBuilder, names: list[str], bank: Bank, grid: tuple[int, int], gamma: float) -> None:
+def _score(graph: GraphBuilder, names: list[str], bank: ClassScorer, grid: tuple[int, int], gamma: float) -> None:
     """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, one with their signs."""
     way, (h, w) = len(names), grid
     query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r

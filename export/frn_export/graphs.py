@@ -14,9 +14,9 @@ from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.pretrained import Pretrained
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
-from frn.inference.enrolment import HeadParameters
 from frn.inference.extractor import FORMAT, VERSION
 from frn.model import Model
+from frn.ridge.parameters import HeadParameters
 from frn_export.builder import FLOAT, GraphBuilder
 from frn_export.traced import write_traced
 
@@ -62,7 +62,7 @@ def features_graph(model: Model) -> onnx.ModelProto:
 
 def head_parameters(model: Model) -> HeadParameters:
     """The learned numbers of an FRN head."""
-    return HeadParameters(**learned_scalars(model.head))
+    return HeadParameters.from_metadata(learned_scalars(model.head))
 
 
 def learned_scalars(head: nn.Module) -> dict[str, float]:

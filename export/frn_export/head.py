@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 
 from frn import __version__
-from frn.inference.enrolment import LAMBDA_FLOOR, HeadParameters
+from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, value
 
 FORMAT = "frn-head"
@@ -44,7 +44,7 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
     lam = graph.node("Add", lam, graph.doubles(LAMBDA_FLOOR))
     graph.node("Unsqueeze", lam, graph.ints(1, 2), output="lam")  # way, 1, 1
     small = graph.node("Squeeze", graph.node("LessOrEqual", p, d), graph.ints(0))
-    graph.node("If", small, then_branch=_dual(head.rho), else_branch=_by_moments(head.rho), output="class_error")
+    graph.node("If", small, then_branch=_dual(head.rho()), else_branch=_by_moments(head.rho()), output="class_error")
     graph.node("Mul", "class_error", graph.constant(-head.gamma), output="logits")
     return graph.model(
         inputs={

@@ -17,7 +17,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import open_session, run_session
 from frn.model import Model
-from frn_export.graphs import head_parameters
+from frn.ridge.parameters import HeadParameters
 
 FEATURE_TOLERANCE = 5e-6
 """Of the largest feature; float32 in another order of summation stays well below."""
@@ -93,8 +93,9 @@ def compare_head(model: Model, graph: bytes, *, seed: int = 0) -> Difference:
         graph: bytes of its `head.onnx`.
         seed: of the features.
     """
-    assert isinstance(model.head, FRNHead)
-    head, learned = copy.deepcopy(model.head).double(), head_parameters(model)
+    assert model.head.ridge is not None
+    head = copy.deepcopy(model.head.ridge).double()
+    learned = HeadParameters.of(model.head.ridge)
     session = open_session(graph, "head.onnx", device="cpu")
     h, w = model.grid
     r, d = h * w, model.d
@@ -107,7 +108,7 @@ def compare_head(model: Model, graph: bytes, *, seed: int = 0) -> Difference:
         inputs: dict[str, NDArray[Any]] = {"support": support, "shots": np.array(shots, dtype=np.int64), "query": query}
         errors, logits = run_session(session, ["class_error", "logits"], inputs)
         truth = _class_error(head, support, shots, query)
-        unit = _energy(query) * max(1.0, (learned.rho - 1) ** 2)
+        unit = _energy(query) * max(1.0, (learned.rho() - 1) ** 2)
         of_errors = np.abs(errors - truth).max()
         of_logits = np.abs(logits + learned.gamma * truth).max() / max(1.0, abs(learned.gamma))
         share = max(share, float(of_errors) / unit, float(of_logits) / unit)

@@ -1,7 +1,7 @@
 """Smaller extractors: weights stored in half precision, or convolutions computed in int8.
 
 Only weights and what flows between them change. Names, shapes and metadata stay, so whatever runs `features.onnx` runs
-these. What int8 costs depends on the model: `judgement` measures it.
+these. What int8 costs depends on the model: `int8_accuracy` measures it.
 """
 
 import tempfile

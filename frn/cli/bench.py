@@ -9,7 +9,7 @@ import typer
 
 from frn.cli.choices import Device
 from frn.cli.console import print_json, progress_bar, stdout, user_errors
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn_tui.bench.measures import Measure
@@ -202,7 +202,7 @@ def memory(
 
         from frn.bench.memory import CONTESTANTS, PUBLISHED, MemoryCase, measure_memory
         from frn.errors import FrnError
-        from frn.precision import choose_device
+        from frn.numerics import choose_device
 
         where = choose_device(device).type
         sides = side or (5, 10)

@@ -10,7 +10,7 @@ import typer
 from frn.cli.choices import Device
 from frn.cli.console import note, print_json, printable, report_left_out, stdout, user_errors
 from frn.errors import FrnError
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Prediction
@@ -46,9 +46,9 @@ def classify(
     with user_errors():
         paths = _image_paths(images)  # before the model is loaded: a wrong path is told at once
 
-        from frn.opening import open_classifier
+        from frn.loading import load_classifier
 
-        classifier, left_out = open_classifier(classes, model, device)
+        classifier, left_out = load_classifier(classes, model, device)
         report_left_out([str(error) for error in left_out])
         if threshold is not None:
             classifier.threshold_override = threshold

@@ -7,14 +7,14 @@ import typer
 
 from frn.cli.choices import Device, Method, PrecisionChoice
 from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
-from frn.machine import leave_threads_to_torch
+from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
     import torch
 
     from frn.evaluation.report import Result, Unknown
     from frn.model import Model
-    from frn.precision import Precision
+    from frn.numerics import Precision
 
 
 def evaluate(
@@ -52,7 +52,7 @@ def evaluate(
         from frn.evaluation.report import evaluate_images
         from frn.inference.extractor import Extractor
         from frn.model import Model, load_model
-        from frn.precision import choose_device, choose_precision, set_threads
+        from frn.numerics import choose_device, choose_precision, set_threads
 
         folders = scan(split_folder(data, split))
         shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]

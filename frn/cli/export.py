@@ -8,10 +8,10 @@ import typer
 from frn.cli.choices import ExportPrecision
 from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.errors import FrnError
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from frn_export.judgement import Cost
+    from frn_export.int8_accuracy import Cost
     from frn_export.parity import Difference
 
     from frn.model import Model
@@ -65,10 +65,9 @@ def export(
         from frn_export.head import head_graph
         from frn_export.parity import compare_head
 
-        from frn.checkpoints import save_model
         from frn.files import write_atomically
-        from frn.model import load_model
-        from frn.opening import class_files
+        from frn.loading import class_files
+        from frn.model import load_model, save_model
 
         enrolled = None if classes is None else class_files(classes)
         loaded = load_model(model or (enrolled.model if enrolled else None) or DEFAULT_MODEL)
@@ -139,7 +138,7 @@ def _features(
 
 
 def _int8(model: "Model", features: bytes, calibrate: Path) -> "tuple[bytes, Cost]":
-    from frn_export.judgement import draw_sample, judge
+    from frn_export.int8_accuracy import draw_sample, judge
     from frn_export.quantise import int8
 
     with progress_bar("decoding") as decoding:

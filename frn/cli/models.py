@@ -12,7 +12,7 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     from rich.table import Table
 
     from frn.model_file import read_header
-    from frn.shipped import shipped_models
+    from frn.zoo import shipped_models
 
     with user_errors():
         found = {name: (path, *read_header(path)) for name, path in shipped_models().items()}

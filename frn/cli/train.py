@@ -13,13 +13,13 @@ from frn.cli.choices import Aux, Device, Method, PrecisionChoice, Regularisers
 from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.evaluate import describe
 from frn.errors import FrnError
-from frn.machine import leave_threads_to_torch
+from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
     from frn.data.cache import StoredImages
-    from frn.data.joined import JoinedImages
+    from frn.data.concat import ConcatImages
     from frn.evaluation.report import Result
-    from frn.precision import Precision
+    from frn.numerics import Precision
     from frn.training.presets import Preset
     from frn.training.run_folder import Place
 
@@ -179,9 +179,9 @@ def _train(
     as_json: bool,
 ) -> None:
     from frn.cli.training_display import TrainingDisplay, interruptible
-    from frn.machine import cores, processor
+    from frn.hardware import cores, processor
     from frn.model import load_model
-    from frn.precision import choose_device, choose_precision, set_threads
+    from frn.numerics import choose_device, choose_precision, set_threads
     from frn.training.loop import train as run
     from frn.training.run import Settings
     from frn.training.run_folder import RunFolder
@@ -258,12 +258,12 @@ def _show_result(preset: "Preset", data: list[Path], out: Path, place: "Place", 
             console.print(f"next: frn eval {shlex.quote(str(best))} --data {shlex.quote(str(path))}")
 
 
-def _splits(preset: "Preset", data: list[Path], seed: int) -> "tuple[StoredImages | JoinedImages, StoredImages]":
+def _splits(preset: "Preset", data: list[Path], seed: int) -> "tuple[StoredImages | ConcatImages, StoredImages]":
     if preset.prepare is None:
         return _demo_images("train", seed), _demo_images("val", seed)
     from frn.data.cache import load_images
+    from frn.data.concat import ConcatImages
     from frn.data.folders import scan, split_folder
-    from frn.data.joined import JoinedImages
 
     train_folders = [scan(split_folder(path, "train")).without(preset.left_out) for path in data]
     val_folders = scan(split_folder(data[0], preset.val_split))
@@ -273,11 +273,11 @@ def _splits(preset: "Preset", data: list[Path], seed: int) -> "tuple[StoredImage
             parts.append(load_images(folders, preset.store_side, progress=progress))
     with progress_bar(f"decoding {preset.val_split}") as progress:
         val_images = load_images(val_folders, preset.transform, progress=progress)
-    return parts[0] if len(parts) == 1 else JoinedImages(tuple(parts)), val_images
+    return parts[0] if len(parts) == 1 else ConcatImages(tuple(parts)), val_images
 
 
 def _demo_images(split: str, seed: int) -> "StoredImages":
-    from frn.data.moths import draw_classes
+    from frn.data.synthetic import draw_classes
 
     offset = 3 * seed + list(DEMO_CLASSES).index(split)  # every split and seed has species of its own
     return draw_classes(DEMO_CLASSES[split], DEMO_IMAGES, size=32, seed=offset)

@@ -86,7 +86,7 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     return episodes
 
 
-def joined_epoch(sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int) -> list[Episode]:
+def concat_epoch(sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int) -> list[Episode]:
     """One epoch of several data sets: `training_epoch` of each, in shuffled order, so that no episode mixes them.
 
     Images of different sets are told apart by their look alone, and an episode of both would teach that.

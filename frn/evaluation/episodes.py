@@ -9,14 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from frn.data.cache import Progress
 from frn.episodes import Episode, EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
+from frn.heads.base import Head
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import residual_from_gram, second_moment
-from frn.precision import small_products
+from frn.ridge.matmul import matmul_small
+from frn.ridge.reconstruction import residual_from_gram, second_moment
 
 Scorer = Callable[[Tensor], Tensor]
 """Logits (e, q, way) of a chunk of episodes, given as image indices (e, way, shot + queries)."""
@@ -28,7 +29,7 @@ MOMENT_CHANNELS = 128
 
 
 def evaluate_episodes(
-    head: nn.Module,
+    head: Head,
     maps: Tensor,
     sizes: Sequence[int],
     shape: EpisodeShape,
@@ -78,10 +79,10 @@ def evaluate_episodes(
     return summarise(correct)
 
 
-def episode_scorer(head: nn.Module, maps: Tensor, shape: EpisodeShape) -> Scorer:
+def episode_scorer(head: Head, maps: Tensor, shape: EpisodeShape) -> Scorer:
     """The fastest way to score episodes of `shape` from cached maps; the logits are the head's."""
-    if isinstance(head, FRNHead) and maps.shape[-1] <= MOMENT_CHANNELS:
-        return _moment_scorer(head, maps, shape)
+    if head.ridge is not None and maps.shape[-1] <= MOMENT_CHANNELS:
+        return _moment_scorer(head.ridge, maps, shape)
 
     def score(episodes: Tensor) -> Tensor:
         logits = []
@@ -102,8 +103,8 @@ def _moment_scorer(head: FRNHead, maps: Tensor, shape: EpisodeShape) -> Scorer:
 
     def score(episodes: Tensor) -> Tensor:
         pool = maps[episodes[..., : shape.shot]].flatten(2, 3).double()  # e, way, p, d
-        residual = residual_from_gram(small_products(pool.mT, pool), lam, rho)
-        squared = small_products(residual, residual).flatten(2).to(moments.dtype)  # e, way, d * d
+        residual = residual_from_gram(matmul_small(pool.mT, pool), lam, rho)
+        squared = matmul_small(residual, residual).flatten(2).to(moments.dtype)  # e, way, d * d
         query = moments[episodes[..., shape.shot :].flatten(1)]  # e, q, d * d
         return -gamma * (squared @ query.mT).mT
 

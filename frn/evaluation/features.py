@@ -4,14 +4,15 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from frn.data.cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.heads import build_head
+from frn.heads.base import Head
 from frn.inference.extractor import Extractor
 from frn.model import Model
-from frn.precision import Precision, autocast
+from frn.numerics import Precision, autocast
 
 
 @torch.inference_mode()
@@ -91,7 +92,7 @@ def extract_in_onnxruntime(
     return maps
 
 
-def exported_head(extractor: Extractor) -> nn.Module:
+def exported_head(extractor: Extractor) -> Head:
     """The head that an exported extractor was trained with, its learned numbers set.
 
     Raises:

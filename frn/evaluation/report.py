@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from typing import NotRequired, TypedDict
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import exported_head, extract_features, extract_in_onnxruntime
-from frn.evaluation.strangers import doubled, measure_strangers
-from frn.evaluation.tuning import set_head, tune_head
-from frn.heads.frn import FRNHead
-from frn.inference.enrolment import HeadParameters
+from frn.evaluation.open_set import doubled, measure_open_set
+from frn.heads.base import Head
 from frn.inference.extractor import Extractor
 from frn.model import Model
-from frn.precision import Precision, keep_freed_memory
+from frn.numerics import Precision, keep_freed_memory
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import tune_on_episodes
 
 
 class Unknown(TypedDict):
@@ -101,8 +101,9 @@ def evaluate_images(
     for shape in shapes:
         chosen = None
         if validation is not None and tuning is not None:
-            chosen = tune_head(tuning, validation.sizes, shape, seed=seed)
-            set_head(head, chosen)
+            chosen = tune_on_episodes(tuning.cpu().numpy(), validation.sizes, shape, seed=seed)
+            assert head.ridge is not None
+            head.ridge.set_parameters(chosen)
         began = time.perf_counter()
         accuracy = evaluate_episodes(head, maps, images.sizes, shape, episodes=episodes, seed=seed, progress=scoring)
         result: Result = {
@@ -123,7 +124,7 @@ def evaluate_images(
 
 
 def _unknown(
-    head: nn.Module,
+    head: Head,
     maps: Tensor,
     sizes: tuple[int, ...],
     shape: EpisodeShape,
@@ -131,10 +132,10 @@ def _unknown(
     seed: int,
     progress: Progress | None,
 ) -> Unknown:
-    if not isinstance(head, FRNHead):
+    if head.ridge is None:
         raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
-    parameters = HeadParameters(head.alpha.item(), head.beta.item(), head.gamma.item())
-    found = measure_strangers(
+    parameters = HeadParameters.of(head.ridge)
+    found = measure_open_set(
         parameters, maps.cpu().numpy(), sizes, shape, episodes=episodes, seed=seed, progress=progress
     )
     return {

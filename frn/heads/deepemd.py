@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.errors import FrnError
+from frn.heads.base import Head
 
 Solver = Literal["pot", "opencv"]
 Array = NDArray[np.float64]
@@ -30,15 +31,13 @@ WEIGHT_FLOOR = 1e-3
 """Least weight of a location before weights are normalised (the authors' code; the text has none)."""
 
 
-class DeepEMDHead(nn.Module):
+class DeepEMDHead(Head):
     """Scores a query by one minus the cost of its optimal transport to each class, times the temperature.
 
     Solvers: "pot" (network simplex in float64, exact; costs and weights get their gradients) and "opencv" (simplex in
     float32; the flow counts as a constant, so weights get none: the authors' faster choice). With several shots the
     supports get no gradient, as in the authors' code: the SFC starts from their mean and is detached.
     """
-
-    scaled_maps = False
 
     def __init__(
         self, *, solver: Solver = "pot", sfc_passes: int = 100, sfc_rate: float = 100.0, sfc_batch: int = 4

@@ -7,17 +7,17 @@ projection is the closed form of FRN with a small fixed lambda.
 import torch
 from torch import Tensor, nn
 
-from frn.heads.reconstruction import location_error
+from frn.heads.base import Head
 from frn.heads.vectors import vectors
+from frn.ridge.reconstruction import location_error
 
 
-class DSNHead(nn.Module):
+class DSNHead(Head):
     """Scores a query by its squared distance from the subspace of each class's supports.
 
     Logits are divided by d and multiplied by the temperature gamma.
     """
 
-    scaled_maps = False
     lam = 0.01
     """"for sufficiently small regularizer lambda; we use 0.01" (SM)."""
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import class_error
+from frn.ridge.reconstruction import class_error
 
 
 class DummyMapHead(nn.Module):

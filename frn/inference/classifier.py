@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
-from frn.inference.enrolment import Bank, Enrolled, Floats, enroll, probabilities
 from frn.inference.extractor import Extractor
 from frn.inference.features import FeatureStore, Maps
-from frn.inference.regularisers import by_leave_one_out
 from frn.inference.session import State, Support, build_state
 from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
+from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
+from frn.ridge.parameters import probabilities
+from frn.ridge.tuning import tune_by_leave_one_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Prediction:
 
 
 class Classifier:
-    """Enrolled classes over an extractor. Classes may have different numbers of images."""
+    """EnrolledClass classes over an extractor. Classes may have different numbers of images."""
 
     def __init__(self, extractor: Extractor, store: FeatureStore | None = None) -> None:
         """Start without classes.
@@ -61,10 +62,10 @@ class Classifier:
         """The files that the classes were enrolled from."""
         self.threshold_override: float | None = None
         """Share that a class must explain; None calibrates it from the examples."""
-        self.classes: dict[str, Enrolled] = {}
+        self.classes: dict[str, EnrolledClass] = {}
         self.left_out: dict[str, Shares] = {}
         """What the rest of its class explains of each example, for classes with at least two."""
-        self._bank: Bank | None = None
+        self._bank: ClassScorer | None = None
         self._calibrated: float | None = None
 
     @property
@@ -115,7 +116,7 @@ class Classifier:
         self.classes, self.left_out = {}, {}
         pools = {entry.name: np.stack([maps[s.key] for s in entry.supports]) for entry in state.classes}
         if self.extractor.untrained_head:
-            self.head = by_leave_one_out(list(pools.values()))
+            self.head = tune_by_leave_one_out(list(pools.values()))
         for name, pool in pools.items():
             self.enroll_maps(name, pool)
         self.state = state
@@ -179,10 +180,10 @@ class Classifier:
         return error
 
     @property
-    def bank(self) -> Bank:
+    def bank(self) -> ClassScorer:
         """All classes, to be scored together."""
         if self._bank is None:
             if not self.classes:
                 raise FrnError("there is no class yet: enroll some first")
-            self._bank = Bank(list(self.classes.values()))
+            self._bank = ClassScorer(list(self.classes.values()))
         return self._bank

@@ -11,10 +11,10 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.images import EvaluationTransform, Pixels, read_file, see
-from frn.inference.enrolment import HeadParameters
 from frn.inference.features import FeatureStore, Maps, content_key
 from frn.inference.runtime import Device, check_model, open_session, parse_json, read_bytes, run_session
 from frn.model_file import is_pretrained
+from frn.ridge.parameters import HeadParameters
 
 FORMAT = "frn-features"
 VERSION = "1"
@@ -67,7 +67,7 @@ class Extractor:
             self.method = str(config["method"])
             self.grid = (int(grid[0]), int(grid[1]))
             self.learned = {str(name): float(value) for name, value in head.items()}
-            self.head = HeadParameters(**self.learned) if self.method == "frn" else None
+            self.head = HeadParameters.from_metadata(self.learned) if self.method == "frn" else None
             self.untrained_head = is_pretrained(str(config["backbone"]))
             """Whether the head's numbers are to be chosen from the supports (`regularisers`)."""
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:

@@ -16,7 +16,9 @@ from typing import Any
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.images import EvaluationTransform
+from frn.inference.extractor import Extractor
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
+from frn.zoo import shipped_extractors
 
 SUFFIX = ".frn.json"
 FORMAT = "frn-project"
@@ -39,6 +41,23 @@ class ModelReference:
     """Of the extractor's bytes."""
     preprocess: EvaluationTransform
     """How it sees a photo; the extractor says so itself, this is for people."""
+
+    @classmethod
+    def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
+        """How a project in `folder` remembers a model: by its shipped name, or where it is from there.
+
+        Raises:
+            FrnError: if its path is not valid text.
+        """
+        shipped = model in shipped_extractors()
+        id_ = model if shipped else write_path(Path(model).absolute(), folder.absolute()).get("path")
+        if id_ is None:
+            raise FrnError(f"{model}: a project cannot refer to a model whose path is not valid text. Rename it.")
+        return cls(id_, extractor.sha256, extractor.transform)
+
+    def locate(self, folder: Path) -> str:
+        """The model's shipped name or path, for a project in `folder`."""
+        return self.id if self.id in shipped_extractors() else str(folder / self.id)
 
     def check(self, sha256: str, where: Path, name: str) -> None:
         """Refuse another extractor: its features do not fit this project's threshold and answers.

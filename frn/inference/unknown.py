@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.inference.enrolment import HeadParameters, leave_one_out
+from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.parameters import HeadParameters
 
 MISSED = 0.05
 """Share of left-out supports that may fall below the calibrated threshold."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
 from frn import __version__
-from frn.machine import cores, processor
+from frn.hardware import cores, processor
 from frn.reproduce.progress import Workplace, measurements, stored, trained
 from frn.reproduce.tables import Measurement, Row, Run, Table, data_name
 

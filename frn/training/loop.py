@@ -9,21 +9,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from frn.checkpoints import save_model
 from frn.data.cache import StoredImages
-from frn.data.joined import JoinedImages
+from frn.data.concat import ConcatImages
 from frn.data.transforms import augment
 from frn.episodes import Episode, EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
-from frn.evaluation.tuning import EPISODES, as_trial, set_head
 from frn.heads.frn import FRNHead
-from frn.inference.regularisers import choose
-from frn.model import Model
+from frn.model import Model, save_model
 from frn.model_file import ModelConfig
-from frn.precision import autocast, keep_freed_memory
+from frn.numerics import autocast, keep_freed_memory
+from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
 from frn.training.presets import Preset, Schedule
 from frn.training.run import Run, Settings, Trained
 from frn.training.run_folder import RunFolder
@@ -61,7 +59,7 @@ class Validation:
 
 def train(
     preset: Preset,
-    images: StoredImages | JoinedImages,
+    images: StoredImages | ConcatImages,
     val_images: StoredImages | None,
     out: Path,
     settings: Settings,
@@ -101,7 +99,7 @@ class _Trainer:
     def __init__(
         self,
         preset: Preset,
-        images: StoredImages | JoinedImages,
+        images: StoredImages | ConcatImages,
         val_images: StoredImages | None,
         folder: RunFolder,
         settings: Settings,
@@ -155,11 +153,11 @@ class _Trainer:
         trials = []
         self.model.eval()
         with torch.inference_mode():
-            for index, drawn in enumerate(first[:EPISODES]):
+            for index, drawn in enumerate(first[:TUNING_EPISODES]):
                 maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]))
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
-                trials.append(as_trial(episode, shape.shot))
-        set_head(self.model.head, choose(trials))
+                trials.append(TuningEpisode.split(episode, shape.shot))
+        self.model.head.set_parameters(tune(trials))
         fix_regularisers(self.model, self.preset)
 
     def go_on(self, stop: Callable[[], bool]) -> Trained:
@@ -245,7 +243,7 @@ class _Trainer:
         save_model(self.model, self.folder.best, {**place, **record})
 
 
-def describe(images: StoredImages | JoinedImages) -> list[str]:
+def describe(images: StoredImages | ConcatImages) -> list[str]:
     """What tells data sets apart: how much is in each, and a checksum of the classes' names and sizes."""
     said = []
     for part in images.parts:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.episodes import Episode, EpisodeShape, joined_epoch
+from frn.episodes import Episode, EpisodeShape, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
@@ -47,7 +47,7 @@ class Episodic(Stage):
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Episodes of image indices (way, shot + queries)."""
-        return joined_epoch(sets, self.shape, seed=seed, epoch=epoch)
+        return concat_epoch(sets, self.shape, seed=seed, epoch=epoch)
 
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
         """Score the queries of an episode by its supports."""

@@ -16,9 +16,9 @@ from frn.episodes import EpisodeShape, check_classes, evaluation_episode
 from frn.errors import FrnError
 from frn.evaluation.features import extract_features
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import reconstruct
 from frn.images import Pixels
 from frn.model import Model
+from frn.ridge.reconstruction import reconstruct
 from frn.visualize.training import decoder_input, targets
 
 GAP = 2

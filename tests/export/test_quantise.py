@@ -16,7 +16,7 @@ from frn.errors import FrnError
 from frn.images import Pixels, open_image
 from frn.inference.extractor import FORMAT, Extractor
 from frn.inference.runtime import check_model
-from frn.shipped import shipped_extractors
+from frn.zoo import shipped_extractors
 
 
 @pytest.fixture(scope="module")

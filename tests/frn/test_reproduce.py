@@ -17,8 +17,8 @@ from frn.data.folders import scan
 from frn.data.prepare import BENCHMARKS
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.machine import processor
-from frn.precision import choose_precision
+from frn.hardware import processor
+from frn.numerics import choose_precision
 from frn.reproduce.progress import MissingDataError, Step, Workplace, steps, stored, trained
 from frn.reproduce.report import commands, markdown, report
 from frn.reproduce.tables import TABLES, Measurement, Run, Table, at_both, choose_rows, find_table

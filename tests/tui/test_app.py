@@ -15,7 +15,7 @@ from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.screens.picker import Picker
 from frn_tui.screens.results import Results
 
-from frn.shipped import DEFAULT_MODEL, assets_folder
+from frn.zoo import DEFAULT_MODEL, assets_folder
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Driver

@@ -21,9 +21,10 @@ from PIL import Image
 
 from frn.images import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.enrolment import HeadParameters, enroll
 from frn.inference.extractor import Extractor
-from frn.shipped import shipped_extractors
+from frn.ridge.enrolment import enroll
+from frn.ridge.parameters import HeadParameters
+from frn.zoo import shipped_extractors
 
 Message = dict[str, Any]
 
@@ -517,7 +518,7 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     models = pytest.importorskip("torchvision.models")
     from frn_export.graphs import features_graph
 
-    from frn.checkpoints import import_pretrained
+    from frn.model import import_pretrained
 
     folder = tmp_path_factory.mktemp("untrained")
     torch.manual_seed(0)
@@ -565,7 +566,7 @@ def test_hiding_chooses_an_untrained_head_without_what_is_hidden(
         seen.append([len(pool) for pool in pools])
         return HeadParameters(0.0, 0.0, 1.0)
 
-    monkeypatch.setattr("frn_tui.engine.models.by_leave_one_out", choose)
+    monkeypatch.setattr("frn_tui.engine.models.tune_by_leave_one_out", choose)
     bare.done("hide_and_test", shot=2, seed=0)
     assert seen == [[2] * 5]
 

@@ -12,7 +12,7 @@ from frn_tui.screens.workspace import bindings
 from frn_tui.settings import Settings, settings_path
 from textual.widgets import Input
 
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 from tests.tui.conftest import Drive, Driver, FakeEngine
 
 

@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.theme import ThemeProvider
 
 from frn.inference.session import Session
-from frn.shipped import DEFAULT_MODEL, assets_folder, shipped_extractors
+from frn.zoo import DEFAULT_MODEL, assets_folder, shipped_extractors
 from frn_tui import garbage
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.documents import read_state

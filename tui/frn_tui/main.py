@@ -55,7 +55,7 @@ def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
     print(f"{reason} What it says of the samples:", file=sys.stderr, flush=True)
     import subprocess
 
-    from frn.shipped import assets_folder
+    from frn.zoo import assets_folder
 
     samples = assets_folder() / "samples"
     moths, queries = str(samples / "moths"), str(samples / "queries")

@@ -15,9 +15,9 @@ from frn.heads.covariance import ROOT_FLOOR, CovarianceHead
 from frn.heads.ctx import CTXHead
 from frn.heads.dsn import DSNHead
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import location_error
 from frn.heads.ridge import RidgeHead
 from frn.heads.simpleshot import SimpleShotHead
+from frn.ridge.reconstruction import location_error
 
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
 TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]

@@ -16,7 +16,7 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Literal
 
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 from frn_tui.bench.photos import SHOT, WAY, Photos
 from frn_tui.bench.terminal import Terminal, alive, resident
 from frn_tui.client import EngineClient

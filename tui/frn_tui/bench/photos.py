@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from frn.data.moths import draw_moth, species
+from frn.data.synthetic import draw_moth, species
 
 SIDE = 96
 WAY, SHOT = 20, 5

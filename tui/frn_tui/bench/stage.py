@@ -12,7 +12,7 @@ from time import perf_counter
 from textual import work
 from textual.binding import Binding
 
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 from frn_tui.app import FrnApp
 from frn_tui.widgets.gallery import GalleryItem
 

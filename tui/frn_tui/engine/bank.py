@@ -9,10 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from frn.errors import FrnError
-from frn.inference.enrolment import Array, Bank, Enrolled, HeadParameters, enroll, leave_one_out
 from frn.inference.features import Maps
 from frn.inference.session import ClassEntry, State
 from frn.inference.unknown import Shares, calibrate, explained
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
+from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.parameters import HeadParameters
 from frn_tui.documents import read_state
 from frn_tui.engine.embedding import Embedding
 from frn_tui.engine.lanes import Request
@@ -30,7 +32,7 @@ MAX_KEPT = 96 << 20
 class Member:
     """An enrolled class, whatever it is called."""
 
-    enrolled: Enrolled
+    enrolled: EnrolledClass
     left_out_errors: Array
     """Error of each example without itself, (k,); empty for a single one."""
     left_out_shares: Shares
@@ -55,7 +57,7 @@ class Classes:
     """The model's own or, where nobody trained it, chosen with these classes."""
     entries: tuple[ClassEntry, ...]
     members: tuple[Member, ...]
-    bank: Bank
+    bank: ClassScorer
     threshold: float
 
 
@@ -153,7 +155,7 @@ class ClassBank:
             return
         before = self._current
         same = before is not None and _groups(before.entries) == _groups(entries)
-        bank = before.bank if before and same else Bank([member.enrolled for member in members])
+        bank = before.bank if before and same else ClassScorer([member.enrolled for member in members])
         self._current = Classes(self._sha256, head, entries, tuple(members), bank, threshold)
         used = {keys_of(entry) for entry in entries}
         unused = [keys for keys in self._members if keys not in used]

@@ -1,16 +1,16 @@
 """The open model: an exported feature extractor, in onnxruntime."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.inference.enrolment import HeadParameters
+from frn.hardware import cores
 from frn.inference.extractor import Extractor
 from frn.inference.features import Maps
-from frn.inference.regularisers import by_leave_one_out
 from frn.inference.runtime import Device
-from frn.shipped import shipped_extractors
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import tune_by_leave_one_out
+from frn.zoo import shipped_extractors
 from frn_tui.engine.lanes import Request
 from frn_tui.protocol import ModelDone
 
@@ -35,7 +35,7 @@ class OpenModel:
 
     def choose_head(self, pools: Iterable[Maps]) -> HeadParameters:
         """What classes of these examples, (k, r, d) each, are enrolled with: what was learned, or fits them best."""
-        return by_leave_one_out(list(pools)) if self.extractor.untrained_head else self._head
+        return tune_by_leave_one_out(list(pools)) if self.extractor.untrained_head else self._head
 
 
 class Models:
@@ -72,7 +72,7 @@ class Models:
 
     def _find(self, name: str) -> Extractor:
         shipped = shipped_extractors()
-        threads = max(1, _cores() - 1)  # one is left to the app
+        threads = max(1, cores() - 1)  # one is left to the app
         if name in shipped:
             return Extractor.open(shipped[name], trusted=True, device=self.device, threads=threads)
         path = Path(name)
@@ -82,7 +82,3 @@ class Models:
                 f"`frn export --onnx --model {name} --out DIR` makes one."
             )
         return Extractor.open(path, device=self.device, threads=threads)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

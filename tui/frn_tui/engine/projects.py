@@ -4,8 +4,7 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn.inference.project import Project, load_project, save_project
-from frn.opening import refer_to, referred
+from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn_tui.documents import read_state, write_state
 from frn_tui.engine.lanes import Request
 from frn_tui.engine.locks import Locks
@@ -28,7 +27,7 @@ class Projects:
         self._note(path, project)
         return {
             "state": write_state(project.state),
-            "model": referred(project.model, path.parent),
+            "model": project.model.locate(path.parent),
             "sha256": project.model.sha256,
         }
 
@@ -43,7 +42,7 @@ class Projects:
             raise FrnError(f"{path}: is {ELSEWHERE} (process {holder}). Save under another name.")
         state = read_state(request.arguments.get("state"))
         model = self._models.model
-        reference = refer_to(model.name, model.extractor, path.parent)
+        reference = ModelReference.of(model.name, model.extractor, path.parent)
         known = self._known.get(path.absolute())
         origin = known or self._last
         document = origin.document if origin else {}

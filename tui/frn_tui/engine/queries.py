@@ -5,11 +5,12 @@ import time
 import numpy as np
 
 from frn.errors import FrnError
-from frn.inference.enrolment import Bank, enroll, probabilities
 from frn.inference.extractor import Embedded as Found
 from frn.inference.features import Maps
 from frn.inference.session import ClassEntry
 from frn.inference.unknown import explained
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import probabilities
 from frn_tui.engine.bank import ClassBank, Classes, keys_of
 from frn_tui.engine.embedding import Embedding, describe
 from frn_tui.engine.lanes import Request
@@ -102,7 +103,7 @@ class Queries:
 
     def _hide(
         self, request: Request, entries: list[ClassEntry], shot: int, seed: int
-    ) -> tuple[Bank, list[tuple[int, str]]]:
+    ) -> tuple[ClassScorer, list[tuple[int, str]]]:
         """A bank of the drawn examples, and the others with their class's place."""
         generator = np.random.default_rng(seed)
         pools, hidden = [], []
@@ -112,7 +113,7 @@ class Queries:
             pools.append(np.stack([self._maps(key) for key in keys[:shot]]))
             hidden += [(place, key) for key in sorted(keys[shot:])]
         head = self._models.model.choose_head(pools)
-        return Bank([enroll(pool, head) for pool in pools]), hidden
+        return ClassScorer([enroll(pool, head) for pool in pools]), hidden
 
     def _maps(self, key: str) -> Maps:
         maps = self._embedding.find(key)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from frn.inference.enrolment import Floats
 from frn.inference.features import Maps
+from frn.ridge.enrolment import Floats
 from frn_tui.engine.lanes import Request
 from frn_tui.protocol import NEAR
 

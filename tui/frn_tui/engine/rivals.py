@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.inference.enrolment import Array, Enrolled, Floats
 from frn.inference.features import Maps
+from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn_tui.engine.lanes import Request
 
 BLOCK = 64 << 20
@@ -33,7 +33,7 @@ class Rivals:
         self._errors: Floats = np.zeros((0, 0), dtype=np.float32)
 
     def errors(
-        self, request: Request, groups: Sequence[Group], classes: Sequence[Enrolled], maps: Mapping[str, Maps]
+        self, request: Request, groups: Sequence[Group], classes: Sequence[EnrolledClass], maps: Mapping[str, Maps]
     ) -> Array:
         """Class errors (n, way); NaN where there was too much to do.
 
@@ -69,7 +69,7 @@ class Rivals:
         errors: Floats,
         columns: Sequence[Places],
         keys: Sequence[str],
-        classes: Sequence[Enrolled],
+        classes: Sequence[EnrolledClass],
         maps: Mapping[str, Maps],
     ) -> None:
         """Compute what is missing in some columns, as far as `MOST` reaches."""
@@ -90,6 +90,6 @@ class Rivals:
                 errors[np.ix_(these, some)] = (energy[:, None] - gram @ taken.T) / np.float32(r)
 
 
-def _weigh(enrolled: Enrolled) -> Floats:
+def _weigh(enrolled: EnrolledClass) -> Floats:
     """V^T D V, (d, d)."""
     return np.asarray((enrolled.rows * enrolled.signs[:, None]).T @ enrolled.rows, dtype=np.float32)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from frn.shipped import DEFAULT_MODEL, shipped_extractors
+from frn.zoo import DEFAULT_MODEL, shipped_extractors
 from frn_tui.keys import shown
 from frn_tui.paths import absolute, shortened
 from frn_tui.screens.dialogs import AskText, Choose, Page

@@ -11,7 +11,7 @@ from frn.images import Pixels
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedImages:
+class ConcatImages:
     """The images of several data sets, one after the other."""
 
     parts: tuple[StoredImages, ...]

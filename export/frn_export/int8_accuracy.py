@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
 from frn.data.cache import Broken, Progress, load_images
 from frn.data.folders import ClassFolders, scan
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
+from frn.heads.base import Head
 from frn.images import EvaluationTransform, Pixels
 from frn.inference.extractor import BATCH, Extractor
 
@@ -103,7 +103,7 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
 
 
 def judge(
-    head: nn.Module, before: bytes, after: bytes, sample: Sample, *, seed: int = 0, progress: Progress | None = None
+    head: Head, before: bytes, after: bytes, sample: Sample, *, seed: int = 0, progress: Progress | None = None
 ) -> Cost:
     """Score the same episodes with the features of both extractors.
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from frn.heads.reconstruction import class_error, location_error, reconstruct
-from frn.inference.enrolment import LAMBDA_FLOOR
+from frn.ridge.parameters import LAMBDA_FLOOR
+from frn.ridge.reconstruction import class_error, location_error, reconstruct
 
 
 def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from frn_export.graphs import features_graph
-from frn_export.judgement import Cost, Sample, draw_sample, judge
+from frn_export.int8_accuracy import Cost, Sample, draw_sample, judge
 from frn_export.quantise import int8
 
 from frn.episodes import EpisodeShape
@@ -13,7 +13,7 @@ from frn.errors import FrnError
 from frn.images import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.model import Model, load_model
-from frn.shipped import shipped_extractors
+from frn.zoo import shipped_extractors
 
 TRANSFORM = EvaluationTransform(size=32)
 

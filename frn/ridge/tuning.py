@@ -1,9 +1,11 @@
-"""Lambda, rho and gamma for a head that nobody trained, by leaving each support out once.
+"""Grid search for alpha, beta and gamma of a head that nobody trained.
 
-In the eigenbasis of a class lambda is added to each direction alone, and for a given lambda the error of a query is a
-parabola in rho: energy - 2 rho along + rho^2 kept. So a class is decomposed once, and one more alpha, beta or gamma
-costs next to nothing. What is best makes the left-out supports' own classes likeliest (Eq. 9), with a little doubt
-left, as Platt's scaling has it: otherwise gamma would grow without end where all classes are told apart.
+The examples are either each class's own supports, left out one at a time (`frn classify`), or the queries of a few
+episodes of other classes (`frn eval`, and the start of training). In the eigenbasis of a class lambda is added to each
+direction alone, and for a given lambda the error of a query is a parabola in rho: energy - 2 rho along + rho^2 kept.
+So a class is decomposed once, and one more alpha, beta or gamma costs next to nothing. The best parameters make the
+right classes likeliest (Eq. 9) with smoothed labels, as Platt's scaling has it: otherwise gamma would grow without end
+where all classes are told apart.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, p = k r pool rows, m = min(p, d).
 """
@@ -15,17 +17,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.inference.enrolment import Array, Floats, HeadParameters, rebuilt_by_others
+from frn.episodes import EpisodeShape, evaluation_episode
+from frn.ridge.enrolment import Array, Floats
+from frn.ridge.leave_one_out import rebuilt_by_others
+from frn.ridge.parameters import HeadParameters
 
-START = HeadParameters(0.0, 0.0, 1.0)
-"""What FRN training starts from."""
-COARSE = (-6.0, -4.0, -2.0, 0.0, 2.0, 4.0)
+ALPHAS = (-6.0, -4.0, -2.0, 0.0, 2.0, 4.0)
 """Alphas tried first; then those between the best and its neighbours."""
 BETAS = np.linspace(-0.6, 0.6, 13)
 """Rho from 0.55 to 1.82: below two, a class only ever takes off error."""
 GAMMAS = (-2.0, 12.0)
 """Gamma times the mean energy, as powers of two: from no opinion to certainty."""
-STEPS = 30
+GOLDEN_SECTION_STEPS = 30
+TUNING_EPISODES = 10
+"""Episodes of other classes that the search looks at."""
 MAX_QUERIES = 400
 MAX_WORK = 15 * 10**9
 """Left-out supports that are asked, and multiplications with the classes' directions; of more, an even selection."""
@@ -42,29 +47,47 @@ class Parabolas:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """Queries whose class is known, and the pools that may claim them."""
+class TuningEpisode:
+    """Queries whose class is known, and the pools of all classes."""
 
     pools: Sequence[Maps]
     """(k, r, d) for each class."""
-    queries: Sequence[tuple[int, Maps]]
+    queries: Sequence[tuple[int, Maps]] = ()
     """Class and maps (n, r, d); without any, supports are left out instead."""
 
+    @classmethod
+    def split(cls, episode: Maps, shot: int) -> "TuningEpisode":
+        """An episode's maps (way, shot + queries, r, d)."""
+        return cls(list(episode[:, :shot]), list(enumerate(episode[:, shot:])))
 
-def by_leave_one_out(pools: Sequence[Maps]) -> HeadParameters:
-    """Choose alpha, beta and gamma for classes of these supports, (k, r, d) each.
 
-    Where there are fewer than two classes, or none has two supports, nothing can be compared: then it is `START`.
-    Lambda is that of one support less for the class that lacks one, as in `enrolment.leave_one_out`.
+def tune_by_leave_one_out(pools: Sequence[Maps]) -> HeadParameters:
+    """The best parameters for classes of these supports, (k, r, d) each.
+
+    Where there are fewer than two classes, or none has two supports, nothing can be compared: then they are the
+    initial ones. Lambda is that of one support less for the class that lacks one, as in `leave_one_out`.
     """
     if len(pools) < 2 or all(len(pool) < 2 for pool in pools):
-        return START
-    return choose([Trial(pools, ())])
+        return HeadParameters()
+    return tune([TuningEpisode(pools)])
 
 
-def choose(trials: Sequence[Trial]) -> HeadParameters:
-    """The parameters that make the right classes of all trials likeliest; each trial has the same number of classes."""
-    solvers = [_Solver(trial) for trial in trials]
+def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
+    """The best parameters for episodes of a shape; one shot is enough, and no test label is used.
+
+    Args:
+        maps: feature maps of the validation images, class by class, (n, r, d).
+        sizes: images of each class, each at least shot + queries.
+        shape: of the episodes.
+        seed: the same seed draws the same episodes.
+    """
+    drawn = [evaluation_episode(sizes, shape, seed=seed, index=index) for index in range(TUNING_EPISODES)]
+    return tune([TuningEpisode.split(maps[episode], shape.shot) for episode in drawn])
+
+
+def tune(episodes: Sequence[TuningEpisode]) -> HeadParameters:
+    """The parameters that make the right classes likeliest; each episode has the same number of classes."""
+    solvers = [_Solver(episode) for episode in episodes]
     energy = np.concatenate([solver.energy for solver in solvers])
     labels = np.concatenate([solver.labels for solver in solvers])
     found: dict[float, tuple[float, HeadParameters]] = {}
@@ -78,7 +101,7 @@ def choose(trials: Sequence[Trial]) -> HeadParameters:
             )
         return found[alpha][0]
 
-    best = min(COARSE, key=attempt)
+    best = min(ALPHAS, key=attempt)
     for step in (1.0, 0.5):
         best = min((best - step, best, best + step), key=attempt)
     return found[best][1]
@@ -104,7 +127,7 @@ def _best_gamma(
     share = (math.sqrt(5) - 1) / 2
     a, b = high - share * (high - low), low + share * (high - low)
     at_a, at_b = loss(a), loss(b)
-    for _ in range(STEPS):
+    for _ in range(GOLDEN_SECTION_STEPS):
         if at_a <= at_b:
             high, b, at_b = b, a, at_a
             a = high - share * (high - low)
@@ -119,14 +142,14 @@ def _best_gamma(
 class _Solver:
     """What does not change with lambda: the classes' eigenvectors, and the queries' squared products with them."""
 
-    def __init__(self, trial: Trial) -> None:
-        pools = [np.asarray(pool, dtype=np.float64) for pool in trial.pools]
-        asked = trial.queries or [(i, pool) for i, pool in enumerate(pools) if len(pool) > 1]
-        every = 1 if trial.queries else _every(sum(len(maps) for _, maps in asked), pools)
+    def __init__(self, episode: TuningEpisode) -> None:
+        pools = [np.asarray(pool, dtype=np.float64) for pool in episode.pools]
+        asked = episode.queries or [(i, pool) for i, pool in enumerate(pools) if len(pool) > 1]
+        every = 1 if episode.queries else _every(sum(len(maps) for _, maps in asked), pools)
         queries = np.concatenate([np.asarray(maps, dtype=np.float64)[::every] for _, maps in asked])
         self.labels = np.repeat([label for label, _ in asked], [len(maps[::every]) for _, maps in asked])
         self.energy: Array = np.square(queries).sum(-1).mean(-1)
-        left_out = slice(0) if trial.queries else slice(None, None, every)
+        left_out = slice(0) if episode.queries else slice(None, None, every)
         self.classes = [_Class(pool, queries.astype(np.float32), left_out) for pool in pools]
 
     def parabolas(self, alpha: float) -> Parabolas:
@@ -182,6 +205,6 @@ class _Class:
 
 
 def _every(count: int, pools: Sequence[Array]) -> int:
-    """Which supports are asked: every how-manieth of them."""
+    """The stride of the selection of supports that are left out."""
     each = sum(min(k * r, d) * r * d for k, r, d in (pool.shape for pool in pools))
     return max(1, -(-count // min(MAX_QUERIES, max(1, MAX_WORK // each))))

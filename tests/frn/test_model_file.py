@@ -9,10 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from frn.checkpoints import import_reference, load, save_model
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
-from frn.model import Model, load_model
+from frn.model import Model, import_reference, load_model, save_model
 from frn.model_file import ModelConfig, read_header
 
 
@@ -48,10 +47,10 @@ def test_what_is_no_model_is_refused_with_a_reason(tmp_path: Path) -> None:
         bad = tmp_path / f"{name}.safetensors"
         bad.write_bytes(content)
         with pytest.raises(FrnError, match=reason):
-            load(bad)
+            load_model(bad)
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
     with pytest.raises(FrnError, match="but not an frn model"):
-        load(tmp_path / "other.safetensors")
+        load_model(tmp_path / "other.safetensors")
 
 
 def header_of(data: bytes) -> dict[str, str]:
@@ -78,13 +77,13 @@ def test_a_pickle_with_more_than_weights_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "evil.pth"
     torch.save({"w": Hostile()}, path)
     with pytest.raises(FrnError, match="holds more than weights and is refused"):
-        load(path)
+        load_model(path)
     path.write_bytes(pickle.dumps({"a": 1})[:-3])
     with pytest.raises(FrnError, match=r"is not a readable torch checkpoint|is refused"):
-        load(path)
+        load_model(path)
     torch.save({"a": 1}, path)
     with pytest.raises(FrnError, match="is not a state_dict of tensors"):
-        load(path)
+        load_model(path)
     torch.save({"conv.weight": torch.zeros(1)}, path)
     with pytest.raises(FrnError, match="its weights do not fit"):
         import_reference(path)
@@ -94,7 +93,7 @@ def test_an_unknown_model_is_answered_with_the_shipped_ones(tmp_path: Path) -> N
     with pytest.raises(
         FrnError, match=r"conv5: there is no such model file, run folder or shipped name. Did you mean 'conv4'"
     ):
-        load("conv5")
+        load_model("conv5")
 
 
 def test_a_model_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:

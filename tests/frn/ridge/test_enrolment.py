@@ -1,4 +1,4 @@
-"""Enrolled classes, against recorded arrays, the torch head and brute force."""
+"""EnrolledClass classes, against recorded arrays, the torch head and brute force."""
 
 import math
 from pathlib import Path
@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from frn.heads.reconstruction import class_error, location_error
-from frn.inference.enrolment import LAMBDA_FLOOR, Bank, HeadParameters, enroll, leave_one_out, probabilities
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters, probabilities
+from frn.ridge.reconstruction import class_error, location_error
 
 
 def maps_of(*shape: int, seed: int = 0) -> np.typing.NDArray[np.float64]:
@@ -23,7 +25,7 @@ def mean_square(query: np.ndarray) -> float:
 def torch_error(query: np.ndarray, pool: np.ndarray, head: HeadParameters) -> np.ndarray:
     p, d = pool.shape
     return class_error(
-        torch.from_numpy(query), torch.from_numpy(pool)[None], head.lam(p, d), head.rho
+        torch.from_numpy(query), torch.from_numpy(pool)[None], head.lam(p, d), head.rho()
     )[:, 0].numpy()  # fmt: skip
 
 
@@ -33,7 +35,7 @@ def test_errors_are_the_authors(golden: Path, case: int) -> None:
     support, query, expected = (arrays[f"{case}/{name}"] for name in ("support", "query", "class_error"))
     alpha, beta = arrays[f"{case}/alpha_beta"]
     head = HeadParameters(float(alpha), float(beta), gamma=1.0)
-    bank = Bank([enroll(pool[None], head) for pool in support])
+    bank = ClassScorer([enroll(pool[None], head) for pool in support])
     np.testing.assert_allclose(bank.class_error(query), expected, rtol=0, atol=1e-6 * mean_square(query))
 
 
@@ -41,17 +43,19 @@ def test_errors_are_the_authors(golden: Path, case: int) -> None:
 def test_classes_of_unequal_size_are_scored_together_as_alone(beta: float) -> None:
     head, query = HeadParameters(-0.5, beta, 1.0), maps_of(4, 9, 16, seed=1)
     pools = [maps_of(k, 9, 16, seed=k) for k in (1, 5, 2)]
-    errors = Bank([enroll(pool, head) for pool in pools]).class_error(query)
+    errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(query)
     for column, pool in enumerate(pools):
         expected = torch_error(query, pool.reshape(-1, 16), head)
-        np.testing.assert_allclose(errors[:, column], expected, rtol=0, atol=1e-6 * mean_square(query) * head.rho**2)
+        np.testing.assert_allclose(
+            errors[:, column], expected, rtol=0, atol=1e-6 * mean_square(query) * head.rho() ** 2
+        )
 
 
 def test_the_error_map_is_the_torch_heads() -> None:
     head, query, pool = HeadParameters(0.3, 0.4, 1.0), maps_of(3, 9, 32), maps_of(2, 9, 32, seed=1)
-    ours = Bank([enroll(pool, head)]).location_error(query)[..., 0]
+    ours = ClassScorer([enroll(pool, head)]).location_error(query)[..., 0]
     flat = torch.from_numpy(pool.reshape(1, -1, 32))
-    theirs = location_error(torch.from_numpy(query.reshape(-1, 32)), flat, head.lam(18, 32), head.rho)
+    theirs = location_error(torch.from_numpy(query.reshape(-1, 32)), flat, head.lam(18, 32), head.rho())
     np.testing.assert_allclose(ours, theirs.numpy().reshape(3, 9), rtol=2e-6)
 
 
@@ -72,11 +76,11 @@ def test_degenerate_supports_stay_within_5e_6(kind: str, d: int) -> None:
     for alpha in (-3.0, 3.0):
         for beta in (-3.0, 0.6, 0.7, 3.0):
             head = HeadParameters(alpha, beta, 1.0)
-            errors = Bank([enroll(pool.astype(np.float32), head)]).class_error(query.astype(np.float32))[:, 0]
+            errors = ClassScorer([enroll(pool.astype(np.float32), head)]).class_error(query.astype(np.float32))[:, 0]
             expected = torch_error(
                 query.astype(np.float32).astype(float), pool.astype(np.float32).astype(float).reshape(-1, d), head
             )
-            unit = np.square(query).sum(-1).mean() * max(1.0, (head.rho - 1) ** 2)
+            unit = np.square(query).sum(-1).mean() * max(1.0, (head.rho() - 1) ** 2)
             assert np.abs(errors - expected).max() <= 5e-6 * unit
 
 
@@ -114,7 +118,7 @@ def test_lambda_and_rho_are_the_torch_heads() -> None:
         torch_head.beta.fill_(-0.5)
     head = HeadParameters(0.25, -0.5, 1.0)
     assert head.lam(25, 64) == pytest.approx(torch_head.lam(25, 64).item(), rel=1e-12)
-    assert head.rho == pytest.approx(torch_head.rho().item(), rel=1e-12)
+    assert head.rho() == pytest.approx(torch_head.rho().item(), rel=1e-12)
     assert LAMBDA_FLOOR == 1e-6
 
 
@@ -125,4 +129,4 @@ def test_what_cannot_be_enrolled_is_refused() -> None:
     with pytest.raises(ValueError, match="at least two supports, not 1"):
         leave_one_out(maps_of(1, 2, 4), head)
     with pytest.raises(ValueError, match="at least one class"):
-        Bank([])
+        ClassScorer([])

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from frn.data.cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
-from frn.inference.enrolment import Bank, HeadParameters, enroll, probabilities
 from frn.inference.unknown import calibrate, explained, left_out_explained
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import HeadParameters, probabilities
 
 Scores = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
-class Strangers:
+class OpenSetResult:
     """Means over episodes, in percent."""
 
     auroc: Accuracy
@@ -40,7 +41,7 @@ def doubled(shape: EpisodeShape) -> EpisodeShape:
     return EpisodeShape(way=2 * shape.way, shot=shape.shot, queries=shape.queries)
 
 
-def measure_strangers(
+def measure_open_set(
     head: HeadParameters,
     maps: NDArray[np.float32],
     sizes: tuple[int, ...],
@@ -49,7 +50,7 @@ def measure_strangers(
     episodes: int,
     seed: int,
     progress: Progress | None = None,
-) -> Strangers:
+) -> OpenSetResult:
     """Measure over random episodes.
 
     Args:
@@ -65,7 +66,7 @@ def measure_strangers(
     for index in range(episodes):
         drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
         supports = maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
-        bank = Bank([enroll(pool, head) for pool in supports])
+        bank = ClassScorer([enroll(pool, head) for pool in supports])
         left_out = [left_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
         threshold = calibrate(left_out)
         shares, likeliest = [], []
@@ -77,7 +78,7 @@ def measure_strangers(
         outcomes[index] = auroc(*shares), auroc(*likeliest), *(np.mean(half < threshold) for half in shares)
         if progress:
             progress(index + 1, episodes)
-    return Strangers(*(summarise(column) for column in outcomes.T))
+    return OpenSetResult(*(summarise(column) for column in outcomes.T))
 
 
 def auroc(known: Scores, unknown: Scores) -> float:

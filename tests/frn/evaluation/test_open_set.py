@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from frn.episodes import EpisodeShape
-from frn.evaluation.strangers import auroc, doubled, measure_strangers
-from frn.inference.enrolment import HeadParameters
+from frn.evaluation.open_set import auroc, doubled, measure_open_set
+from frn.ridge.parameters import HeadParameters
 
 HEAD = HeadParameters(0.0, 0.0, 2.0)
 SHAPE = EpisodeShape(way=3, shot=4, queries=5)
@@ -25,9 +25,9 @@ def test_strangers_are_told_where_classes_differ_and_not_where_they_do_not(
     generator = np.random.default_rng(0)
     centres = generator.standard_normal((8, 1, 4, 16))
     maps = (centres + noise * generator.standard_normal((8, 12, 4, 16))).reshape(-1, 4, 16).astype(np.float32)
-    found = measure_strangers(HEAD, maps, (12,) * 8, SHAPE, episodes=20, seed=0)
+    found = measure_open_set(HEAD, maps, (12,) * 8, SHAPE, episodes=20, seed=0)
     assert least <= found.auroc.mean <= most
-    again = measure_strangers(HEAD, maps, (12,) * 8, SHAPE, episodes=20, seed=0)
+    again = measure_open_set(HEAD, maps, (12,) * 8, SHAPE, episodes=20, seed=0)
     assert again == found
     if least == 99:
         assert found.missed.mean < 15
@@ -37,6 +37,6 @@ def test_strangers_are_told_where_classes_differ_and_not_where_they_do_not(
 def test_one_shot_has_no_threshold_and_misses_nothing() -> None:
     maps = np.random.default_rng(0).standard_normal((48, 4, 16)).astype(np.float32)
     shape = EpisodeShape(way=3, shot=1, queries=5)
-    found = measure_strangers(HEAD, maps, (8,) * 6, shape, episodes=5, seed=0)
+    found = measure_open_set(HEAD, maps, (8,) * 6, shape, episodes=5, seed=0)
     assert (found.missed.mean, found.caught.mean) == (0, 0)
     assert doubled(shape) == EpisodeShape(way=6, shot=1, queries=5)

@@ -1,4 +1,4 @@
-"""The machine that a number was measured on, and its threads. Free of torch and numpy."""
+"""The processor, its cores and the threads used on it. Free of torch and numpy."""
 
 import os
 import platform
