@@ -48,51 +48,48 @@ def evaluate(
         from frn.data.folders import scan, split_folder
         from frn.episodes import EpisodeShape
         from frn.errors import FrnError
+        from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
         from frn.evaluation.method import with_method
-        from frn.evaluation.report import evaluate_images
+        from frn.evaluation.report import EvaluationPlan, evaluate_images
         from frn.inference.extractor import Extractor
-        from frn.model import Model, load_model
+        from frn.model import load_model
         from frn.numerics import choose_device, choose_precision, set_threads
+        from frn.zoo import is_exported
 
         folders = scan(split_folder(data, split))
         shapes = [EpisodeShape(way=way, shot=k, queries=queries) for k in shot or (1, 5)]
         set_threads(threads)
         where = choose_device(device)
-        loaded: Model | Extractor
-        if Path(model).suffix.lower() == ".onnx":
+        extractor: FeatureExtractor
+        if is_exported(Path(model)):
             if method:
                 raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
-            loaded = Extractor.open(Path(model), device=device, threads=threads or 0)
-            transform = loaded.transform
+            extractor = OnnxExtractor(Extractor.open(Path(model), device=device, threads=threads or 0))
         else:
             loaded = load_model(model).to(where)
             if method:
                 loaded = with_method(loaded, method)
             if method == "simpleshot":
                 _centre(loaded, data, choose_precision(precision, where), where)
-            transform = loaded.config.transform
+            untrained = bool(method) or loaded.config.untrained_head
+            extractor = TorchExtractor(loaded, choose_precision(precision, where), where, untrained_head=untrained)
+        transform = extractor.transform
         with progress_bar(f"decoding {split}") as decoding:
             images = load_images(folders, transform, progress=decoding)
         report_left_out([entry.reason for entry in images.broken])
         validation = None
-        new = loaded.untrained_head if isinstance(loaded, Extractor) else loaded.config.untrained_head or method
-        if new and (loaded.method if isinstance(loaded, Extractor) else loaded.config.method) == "frn":
+        if extractor.untrained_head and extractor.method == "frn":
             with progress_bar("decoding val") as decoding:  # lambda, rho and gamma come from there
                 validation = load_images(scan(split_folder(data, "val")), transform, progress=decoding)
         with progress_bar("features") as extracting, progress_bar("episodes") as scoring:
             results = evaluate_images(
-                loaded,
+                extractor,
                 images,
-                shapes,
-                episodes=episodes,
-                seed=seed,
-                precision=choose_precision(precision, where),
-                device=where,
+                EvaluationPlan(shapes=shapes, episodes=episodes, seed=seed, unknown=unknown),
+                validation=validation,
                 where=str(folders.root),
                 extracting=extracting,
                 scoring=scoring,
-                unknown=unknown,
-                validation=validation,
             )
     if as_json:
         head = {"method": method} if method else {}

@@ -285,9 +285,9 @@ def _demo_images(split: str, seed: int) -> "StoredImages":
 
 def _test_demo(best: Path, seed: int, precision: "Precision") -> "list[Result]":
     from frn.episodes import EpisodeShape
-    from frn.evaluation.report import evaluate_images
+    from frn.evaluation.features import TorchExtractor
+    from frn.evaluation.report import EvaluationPlan, evaluate_images
     from frn.model import load_model
 
-    shapes = [EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)]
-    model = load_model(best)
-    return evaluate_images(model, _demo_images("test", seed), shapes, episodes=2000, seed=0, precision=precision)
+    plan = EvaluationPlan(shapes=[EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)], episodes=2000)
+    return evaluate_images(TorchExtractor(load_model(best), precision), _demo_images("test", seed), plan)

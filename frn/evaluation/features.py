@@ -1,6 +1,9 @@
-"""Feature maps of every image of a split, each computed once."""
+"""Feature maps of every image of a split, each computed once, by torch or by onnxruntime."""
 
+import copy
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -10,9 +13,115 @@ from frn.data.cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.base import Head
+from frn.images import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.model import Model
 from frn.numerics import Precision, autocast
+
+
+class FeatureExtractor(Protocol):
+    """What evaluation needs of a model, whatever runs it."""
+
+    @property
+    def transform(self) -> EvaluationTransform:
+        """How its images are prepared."""
+
+    @property
+    def method(self) -> str:
+        """What its head is called."""
+
+    @property
+    def untrained_head(self) -> bool:
+        """Whether nobody trained its head."""
+
+    def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
+        """Return feature maps (n, r, d), float32, of uniform images of the model's size."""
+
+    def new_head(self) -> Head:
+        """Return a copy of its head, which the caller may change.
+
+        Raises:
+            FrnError: if the model does not hold its whole head.
+        """
+
+
+@dataclass(frozen=True)
+class TorchExtractor:
+    """A torch model in evaluation mode, on `device`."""
+
+    model: Model
+    precision: Precision = "fp32"
+    device: torch.device | str = "cpu"
+    untrained_head: bool = False
+    """Whether nobody trained its head, also where it is trained as a rule."""
+
+    @property
+    def transform(self) -> EvaluationTransform:
+        """How its images are prepared."""
+        return self.model.config.transform
+
+    @property
+    def method(self) -> str:
+        """What its head is called."""
+        return self.model.config.method
+
+    def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
+        """Return feature maps (n, r, d), float32, on the device."""
+        return extract_features(self.model, images, precision=self.precision, device=self.device, progress=progress)
+
+    def new_head(self) -> Head:
+        """Return a copy of its head."""
+        return copy.deepcopy(self.model.head)
+
+
+@dataclass(frozen=True)
+class OnnxExtractor:
+    """An exported model, run by onnxruntime."""
+
+    extractor: Extractor
+    batch: int = 64
+
+    @property
+    def transform(self) -> EvaluationTransform:
+        """How its images are prepared."""
+        return self.extractor.transform
+
+    @property
+    def method(self) -> str:
+        """What its head is called."""
+        return self.extractor.method
+
+    @property
+    def untrained_head(self) -> bool:
+        """Whether nobody trained its head."""
+        return self.extractor.untrained_head
+
+    def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
+        """Return feature maps (n, r, d), float32, on the processor."""
+        pixels = images.images()
+        feature_maps = torch.empty((len(images), *self.extractor.shape))
+        for start in range(0, len(images), self.batch):
+            piece = self.extractor.feature_maps(pixels[start : start + self.batch])
+            feature_maps[start : start + self.batch] = torch.from_numpy(piece)
+            if progress:
+                progress(min(start + self.batch, len(images)), len(images))
+        return feature_maps
+
+    def new_head(self) -> Head:
+        """Return a head with the learned numbers of the file's metadata.
+
+        Raises:
+            FrnError: if the head has layers of its own, which an extractor does not hold.
+        """
+        learned = self.extractor.learned
+        head = build_head(self.method, self.extractor.shape[1])
+        if missing := sorted(set(head.state_dict()) ^ set(learned)):
+            raise FrnError(
+                f"an exported {self.method} model does not hold its whole head ({', '.join(missing)}). "
+                "Evaluate the torch model itself."
+            )
+        head.load_state_dict({name: torch.tensor(value) for name, value in learned.items()})
+        return head
 
 
 @torch.inference_mode()
@@ -35,7 +144,7 @@ def extract_features(
         batch: images per forward pass.
         progress: called with images done and in all.
     """
-    return torch.cat(list(_pieces(model, images, precision, device, batch, progress)))
+    return torch.cat(list(_batches(model, images, precision, device, batch, progress)))
 
 
 @torch.inference_mode()
@@ -49,12 +158,12 @@ def mean_feature(
     progress: Progress | None = None,
 ) -> Tensor:
     """Return the average-pooled feature (d,) of all images together, in float32; arguments as above."""
-    pieces = _pieces(model, images, precision, device, batch, progress)
-    total = torch.stack([maps.double().mean(1).sum(0) for maps in pieces]).sum(0)
+    batches = _batches(model, images, precision, device, batch, progress)
+    total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
     return (total / len(images)).float()
 
 
-def _pieces(
+def _batches(
     model: Model,
     images: StoredImages,
     precision: Precision,
@@ -66,43 +175,7 @@ def _pieces(
     for start in range(0, len(images), batch):
         piece = torch.from_numpy(np.array(pixels[start : start + batch])).to(device)
         with autocast(device, precision):
-            maps = model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255)
-        yield maps
+            feature_maps = model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255)
+        yield feature_maps
         if progress:
             progress(min(start + batch, len(images)), len(images))
-
-
-def extract_in_onnxruntime(
-    extractor: Extractor, images: StoredImages, *, batch: int = 64, progress: Progress | None = None
-) -> Tensor:
-    """Return feature maps (n, r, d), float32, by an exported extractor.
-
-    Args:
-        extractor: the exported file.
-        images: uniform images of its size.
-        batch: images per run.
-        progress: called with images done and in all.
-    """
-    pixels = images.images()
-    maps = torch.empty((len(images), *extractor.shape))
-    for start in range(0, len(images), batch):
-        maps[start : start + batch] = torch.from_numpy(extractor.feature_maps(pixels[start : start + batch]))
-        if progress:
-            progress(min(start + batch, len(images)), len(images))
-    return maps
-
-
-def exported_head(extractor: Extractor) -> Head:
-    """The head that an exported extractor was trained with, its learned numbers set.
-
-    Raises:
-        FrnError: if the head has layers of its own, which an extractor does not hold.
-    """
-    head = build_head(extractor.method, extractor.shape[1])
-    if missing := sorted(set(head.state_dict()) ^ set(extractor.learned)):
-        raise FrnError(
-            f"an exported {extractor.method} model does not hold its whole head ({', '.join(missing)}). "
-            "Evaluate the torch model itself."
-        )
-    head.load_state_dict({name: torch.tensor(value) for name, value in extractor.learned.items()})
-    return head
