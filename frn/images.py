@@ -34,7 +34,7 @@ LARGE = 24_000_000
 STRIP = 1 << 18
 """Pixels that are converted and scaled together."""
 DRAFT = 2
-"""A glance decodes at least so much finer than the crop needs."""
+"""A preview decodes at least so much finer than the crop needs."""
 COARSE = 4
 """A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
@@ -105,8 +105,8 @@ def decode(data: bytes, where: Path) -> Image.Image:
     return _decode(data, where, None, _whole)[0]
 
 
-def see(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
-    """Decode and crop, large images one after the other whatever thread asks: two of them may not fit into memory.
+def decode_crop(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
+    """Decode and crop. Large images are decoded one at a time, whatever thread calls: two may not fit into memory.
 
     The same pixels as of `decode`, without a second picture of full size on the way.
 
@@ -116,8 +116,8 @@ def see(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
     return _decode(data, where, None, transform)[0]
 
 
-def glance(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[Pixels, tuple[int, int]]:
-    """As `see`, for the eye alone: a JPEG is decoded only as finely as the crop needs, in a third of the time.
+def decode_preview(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[Pixels, tuple[int, int]]:
+    """As `decode_crop`, for display only: a JPEG is decoded only as finely as the crop needs, in a third of the time.
 
     Returns:
         The crop, and the (width, height) of the whole image, upright.

@@ -12,7 +12,7 @@ from frn import __version__
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 
-FORMAT = "frn-model"
+MODEL_FILE_FORMAT = "frn-model"
 MODEL_FILE_VERSION = 1
 
 OPTIMIZER = "optimizer/"
@@ -52,7 +52,7 @@ def is_pretrained(backbone: str) -> bool:
 def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
     """The header of a model file: its format, the library's version, `config`, and `record` (where it comes from)."""
     return {
-        "format": FORMAT,
+        "format": MODEL_FILE_FORMAT,
         "version": str(MODEL_FILE_VERSION),
         "frn": __version__,
         "config": json.dumps(asdict(config)),
@@ -71,10 +71,10 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
             metadata = file.metadata() or {}
     except (OSError, safetensors.SafetensorError) as error:
         raise FrnError(f"{path}: is not a readable .safetensors file ({error})") from error
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") != MODEL_FILE_FORMAT:
         found = metadata.get("format")
         raise FrnError(
-            f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {FORMAT!r})"
+            f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {MODEL_FILE_FORMAT!r})"
         )
     if metadata.get("version") != str(MODEL_FILE_VERSION):
         raise FrnError(

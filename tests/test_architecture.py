@@ -55,6 +55,18 @@ def imports(path: Path) -> set[str]:
     return found
 
 
+def module_level_imports(path: Path) -> set[str]:
+    """What is imported as soon as the module is: not inside a function, and not for type checkers alone."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
 def modules() -> dict[str, Path]:
     sources = [(ROOT, "frn"), (ROOT / "export", "frn_export"), (ROOT / "tui", "frn_tui")]
     return {
@@ -88,3 +100,27 @@ def test_the_torch_free_side_names_no_torch() -> None:
     for name, path in modules().items():
         if any(name == f"frn.{room}" or name.startswith(f"frn.{room}.") for room in TORCH_FREE):
             assert not [i for i in imports(path) if i.split(".")[0] == "torch"], name
+
+
+EXPORT_ON_DEMAND = {"frn.loading", "frn.few_shot"}
+"""Modules that export a model or a classifier when they are asked to, and import `frn_export` then."""
+
+
+def test_the_core_does_without_the_exporter() -> None:
+    for name, path in modules().items():
+        if name.startswith("frn.") and not name.startswith("frn.cli"):
+            assert not [i for i in module_level_imports(path) if i.startswith("frn_export")], name
+            if name not in EXPORT_ON_DEMAND:
+                assert not [i for i in imports(path) if i.startswith("frn_export")], name
+
+
+def test_no_import_leads_back_to_where_it_came_from() -> None:
+    known = modules()
+
+    def module_of(imported: str) -> str | None:
+        return next((name for name in (imported, imported.rpartition(".")[0]) if name in known), None)
+
+    graph = {name: {module_of(i) for i in module_level_imports(path)} - {None, name} for name, path in known.items()}
+    while leaves := {name for name, needed in graph.items() if not needed}:
+        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
+    assert not graph, f"import circles among {sorted(graph)}"

@@ -19,8 +19,8 @@ from frn.inference.extractor import Extractor
 from frn.ridge.enrolment import ClassScorer, EnrolledClass
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
 
-FORMAT = "frn-classifier"
-VERSION = "1"
+CLASSIFIER_FORMAT = "frn-classifier"
+CLASSIFIER_VERSION = "1"
 
 
 def classifier_graph(
@@ -69,8 +69,8 @@ def classifier_graph(
             "error_map": (FLOAT, (way, h, w)),
         },
         metadata={
-            "frn.format": FORMAT,
-            "frn.version": VERSION,
+            "frn.format": CLASSIFIER_FORMAT,
+            "frn.version": CLASSIFIER_VERSION,
             "frn.library": __version__,
             "frn.classes": json.dumps(list(classes), ensure_ascii=False),
             "frn.threshold": json.dumps(threshold),

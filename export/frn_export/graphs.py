@@ -14,7 +14,7 @@ from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.pretrained import Pretrained
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
-from frn.inference.extractor import FORMAT, VERSION
+from frn.inference.extractor import FEATURES_FORMAT, FEATURES_VERSION
 from frn.model import Model
 from frn.ridge.parameters import HeadParameters
 from frn_export.builder import FLOAT, GraphBuilder
@@ -49,8 +49,8 @@ def features_graph(model: Model) -> onnx.ModelProto:
         inputs={"images": (FLOAT, ("n", 3, side, side))},
         outputs={"feature_map": (FLOAT, ("n", h * w, model.d))},
         metadata={
-            "frn.format": FORMAT,
-            "frn.version": VERSION,
+            "frn.format": FEATURES_FORMAT,
+            "frn.version": FEATURES_VERSION,
             "frn.library": __version__,
             "frn.config": json.dumps(asdict(model.config), sort_keys=True),
             "frn.grid": json.dumps([h, w]),

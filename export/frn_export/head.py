@@ -10,7 +10,6 @@ Shape letters: way classes, p = shot * r pool rows (zero-padded where a class ha
 n = q r query locations.
 """
 
-import json
 import math
 
 import numpy as np
@@ -20,8 +19,8 @@ from frn import __version__
 from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, value
 
-FORMAT = "frn-head"
-VERSION = "1"
+HEAD_FORMAT = "frn-head"
+HEAD_VERSION = "1"
 MAX_STEPS = 60
 TOLERANCE = 1e-9
 """Newton-Schulz ends when the spectrum of Z Y lies within this of 1: what is rounded to float cannot tell."""
@@ -54,10 +53,10 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
         },
         outputs={"logits": (FLOAT, ("q", "way")), "class_error": (FLOAT, ("q", "way"))},
         metadata={
-            "frn.format": FORMAT,
-            "frn.version": VERSION,
+            "frn.format": HEAD_FORMAT,
+            "frn.version": HEAD_VERSION,
             "frn.library": __version__,
-            "frn.head": json.dumps({"alpha": head.alpha, "beta": head.beta, "gamma": head.gamma}, sort_keys=True),
+            "frn.head": head.as_metadata(),
         },
         name="head",
     )

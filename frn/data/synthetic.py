@@ -46,15 +46,10 @@ class Species:
     hind_spot: bool
 
 
-def species(seed: int, genus: int | None = None) -> Species:
-    """Make up a species; the same seed is always the same species.
-
-    Args:
-        seed: of the species.
-        genus: colour scheme, in [0, GENERA); drawn with the species by default.
-    """
+def species(seed: int) -> Species:
+    """Make up a species; the same seed is always the same species."""
     generator = np.random.default_rng([seed, 77])
-    colours = np.random.default_rng([int(generator.integers(GENERA)) if genus is None else genus, 78])
+    colours = np.random.default_rng([int(generator.integers(GENERA)), 78])
     hue, light = colours.random(), colours.uniform(0.55, 0.9)
     ground = _colour(hue, light, colours.uniform(0.25, 0.7))
     marking = _colour(hue + colours.uniform(0.35, 0.65), light * 0.38, 0.6)

@@ -17,7 +17,8 @@ from frn.evaluation.accuracy import Accuracy, summarise
 from frn.heads.base import Head
 from frn.heads.frn import FRNHead
 from frn.ridge.matmul import matmul_small
-from frn.ridge.reconstruction import residual_from_gram, second_moment
+from frn.ridge.moments import second_moment
+from frn.ridge.systems import residual_operator
 
 Scorer = Callable[[Tensor], Tensor]
 """Logits (e, q, way) of a chunk of episodes, given as image indices (e, way, shot + queries)."""
@@ -103,7 +104,7 @@ def _moment_scorer(head: FRNHead, maps: Tensor, shape: EpisodeShape) -> Scorer:
 
     def score(episodes: Tensor) -> Tensor:
         pool = maps[episodes[..., : shape.shot]].flatten(2, 3).double()  # e, way, p, d
-        residual = residual_from_gram(matmul_small(pool.mT, pool), lam, rho)
+        residual = residual_operator(matmul_small(pool.mT, pool), lam, rho)
         squared = matmul_small(residual, residual).flatten(2).to(moments.dtype)  # e, way, d * d
         query = moments[episodes[..., shape.shot :].flatten(1)]  # e, q, d * d
         return -gamma * (squared @ query.mT).mT

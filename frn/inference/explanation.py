@@ -18,6 +18,8 @@ RAMP = ((0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164))
 LEAST_COVER, MOST_COVER = 0.15, 0.75
 PANEL = 252
 """Side of a panel in pixels; 84 three times."""
+COLUMNS = 4
+"""Panels in a row, the photo included."""
 GAP = 12
 LINE = 18
 BACKGROUND, INK, FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
@@ -56,21 +58,20 @@ def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bo
     return Image.fromarray(((1 - cover) * grey + cover * colours.transpose(1, 2, 0)).round().astype(np.uint8))
 
 
-def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, columns: int = 4, smooth: bool = False) -> Image.Image:
+def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = False) -> Image.Image:
     """The photo and its error map for each class, side by side on one scale.
 
     Args:
         crop: what the network saw, (S, S, 3).
         title: written below the photo.
         panels: classes, the likeliest first.
-        columns: panels in a row, the photo included.
         smooth: blend between locations instead of drawing blocks.
     """
     maps = np.stack([panel.error_map for panel in panels])
     low, high = float(maps.min()), float(maps.max())
     pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high, smooth=smooth) for m in maps)]
     captions = [(title, f"errors {low:.3g} (dark) to {high:.3g} (light)"), *((p.title, p.note) for p in panels)]
-    columns = min(columns, len(pictures))
+    columns = min(COLUMNS, len(pictures))
     rows = -(-len(pictures) // columns)
     cell = (PANEL + GAP, PANEL + 2 * LINE + 2 * GAP)
     canvas = Image.new("RGB", (columns * cell[0] + GAP, rows * cell[1] + GAP), BACKGROUND)

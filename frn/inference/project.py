@@ -21,8 +21,8 @@ from frn.inference.session import ClassEntry, State, Support, check_name, check_
 from frn.zoo import shipped_extractors
 
 SUFFIX = ".frn.json"
-FORMAT = "frn-project"
-VERSION = 1
+PROJECT_FORMAT = "frn-project"
+PROJECT_VERSION = 1
 MAX_BYTES = 256 << 20
 
 Document = dict[str, Any]
@@ -105,16 +105,17 @@ def load_project(path: Path) -> Project:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FrnError(f"{path}: is no project: it is not JSON ({error}).{_backup_hint(path)}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FrnError(f"{path}: is JSON, but no project (its format is not {FORMAT!r})")
+    if not isinstance(document, dict) or document.get("format") != PROJECT_FORMAT:
+        raise FrnError(f"{path}: is JSON, but no project (its format is not {PROJECT_FORMAT!r})")
     version = document.get("version")
     if not isinstance(version, int) or version < 1:
         raise FrnError(f"{path}: is a project of no known version ({version!r}).{_backup_hint(path)}")
-    if version > VERSION:
+    if version > PROJECT_VERSION:
         raise FrnError(
-            f"{path}: is a project of version {version}; this program reads up to {VERSION}. Install a newer frn."
+            f"{path}: is a project of version {version}; this program reads up to {PROJECT_VERSION}. "
+            "Install a newer frn."
         )
-    while document["version"] < VERSION:
+    while document["version"] < PROJECT_VERSION:
         document = MIGRATIONS[document["version"]](document)
     try:
         model, state = _parse(document, path.parent)
@@ -157,8 +158,8 @@ def _document(project: Project, folder: Path) -> Document:
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
     return {
         **project.document,
-        "format": FORMAT,
-        "version": VERSION,
+        "format": PROJECT_FORMAT,
+        "version": PROJECT_VERSION,
         "model": {
             **project.document.get("model", {}),
             "id": project.model.id,

@@ -150,30 +150,26 @@ def cuda_answers() -> bool:
 
 
 def run_session(
-    session: "onnxruntime.InferenceSession",
-    outputs: Sequence[str],
-    inputs: Mapping[str, NDArray[Any]],
-    *,
-    time_limit: float = TIME_LIMIT,
+    session: "onnxruntime.InferenceSession", outputs: Sequence[str], inputs: Mapping[str, NDArray[Any]]
 ) -> list[NDArray[Any]]:
     """Run a session, but not forever.
 
     Raises:
-        FrnError: if it fails or takes longer than `time_limit` seconds.
+        FrnError: if it fails or takes longer than `TIME_LIMIT` seconds.
     """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     options = onnxruntime.RunOptions()
     options.log_severity_level = 4
-    timer = threading.Timer(time_limit, setattr, (options, "terminate", True))
+    timer = threading.Timer(TIME_LIMIT, setattr, (options, "terminate", True))
     timer.daemon = True
     timer.start()
     try:
         results: list[NDArray[Any]] = session.run(list(outputs), dict(inputs), options)
     except (errors.Fail, errors.InvalidArgument, errors.RuntimeException) as error:
         if options.terminate:
-            raise FrnError(f"the model was stopped: it ran for more than {time_limit:.0f} s") from error
+            raise FrnError(f"the model was stopped: it ran for more than {TIME_LIMIT:.0f} s") from error
         raise FrnError(f"the model failed ({str(error).splitlines()[0]})") from error
     finally:
         timer.cancel()

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, Pixels, glance, read_file
+from frn.images import EvaluationTransform, Pixels, decode_preview, read_file
 from frn.inference.explanation import overlay
 from frn_tui.engine.lanes import Request
 from frn_tui.engine.models import Models
@@ -65,7 +65,7 @@ class Pictures:
         if key is not None and key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        seen = _Seen(*glance(read_file(path), path, transform))
+        seen = _Seen(*decode_preview(read_file(path), path, transform))
         if key is not None:
             self._keep(key, seen)
         return seen
