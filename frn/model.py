@@ -38,7 +38,7 @@ class Model(nn.Module):
         self.config = config
         self.record: dict[str, object] = {}
         self.backbone = build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
-        self.d = int(self.backbone.d)  # type: ignore[arg-type]
+        self.d = self.backbone.d
         self.head: Head = build_head(config.method, self.d)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
@@ -51,7 +51,7 @@ class Model(nn.Module):
         Raises:
             FrnError: if the images are too small to leave a single location.
         """
-        stride = int(self.backbone.stride)  # type: ignore[arg-type]
+        stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
             raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small: the least is {stride}")
         normalised = ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
@@ -62,15 +62,12 @@ class Model(nn.Module):
 
     def map_scale(self, head: nn.Module) -> float:
         """What maps of this backbone are divided by for a head (SM, Hyperparameters)."""
-        return float(self.backbone.map_scale) if head.scaled_maps else 1.0  # type: ignore[arg-type]
+        return self.backbone.map_scale if head.scaled_maps else 1.0
 
     @property
     def grid(self) -> tuple[int, int]:
         """Height and width of the feature map of an image of the model's own size."""
-        if isinstance(self.backbone, Pretrained):
-            return self.backbone.grid
-        side = self.config.transform.size // int(self.backbone.stride)  # type: ignore[arg-type]
-        return side, side
+        return self.backbone.grid(self.config.transform.size)
 
 
 def load_model(model: str | Path) -> Model:

@@ -41,8 +41,8 @@ def features_graph(model: Model) -> onnx.ModelProto:
     graph = GraphBuilder()
     normalised = _normalise(graph, "images", model)
     maps = writer(graph, normalised, model.backbone)
-    if model.head.scaled_maps and float(model.backbone.map_scale) != 1.0:  # type: ignore[arg-type]
-        maps = graph.node("Mul", maps, graph.constant(1 / float(model.backbone.map_scale)))  # type: ignore[arg-type]
+    if (scale := model.map_scale(model.head)) != 1.0:
+        maps = graph.node("Mul", maps, graph.constant(1 / scale))
     flat = graph.node("Reshape", maps, graph.constant(np.array([0, model.d, h * w], dtype=np.int64)))
     graph.node("Transpose", flat, perm=[0, 2, 1], output="feature_map")
     return graph.model(

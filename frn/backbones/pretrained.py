@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from frn.backbones.base import Backbone
 from frn.errors import FrnError
 
 
@@ -34,10 +35,8 @@ class Recipe:
         return max(size, round(size * self.ratio))
 
 
-class Pretrained(nn.Module):
+class Pretrained(Backbone):
     """Maps of a frozen network; it stays in evaluation mode."""
-
-    last_pool = True
 
     def __init__(self, name: str, size: int) -> None:
         """Build the network, its weights still random.
@@ -63,7 +62,7 @@ class Pretrained(nn.Module):
             raise FrnError(
                 f"{name}: makes no map of {size} x {size} images ({reason}). Give another --size."
             ) from error
-        self.grid: tuple[int, int] = (int(h), int(w))
+        self.own_grid: tuple[int, int] = (int(h), int(w))
         self.stride = max(1, size // max(h, w))
         """Pixels per location, about."""
         self.map_scale = float(self.d) ** 0.5
@@ -77,6 +76,11 @@ class Pretrained(nn.Module):
         """Map normalised images (b, 3, S, S) to feature maps (b, d, h, w)."""
         maps: Tensor = self.maps(images)
         return maps
+
+    def grid(self, size: int) -> tuple[int, int]:
+        """Height and width of the map of the images that the network was built for."""
+        assert size == self.size
+        return self.own_grid
 
     def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
         """Take the makers' weights; those of their classifier are set aside.
