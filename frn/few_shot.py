@@ -1,4 +1,4 @@
-"""`FewShotClassifier`: the whole of it from Python, with the habits of scikit-learn. Needs no torch."""
+"""`FewShotClassifier`: few-shot classification from Python, with the conventions of scikit-learn. Free of torch."""
 
 import dataclasses
 import warnings

@@ -121,17 +121,14 @@ def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
     return _filled(Model(config), weights, path, {"imported_from": path.name})
 
 
-def import_pretrained(
-    name: str, weights: Path, *, size: int | None = None, method: str = "frn", source: str | None = None
-) -> Model:
-    """A frozen network of others under a head that has learned nothing, in evaluation mode.
+def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:
+    """A frozen network of another library under an untrained head, in evaluation mode.
 
     Args:
         name: `torchvision:NAME` or `timm:NAME`.
         weights: their file: `.safetensors`, or a torch checkpoint of tensors alone.
         size: side of the images; None takes that of the weights' own recipe.
         method: the head.
-        source: what the record calls the weights; by default the file's name.
 
     Raises:
         FrnError: if there is no such network, or the file is not of it.
@@ -143,10 +140,9 @@ def import_pretrained(
     assert isinstance(model.backbone, Pretrained)
     model.backbone.fill(read_weights(weights), weights)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-    called = source or weights.name
     model.record = {
-        "data": f"not trained here: weights of {name} from {called} (SHA-256 {digest[:12]})",
-        "weights": {"backbone": name, "file": called, "sha256": digest},
+        "data": f"not trained here: weights of {name} from {weights.name} (SHA-256 {digest[:12]})",
+        "weights": {"backbone": name, "file": weights.name, "sha256": digest},
     }
     return model.eval()
 

@@ -40,12 +40,12 @@ class ModelConfig:
 
     @property
     def untrained_head(self) -> bool:
-        """Whether nobody trained the head: `torchvision:NAME` or `timm:NAME`, imported with others' weights."""
+        """Whether the head is untrained: `torchvision:NAME` or `timm:NAME`, imported with their own weights."""
         return is_pretrained(self.backbone)
 
 
 def is_pretrained(backbone: str) -> bool:
-    """Whether a backbone is a network of others, `SOURCE:NAME`, under a head that has learned nothing."""
+    """Whether a backbone is a network of another library, `SOURCE:NAME`, under an untrained head."""
     return ":" in backbone
 
 

@@ -1,6 +1,6 @@
-"""What int8 costs: accuracy before and after, on the same random episodes.
+"""What int8 costs: accuracy before and after, on the same random episodes of held-out images.
 
-Images that calibrated take no part in them. One shot is the hardest case, and asks for the fewest images.
+One shot is the hardest case, and asks for the fewest images.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from frn.inference.extractor import BATCH, Extractor
 WAY, SHOT, QUERIES = 5, 1, 5
 EPISODES = 1000
 SHARE = 6
-"""Every sixth image of a class calibrates; the others judge."""
+"""Every sixth image of a class calibrates; the others are held out."""
 PER_CLASS = 60
 """Images taken of a class, evenly spread: more would not change the answer, only the time."""
 NEEDED = 8
@@ -33,10 +33,10 @@ class Sample:
     """Prepared images of class folders, (n, S, S, 3) each."""
 
     calibration: Pixels
-    judged: Pixels
+    held_out: Pixels
     """Class by class."""
     sizes: tuple[int, ...]
-    """Judged images of each class."""
+    """Held-out images of each class."""
     folder: Path
     broken: tuple[Broken, ...]
     """Files that are no readable images."""
@@ -102,9 +102,7 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
     return Sample(pixels[calibrates], pixels[~calibrates], sizes, folder, images.broken)
 
 
-def judge(
-    head: Head, before: bytes, after: bytes, sample: Sample, *, seed: int = 0, progress: Progress | None = None
-) -> Cost:
+def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, progress: Progress | None = None) -> Cost:
     """Score the same episodes with the features of both extractors.
 
     Args:
@@ -112,20 +110,19 @@ def judge(
         before: bytes of the float32 `features.onnx`.
         after: bytes of the quantised one.
         sample: images of the classes.
-        seed: of the episodes.
         progress: called with images done and in all, counting both extractors.
     """
     shape = EpisodeShape(way=min(WAY, len(sample.sizes)), shot=SHOT, queries=QUERIES)
-    total = len(sample.judged)
+    total = len(sample.held_out)
 
     def accuracy(data: bytes, done: int) -> float:
         extractor = Extractor(data, "the exported file", device="cpu")
         maps = []
         for start in range(0, total, BATCH):
-            maps.append(extractor.feature_maps(sample.judged[start : start + BATCH]))
+            maps.append(extractor.feature_maps(sample.held_out[start : start + BATCH]))
             if progress:
                 progress(done + min(start + BATCH, total), 2 * total)
         features = torch.from_numpy(np.concatenate(maps))
-        return evaluate_episodes(head, features, sample.sizes, shape, episodes=EPISODES, seed=seed).mean
+        return evaluate_episodes(head, features, sample.sizes, shape, episodes=EPISODES, seed=0).mean
 
     return Cost(shape, accuracy(before, 0), accuracy(after, total), sample.folder)

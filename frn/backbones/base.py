@@ -1,4 +1,4 @@
-"""What every backbone says of itself, besides `images (b, 3, H, W) -> feature maps (b, d, h, w)`."""
+"""The contract of a backbone: images (b, 3, H, W) to feature maps (b, d, h, w), and the shapes of both."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""Networks of others as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
+"""Networks of other libraries as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
 
 A convolutional network gives the map before its pooling; a vision transformer its patch tokens after the last norm,
 without class and register tokens. Nothing here is trained, and nothing is downloaded unless a caller says so.

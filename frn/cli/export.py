@@ -138,7 +138,7 @@ def _features(
 
 
 def _int8(model: "Model", features: bytes, calibrate: Path) -> "tuple[bytes, Cost]":
-    from frn_export.int8_accuracy import draw_sample, judge
+    from frn_export.int8_accuracy import draw_sample, measure_cost
     from frn_export.quantise import int8
 
     with progress_bar("decoding") as decoding:
@@ -146,7 +146,7 @@ def _int8(model: "Model", features: bytes, calibrate: Path) -> "tuple[bytes, Cos
     report_left_out([entry.reason for entry in sample.broken])
     quantised = int8(features, sample.calibration)
     with progress_bar("judging int8") as judging:
-        return quantised, judge(model.head, features, quantised, sample, progress=judging)
+        return quantised, measure_cost(model.head, features, quantised, sample, progress=judging)
 
 
 def _classifier(

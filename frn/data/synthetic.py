@@ -123,8 +123,9 @@ def draw_classes(classes: int, images: int, *, size: int, seed: int) -> StoredIm
     return StoredImages(tuple(kinds), (images,) * classes, side, side, pixels.reshape(-1), ())
 
 
-def write_samples(folder: Path, *, shots: int = 5, queries: int = 3, size: int = 128) -> None:
+def write_samples(folder: Path) -> None:
     """Draw the shipped samples: class folders of look-alikes in `moths/`, others to ask about in `queries/`."""
+    shots, queries, size = 5, 3, 128
     (folder / "queries").mkdir(parents=True, exist_ok=True)
     for label, (name, kind) in enumerate(SAMPLE_SPECIES.items()):
         (folder / "moths" / name).mkdir(parents=True, exist_ok=True)

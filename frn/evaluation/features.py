@@ -18,6 +18,9 @@ from frn.inference.extractor import Extractor
 from frn.model import Model
 from frn.numerics import Precision, autocast
 
+BATCH, ONNX_BATCH = 256, 64
+"""Images per forward pass, of torch and of onnxruntime."""
+
 
 class FeatureExtractor(Protocol):
     """What evaluation needs of a model, whatever runs it."""
@@ -79,7 +82,6 @@ class OnnxExtractor:
     """An exported model, run by onnxruntime."""
 
     extractor: Extractor
-    batch: int = 64
 
     @property
     def transform(self) -> EvaluationTransform:
@@ -100,11 +102,11 @@ class OnnxExtractor:
         """Return feature maps (n, r, d), float32, on the processor."""
         pixels = images.images()
         feature_maps = torch.empty((len(images), *self.extractor.shape))
-        for start in range(0, len(images), self.batch):
-            piece = self.extractor.feature_maps(pixels[start : start + self.batch])
-            feature_maps[start : start + self.batch] = torch.from_numpy(piece)
+        for start in range(0, len(images), ONNX_BATCH):
+            piece = self.extractor.feature_maps(pixels[start : start + ONNX_BATCH])
+            feature_maps[start : start + ONNX_BATCH] = torch.from_numpy(piece)
             if progress:
-                progress(min(start + self.batch, len(images)), len(images))
+                progress(min(start + ONNX_BATCH, len(images)), len(images))
         return feature_maps
 
     def new_head(self) -> Head:
@@ -131,7 +133,6 @@ def extract_features(
     *,
     precision: Precision = "fp32",
     device: torch.device | str = "cpu",
-    batch: int = 256,
     progress: Progress | None = None,
 ) -> Tensor:
     """Return feature maps (n, r, d), float32, on the device.
@@ -141,10 +142,9 @@ def extract_features(
         images: uniform images of the model's size.
         precision: of the backbone.
         device: where the model is.
-        batch: images per forward pass.
         progress: called with images done and in all.
     """
-    return torch.cat(list(_batches(model, images, precision, device, batch, progress)))
+    return torch.cat(list(_batches(model, images, precision, device, progress)))
 
 
 @torch.inference_mode()
@@ -154,11 +154,10 @@ def mean_feature(
     *,
     precision: Precision = "fp32",
     device: torch.device | str = "cpu",
-    batch: int = 256,
     progress: Progress | None = None,
 ) -> Tensor:
     """Return the average-pooled feature (d,) of all images together, in float32; arguments as above."""
-    batches = _batches(model, images, precision, device, batch, progress)
+    batches = _batches(model, images, precision, device, progress)
     total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
     return (total / len(images)).float()
 
@@ -168,14 +167,13 @@ def _batches(
     images: StoredImages,
     precision: Precision,
     device: torch.device | str,
-    batch: int,
     progress: Progress | None,
 ) -> Iterator[Tensor]:
     pixels = images.images()
-    for start in range(0, len(images), batch):
-        piece = torch.from_numpy(np.array(pixels[start : start + batch])).to(device)
+    for start in range(0, len(images), BATCH):
+        piece = torch.from_numpy(np.array(pixels[start : start + BATCH])).to(device)
         with autocast(device, precision):
             feature_maps = model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255)
         yield feature_maps
         if progress:
-            progress(min(start + batch, len(images)), len(images))
+            progress(min(start + BATCH, len(images)), len(images))

@@ -1,4 +1,4 @@
-"""What every head can be asked, besides `(support, query) -> logits`."""
+"""The contract of a head: `(support, query) -> logits`, and what it can do beyond that."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Head(nn.Module):
-    """The answers of a head that compares feature maps as they are; a head overrides what is otherwise for it."""
+    """A head that compares feature maps as they are. A subclass overrides what it does otherwise."""
 
     scaled_maps = False
     """Whether it wants maps divided by the backbone's `map_scale` (SM, Hyperparameters)."""

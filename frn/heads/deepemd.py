@@ -1,4 +1,4 @@
-"""DeepEMD (Zhang et al., CVPR 2020): a class claims a query by how cheaply their locations are transported.
+"""DeepEMD (Zhang et al., CVPR 2020): a class scores by how cheaply its locations are transported to the query's.
 
 The optimal transport is a linear program, solved exactly by a library of the extra `emd`: it has no closed form, and
 that is what the paper compares FRN with (Sec. 3.5). Followed is the authors' code: cosine costs of features centred

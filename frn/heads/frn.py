@@ -57,7 +57,7 @@ class FRNHead(Head):
     def trouble(self) -> str:
         """What training has done to the head that it does not come back from; empty if nothing."""
         if self.gamma <= 0:
-            return f"gamma is {self.gamma.item():.2f}: a class claims what it rebuilds worst"
+            return f"gamma is {self.gamma.item():.2f}: a class scores highest where it rebuilds worst"
         if self.rho() < LEAST_RHO:
             return f"rho is {self.rho().item():.0e}: no class rebuilds anything"
         return ""

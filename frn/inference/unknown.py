@@ -1,10 +1,14 @@
-"""When a photo is none of the classes.
+"""Explained energy, R^2 of the reconstruction, and the threshold below which a photo is none of the classes.
 
-Errors grow with the features, so they cannot be compared between photos; the share of a map's energy that a class
-rebuilds can: `explained` = 1 - <Q, Q_c> / mean |q|^2. A photo is unknown where no class explains at least a threshold
-of it. The threshold comes from the supports themselves: each is left out and rebuilt by the rest of its class, and the
-threshold is what all but a few of them reach. One support less explains a little less, so in use even fewer of the
-known photos fall below it.
+Errors grow with the features, so they cannot be compared between photos; R^2 can. For a query map Q with locations q
+and its reconstruction Q_c by class c
+
+    explained = R^2 = 1 - <Q, Q_c> / mean |q|^2
+
+with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. A photo is unknown where no class reaches the
+threshold. That comes from the supports: each is left out and rebuilt by the rest of its class, and the threshold is
+what all but a few of them reach. One support less explains a little less, so in use even fewer of the known photos
+fall below it.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries.
 """
@@ -24,7 +28,7 @@ Shares = NDArray[np.float64]
 
 
 def explained(errors: NDArray[np.floating], queries: NDArray[np.floating]) -> Shares:
-    """Share of each query's energy that each class rebuilds, at least 0.
+    """R^2 of each query's reconstruction by each class, at least 0.
 
     Args:
         errors: class errors (q, way).

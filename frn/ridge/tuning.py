@@ -33,7 +33,7 @@ TUNING_EPISODES = 10
 """Episodes of other classes that the search looks at."""
 MAX_QUERIES = 400
 MAX_WORK = 15 * 10**9
-"""Left-out supports that are asked, and multiplications with the classes' directions; of more, an even selection."""
+"""Supports that are left out, and multiplications with the classes' directions; of more, an even selection."""
 
 Maps = NDArray[np.floating]
 
@@ -114,9 +114,9 @@ def _best_gamma(
     rho = math.exp(beta)
     errors = energy[:, None] - 2 * rho * along + rho**2 * kept
     unit = float(energy.mean()) or 1.0
-    doubt = 1 / (len(labels) + 2)
-    target = np.full(errors.shape, doubt / (errors.shape[1] - 1))
-    target[np.arange(len(labels)), labels] = 1 - doubt
+    smoothing = 1 / (len(labels) + 2)
+    target = np.full(errors.shape, smoothing / (errors.shape[1] - 1))
+    target[np.arange(len(labels)), labels] = 1 - smoothing
 
     def loss(power: float) -> float:
         logits = -(2.0**power / unit) * errors
@@ -144,12 +144,12 @@ class _Solver:
 
     def __init__(self, episode: TuningEpisode) -> None:
         pools = [np.asarray(pool, dtype=np.float64) for pool in episode.pools]
-        asked = episode.queries or [(i, pool) for i, pool in enumerate(pools) if len(pool) > 1]
-        every = 1 if episode.queries else _every(sum(len(maps) for _, maps in asked), pools)
-        queries = np.concatenate([np.asarray(maps, dtype=np.float64)[::every] for _, maps in asked])
-        self.labels = np.repeat([label for label, _ in asked], [len(maps[::every]) for _, maps in asked])
+        labelled = episode.queries or [(i, pool) for i, pool in enumerate(pools) if len(pool) > 1]
+        stride = 1 if episode.queries else _stride(sum(len(maps) for _, maps in labelled), pools)
+        queries = np.concatenate([np.asarray(maps, dtype=np.float64)[::stride] for _, maps in labelled])
+        self.labels = np.repeat([label for label, _ in labelled], [len(maps[::stride]) for _, maps in labelled])
         self.energy: Array = np.square(queries).sum(-1).mean(-1)
-        left_out = slice(0) if episode.queries else slice(None, None, every)
+        left_out = slice(0) if episode.queries else slice(None, None, stride)
         self.classes = [_Class(pool, queries.astype(np.float32), left_out) for pool in pools]
 
     def parabolas(self, alpha: float) -> Parabolas:
@@ -204,7 +204,7 @@ class _Class:
         return along.mean(1), kept.mean(1)
 
 
-def _every(count: int, pools: Sequence[Array]) -> int:
+def _stride(count: int, pools: Sequence[Array]) -> int:
     """The stride of the selection of supports that are left out."""
     each = sum(min(k * r, d) * r * d for k, r, d in (pool.shape for pool in pools))
     return max(1, -(-count // min(MAX_QUERIES, max(1, MAX_WORK // each))))

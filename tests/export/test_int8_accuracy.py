@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from frn_export.graphs import features_graph
-from frn_export.int8_accuracy import Cost, Sample, draw_sample, judge
+from frn_export.int8_accuracy import Cost, Sample, draw_sample, measure_cost
 from frn_export.quantise import int8
 
 from frn.episodes import EpisodeShape
@@ -43,13 +43,13 @@ def sample(moths: Path, features: bytes) -> Sample:
 
 def test_every_sixth_image_calibrates_and_no_image_does_both(sample: Sample) -> None:
     assert sample.calibration.shape == (10, 32, 32, 3)
-    assert sample.judged.shape == (50, 32, 32, 3)
+    assert sample.held_out.shape == (50, 32, 32, 3)
     assert sample.sizes == (10,) * 5
-    assert not {image.tobytes() for image in sample.calibration} & {image.tobytes() for image in sample.judged}
+    assert not {image.tobytes() for image in sample.calibration} & {image.tobytes() for image in sample.held_out}
 
 
 def test_int8_costs_the_shipped_model_little(model: Model, features: bytes, sample: Sample) -> None:
-    cost = judge(model.head, features, int8(features, sample.calibration), sample)
+    cost = measure_cost(model.head, features, int8(features, sample.calibration), sample)
     assert str(cost.shape) == "5-way 1-shot"
     assert cost.before > 60  # chance is 20
     assert abs(cost.drop) <= 1
@@ -58,14 +58,14 @@ def test_int8_costs_the_shipped_model_little(model: Model, features: bytes, samp
 
 def test_the_same_extractor_costs_nothing_on_the_same_episodes(model: Model, features: bytes, sample: Sample) -> None:
     done: list[tuple[int, int]] = []
-    cost = judge(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
+    cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
     assert cost.drop == 0
     assert done[-1] == (100, 100)
 
 
 def test_an_extractor_that_has_lost_its_training_is_refused(model: Model, features: bytes, sample: Sample) -> None:
     untrained = features_graph(Model(model.config).eval()).SerializeToString()
-    cost = judge(model.head, features, untrained, sample)
+    cost = measure_cost(model.head, features, untrained, sample)
     assert cost.drop > 5
     with pytest.raises(FrnError, match=r"int8 loses .* points of 5-way 1-shot accuracy .* at most 1 is allowed"):
         cost.require(1)
@@ -94,4 +94,4 @@ def test_too_few_classes_or_images_are_named_with_what_is_needed(
 def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, model: Model, features: bytes) -> None:
     sample = draw_sample(copy_some(moths, tmp_path / "two", 2, 8), TRANSFORM)
     assert sample.sizes == (6, 6)
-    assert str(judge(model.head, features, features, sample).shape) == "2-way 1-shot"
+    assert str(measure_cost(model.head, features, features, sample).shape) == "2-way 1-shot"

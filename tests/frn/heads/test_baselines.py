@@ -57,15 +57,6 @@ def test_dsn_is_the_distance_from_the_span_of_the_pooled_supports() -> None:
     check(DSNHead(), score)
 
 
-def test_recentred_dsn_measures_from_each_class_mean() -> None:
-    def score(q: Tensor, s: Tensor) -> Tensor:
-        rows = s.mean(1)
-        moved, rows = q.mean(0) - rows.mean(0), rows - rows.mean(0)
-        return -(moved - onto_span(moved, rows)).square().sum() / D
-
-    check(DSNHead(recentred=True), score)
-
-
 def test_dsn_is_frn_with_one_location_and_its_lambda() -> None:
     support, query = episode()
     pool = support.mean(2)
