@@ -67,7 +67,7 @@ def _show(preset: "Preset") -> None:
 
 def describe_step(preset: "Preset") -> str:
     """What an optimiser step is made of."""
-    if preset.stage != "episodes":
+    if preset.objective != "episodes":
         return f"batch {preset.batch}"
     return f"{preset.episode} {preset.episode.queries}-query"
 

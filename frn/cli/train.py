@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from frn.evaluation.report import Result
     from frn.precision import Precision
     from frn.training.presets import Preset
-    from frn.training.run_folder import Place
+    from frn.training.run_folder import Position
 
 DEMO_CLASSES = {"train": 60, "val": 15, "test": 20}
 DEMO_IMAGES = 24
@@ -88,11 +88,11 @@ def train(
         chosen = _override(find_preset(preset), method, backbone, way, shot, queries, epochs, warm_up)
         fixed = chosen.fixed if fix is None else FIXED[fix]
         chosen = replace(chosen, aux=aux or chosen.aux, fixed=fixed)
-        if chosen.stage != "episodes":
+        if chosen.objective != "episodes":
             raise FrnError(f"preset {preset!r} is pre-training: `frn pretrain {preset}` runs it")
-        if chosen.after and init is None and not resume:
+        if chosen.init_from and init is None and not resume:
             raise FrnError(
-                f"preset {preset!r} goes on from pre-training: `frn pretrain {chosen.after} --out RUN` first, then "
+                f"preset {preset!r} goes on from pre-training: `frn pretrain {chosen.init_from} --out RUN` first, then "
                 "give its result by --init RUN"
             )
         _train(chosen, preset, data or [], out, seed, precision, device, threads, resume, init, as_json)
@@ -132,7 +132,7 @@ def pretrain(
         from frn.training.presets import find_preset
 
         found = find_preset(preset)
-        if found.stage == "episodes":
+        if found.objective == "episodes":
             raise FrnError(f"preset {preset!r} trains on episodes: `frn train {preset}` runs it")
         chosen = _override(found, None, backbone, None, None, None, epochs, warm_up)
         chosen = replace(chosen, batch=found.batch if batch is None else batch)
@@ -157,7 +157,7 @@ def _override(
     return replace(
         preset,
         method=method or preset.method,
-        beside=preset.beside if method in (None, preset.method) else (),
+        aux_heads=preset.aux_heads if method in (None, preset.method) else (),
         aux=preset.aux if method is None or method in WITH_AUXILIARY_LOSS else "off",
         backbone=backbone or preset.backbone,
         episode=EpisodeShape(way=way or given.way, shot=shot or given.shot, queries=queries or given.queries),
@@ -183,7 +183,7 @@ def _train(
     from frn.model import load_model
     from frn.precision import choose_device, choose_precision, set_threads
     from frn.training.loop import train as run
-    from frn.training.run import Settings
+    from frn.training.run import RunSettings
     from frn.training.run_folder import RunFolder
 
     if preset.prepare is not None and not data:
@@ -196,7 +196,7 @@ def _train(
         RunFolder(out).require_free()  # before images are read
     set_threads(threads)
     where = choose_device(device)
-    settings = Settings(
+    settings = RunSettings(
         seed=seed,
         precision=choose_precision(precision, where),
         device=where,
@@ -205,7 +205,7 @@ def _train(
     images, val_images = _splits(preset, data, seed)
     report_left_out([entry.reason for entry in images.broken + val_images.broken])
     steps = f"{preset.episode} with {preset.episode.queries} queries"
-    if preset.stage != "episodes":
+    if preset.objective != "episodes":
         steps = f"batches of {preset.batch}"
     note(
         f"{name}: {preset.method} on {preset.backbone}, {steps}, "
@@ -232,25 +232,29 @@ def _train(
         )
     if not trained.finished:
         words = [word for word in sys.argv[1:] if word != "--resume"]
-        note(f"saved after {trained.place.total_steps} steps. Go on with: {shlex.join(['frn', *words, '--resume'])}")
+        note(f"saved after {trained.position.total_steps} steps. Go on with: {shlex.join(['frn', *words, '--resume'])}")
         raise typer.Exit(INTERRUPTED)
     tests = _test_demo(out / "best.safetensors", seed, settings.precision) if preset.prepare is None else []
     if as_json:
-        _print_result(out, trained.place, tests)
+        _print_result(out, trained.position, tests)
     else:
-        _show_result(preset, data, out, trained.place, tests)
+        _show_result(preset, data, out, trained.position, tests)
 
 
-def _print_result(out: Path, place: "Place", tests: "list[Result]") -> None:
-    result = {"model": str(out / "best.safetensors"), "validation": place.best, "seconds": round(place.seconds, 1)}
+def _print_result(out: Path, position: "Position", tests: "list[Result]") -> None:
+    result = {
+        "model": str(out / "best.safetensors"),
+        "validation": position.best,
+        "seconds": round(position.seconds, 1),
+    }
     print_json({**result, "test": tests} if tests else result)
 
 
-def _show_result(preset: "Preset", data: list[Path], out: Path, place: "Place", tests: "list[Result]") -> None:
+def _show_result(preset: "Preset", data: list[Path], out: Path, position: "Position", tests: "list[Result]") -> None:
     console, best = stdout(), out / "best.safetensors"
-    console.print(f"trained in {place.seconds / 60:.1f} minutes: [bold]{best}[/bold]")
+    console.print(f"trained in {position.seconds / 60:.1f} minutes: [bold]{best}[/bold]")
     if preset.val_split == "val":
-        console.print(f"validation: 5-way {preset.val_shot or preset.episode.shot}-shot {place.best:.2f} %")
+        console.print(f"validation: 5-way {preset.val_shot or preset.episode.shot}-shot {position.best:.2f} %")
     for test in tests:
         console.print(f"test on classes never seen: {describe(test)}")
     for path in data:
@@ -265,12 +269,12 @@ def _splits(preset: "Preset", data: list[Path], seed: int) -> "tuple[StoredImage
     from frn.data.folders import scan, split_folder
     from frn.data.joined import JoinedImages
 
-    train_folders = [scan(split_folder(path, "train")).without(preset.left_out) for path in data]
+    train_folders = [scan(split_folder(path, "train")).without(preset.exclude_classes) for path in data]
     val_folders = scan(split_folder(data[0], preset.val_split))
     parts = []
     for folders in train_folders:
         with progress_bar("decoding train") as progress:
-            parts.append(load_images(folders, preset.store_side, progress=progress))
+            parts.append(load_images(folders, preset.max_side, progress=progress))
     with progress_bar(f"decoding {preset.val_split}") as progress:
         val_images = load_images(val_folders, preset.transform, progress=progress)
     return parts[0] if len(parts) == 1 else JoinedImages(tuple(parts)), val_images

@@ -44,7 +44,7 @@ def train(
         from frn.data.folders import scan, split_folder
         from frn.model import load_model
         from frn.precision import choose_device, choose_precision, set_threads
-        from frn.training.run import Settings
+        from frn.training.run import RunSettings
         from frn.visualize.training import DecoderSchedule, train_decoder
 
         folders = scan(split_folder(data, split))
@@ -54,7 +54,7 @@ def train(
         with progress_bar(f"decoding {split}") as decoding:
             images = load_images(folders, loaded.config.transform, progress=decoding)
         report_left_out([entry.reason for entry in images.broken])
-        settings = Settings(
+        settings = RunSettings(
             seed=seed,
             precision=choose_precision(precision, where),
             device=where,
@@ -69,14 +69,14 @@ def train(
         if not trained.finished:
             words = [word for word in sys.argv[1:] if word != "--resume"]
             note(
-                f"saved after {trained.place.total_steps} steps. Go on with: {shlex.join(['frn', *words, '--resume'])}"
+                f"saved after {trained.position.total_steps} steps. Go on with: {shlex.join(['frn', *words, '--resume'])}"
             )
             raise typer.Exit(INTERRUPTED)
-    seconds = round(trained.place.seconds, 1)
+    seconds = round(trained.position.seconds, 1)
     if as_json:
-        print_json({"decoder": str(out), "steps": trained.place.total_steps, "seconds": seconds})
+        print_json({"decoder": str(out), "steps": trained.position.total_steps, "seconds": seconds})
         return
-    stdout().print(f"trained {trained.place.total_steps} steps in {seconds / 60:.1f} minutes: [bold]{out}[/bold]")
+    stdout().print(f"trained {trained.position.total_steps} steps in {seconds / 60:.1f} minutes: [bold]{out}[/bold]")
     words = ["frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png"]
     stdout().print(f"next: {shlex.join(words)}")
 

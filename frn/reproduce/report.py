@@ -10,8 +10,8 @@ from typing import NotRequired, TypedDict
 
 from frn import __version__
 from frn.machine import cores, processor
-from frn.reproduce.progress import Workplace, measurements, stored, trained
-from frn.reproduce.tables import Measurement, Row, Run, Table, data_name
+from frn.reproduce.plan import Locations, measurements, run_status, stored
+from frn.reproduce.tables import Measurement, Row, RunSpec, Table, data_name
 
 
 class Figure(TypedDict):
@@ -71,25 +71,25 @@ class Report(TypedDict):
     elsewhere: list[dict[str, str]]
 
 
-def report(table: Table, rows: Sequence[Row], place: Workplace, missing: Mapping[str, str]) -> Report:
+def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Mapping[str, str]) -> Report:
     """What is known of a table.
 
     Args:
         table: the table.
         rows: those to report.
-        place: where runs are.
+        locations: where runs are.
         missing: by row, why it could not be measured.
     """
     lines: list[Line] = []
     runs: dict[str, Ran] = {}
     measured: dict[str, Measured] = {}
     for row in rows:
-        lines.append(_line(row, place, missing.get(row.name)))
+        lines.append(_line(row, locations, missing.get(row.name)))
         for measurement in measurements(row):
-            answer = stored(measurement, place)
+            answer = stored(measurement, locations)
             if answer is None:
                 continue
-            _add_run(measurement.run, place, runs)
+            _add_run(measurement.run, locations, runs)
             result = answer["results"][0]
             measured[measurement.name] = {
                 "command": evaluation_command(measurement),
@@ -113,10 +113,10 @@ def report(table: Table, rows: Sequence[Row], place: Workplace, missing: Mapping
     }
 
 
-def _line(row: Row, place: Workplace, missing: str | None) -> Line:
+def _line(row: Row, locations: Locations, missing: str | None) -> Line:
     figures: dict[str, Figure] = {}
     for shot, cell in row.cells.items():
-        answer = stored(cell.measurement, place) or {"results": []}
+        answer = stored(cell.measurement, locations) or {"results": []}
         result: dict[str, float] = next((found for found in answer["results"] if found["shot"] == shot), {})
         figures[str(shot)] = {
             "measurement": cell.measurement.name,
@@ -131,10 +131,10 @@ def _line(row: Row, place: Workplace, missing: str | None) -> Line:
     return line
 
 
-def _add_run(run: Run, place: Workplace, runs: dict[str, Ran]) -> None:
+def _add_run(run: RunSpec, locations: Locations, runs: dict[str, Ran]) -> None:
     if run.init:
-        _add_run(run.init, place, runs)
-    done = trained(run, place)
+        _add_run(run.init, locations, runs)
+    done = run_status(run, locations)
     if done is not None and run.name not in runs:
         runs[run.name] = {
             "command": training_command(run),
@@ -151,7 +151,7 @@ def _threads(command: list[str]) -> str | None:
     return f"threads: {command[command.index('--threads') + 1]}"
 
 
-def training_command(run: Run) -> str:
+def training_command(run: RunSpec) -> str:
     """The command of a run, places by name."""
     init = ("--init", f"runs/{run.init.name}") if run.init else ()
     return shlex.join(("frn", *run.words, *init, "--data", data_name(run.prepare), "--out", f"runs/{run.name}"))
@@ -167,8 +167,8 @@ def commands(row: Row) -> list[str]:
     """All commands behind a row, in order."""
     lines: list[str] = []
     for measurement in measurements(row):
-        chain: list[Run] = []
-        run: Run | None = measurement.run
+        chain: list[RunSpec] = []
+        run: RunSpec | None = measurement.run
         while run is not None:
             chain.insert(0, run)
             run = run.init
@@ -273,5 +273,5 @@ def _how_measured(found: Report) -> list[str]:
     machines = {f"{run['machine'] or 'machine not noted'}, {run['precision']}" for run in found["runs"].values()}
     return [
         f"{'; '.join(sorted(protocols))}; mean and 95 % interval in percent.",
-        f"Trained with: {'; '.join(sorted(machines)) or 'not known'}. Table made on: {found['machine']}.",
+        f"RunStatus with: {'; '.join(sorted(machines)) or 'not known'}. Table made on: {found['machine']}.",
     ]

@@ -13,19 +13,19 @@ from frn.training.presets import PRESETS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class RunSpec:
     """A training run; its folder has its name."""
 
     name: str
     preset: str
     flags: tuple[str, ...] = ()
-    init: "Run | None" = None
+    init: "RunSpec | None" = None
     """The run whose result it starts from."""
 
     @property
     def words(self) -> tuple[str, ...]:
         """The `frn` command that decides the run; what is missing is only where things are."""
-        return ("train" if PRESETS[self.preset].stage == "episodes" else "pretrain", self.preset, *self.flags)
+        return ("train" if PRESETS[self.preset].objective == "episodes" else "pretrain", self.preset, *self.flags)
 
     @property
     def prepare(self) -> str:
@@ -38,7 +38,7 @@ class Measurement:
     """An evaluation of a run's result; the answer of `frn eval --json` is kept as NAME.json beside the runs."""
 
     name: str
-    run: Run
+    run: RunSpec
     flags: tuple[str, ...] = ()
     prepare: str
     """The data set it is tested on, as `frn data prepare` calls it."""
@@ -89,17 +89,17 @@ def data_name(prepare: str) -> str:
     return prepare.replace(" --split ", "-")
 
 
-def trained(preset: str) -> Run:
+def run_of(preset: str) -> RunSpec:
     """The run of a preset as it stands, after the pre-training that it needs."""
-    after = PRESETS[preset].after
-    return Run(name=preset, preset=preset, init=trained(after) if after else None)
+    start = PRESETS[preset].init_from
+    return RunSpec(name=preset, preset=preset, init=run_of(start) if start else None)
 
 
 def paper(label: str, *presets: str, shots: tuple[int, ...] = (1, 5)) -> Row:
     """A row of the paper's; each shot's figure is the first preset's that is tested at it."""
     cells: dict[int, Cell] = {}
     for name in presets:
-        preset, run = PRESETS[name], trained(name)
+        preset, run = PRESETS[name], run_of(name)
         measurement = Measurement(name=name, run=run, prepare=run.prepare)
         figures, intervals = (preset.published.accuracy, preset.published.ci95) if preset.published else ({}, {})
         for shot in preset.test_shots:
@@ -134,7 +134,7 @@ def ablation(label: str, name: str) -> list[Row]:
 
 def cross_domain() -> list[Row]:
     """Table 8: the model of Table 7, tested on birds."""
-    run = trained("mini-imagenet-resnet12-finetune")
+    run = run_of("mini-imagenet-resnet12-finetune")
     figures = {
         ("cub-raw --split chen", "FRN on classes from Chen et al."): ((54.11, 0.19), (77.09, 0.15)),
         ("cub-raw", "FRN on classes from Tang et al."): ((51.60, 0.21), (72.97, 0.18)),
@@ -151,7 +151,7 @@ PublishedPair = tuple[tuple[float, ...], tuple[float, ...]]
 NONE: PublishedPair = ((), ())
 
 
-def own(label: str, run: Run, published: PublishedPair = NONE) -> Row:
+def own(label: str, run: RunSpec, published: PublishedPair = NONE) -> Row:
     """A row of our own: one run, tested at both shots."""
     return at_both(label, Measurement(name=run.name, run=run, prepare=run.prepare), published)
 
@@ -162,18 +162,18 @@ def at_both(label: str, measurement: Measurement, published: PublishedPair = NON
     return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})
 
 
-def short(name: str, *flags: str) -> Run:
+def short(name: str, *flags: str) -> RunSpec:
     """A run of the short budget on CIFAR-FS."""
-    return Run(name=name, preset="cifar-fs-conv4-short", flags=flags)
+    return RunSpec(name=name, preset="cifar-fs-conv4-short", flags=flags)
 
 
 AT_ONE_SHOT = ("--way", "30", "--shot", "1")
 FRN = short("frn")
-AVERAGE = Run(name="average", preset="cifar-fs-conv4-average", flags=("--epochs", "24"))
-DUMMY = Run(name="dummy", preset="cifar-fs-conv4-pretrain", flags=("--epochs", "24"))
+AVERAGE = RunSpec(name="average", preset="cifar-fs-conv4-average", flags=("--epochs", "24"))
+DUMMY = RunSpec(name="dummy", preset="cifar-fs-conv4-pretrain", flags=("--epochs", "24"))
 SIMPLESHOT = Measurement(name="simpleshot", run=AVERAGE, flags=("--method", "simpleshot"), prepare="cifar-fs")
 TUNED = {
-    kind: Run(
+    kind: RunSpec(
         name=f"{kind.name}-tuned",
         preset="cifar-fs-conv4-finetune",
         flags=("--queries", "5", "--epochs", "8"),

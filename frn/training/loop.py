@@ -24,20 +24,20 @@ from frn.inference.regularisers import choose
 from frn.model import Model
 from frn.model_file import ModelConfig
 from frn.precision import autocast, keep_freed_memory
+from frn.training.objectives import build_objective
 from frn.training.presets import Preset, Schedule
-from frn.training.run import Run, Settings, Trained
+from frn.training.run import RunResult, RunSettings, TrainingRun
 from frn.training.run_folder import RunFolder
-from frn.training.stages import build_stage
 
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
-"""Validation is 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
+"""ValidationReport is 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
 
 DESCRIPTION = ("about", "published")
 """What a preset says of itself that decides nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepReport:
     """A step has been taken: an episode, or a batch in pre-training."""
 
     epoch: int
@@ -51,7 +51,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
+class ValidationReport:
     """The model has been validated after an epoch."""
 
     epoch: int
@@ -64,14 +64,14 @@ def train(
     images: StoredImages | JoinedImages,
     val_images: StoredImages | None,
     out: Path,
-    settings: Settings,
+    settings: RunSettings,
     *,
     resume: bool = False,
     init: Model | None = None,
     facts: dict[str, object] | None = None,
-    report: Callable[[Step | Validation], None] = lambda event: None,
+    report: Callable[[StepReport | ValidationReport], None] = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
-) -> Trained:
+) -> RunResult:
     """Train a model by a preset; `best.safetensors` in `out` is the result.
 
     Args:
@@ -104,8 +104,8 @@ class _Trainer:
         images: StoredImages | JoinedImages,
         val_images: StoredImages | None,
         folder: RunFolder,
-        settings: Settings,
-        report: Callable[[Step | Validation], None],
+        settings: RunSettings,
+        report: Callable[[StepReport | ValidationReport], None],
     ) -> None:
         self.preset = preset
         self.images = images
@@ -114,7 +114,7 @@ class _Trainer:
         self.settings = settings
         self.report = report
         self.val_shape = replace(VALIDATION_SHAPE, shot=preset.val_shot or preset.episode.shot)
-        if preset.stage == "episodes":
+        if preset.objective == "episodes":
             for part in images.parts:
                 check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
         if val_images is not None:
@@ -132,16 +132,18 @@ class _Trainer:
         self.model.record = {"seed": settings.seed, **facts}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
-            self.stage = build_stage(self.preset, self.model, self.images.sizes).to(settings.device)
-        if init and not resume and self.preset.stage == "episodes" and self.introduces(init):
+            self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)
+        if init and not resume and self.preset.objective == "episodes" and self.introduces(init):
             self.introduce()
-        self.optimizer = build_optimizer([*self.model.parameters(), *self.stage.parameters()], self.preset.schedule)
-        self.run = Run(self.folder, self.model, self.stage, self.optimizer, decides, settings, resume=resume)
-        self.place = self.run.place
+        self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
+        self.run = TrainingRun(
+            self.folder, self.model, self.objective, self.optimizer, decides, settings, resume=resume
+        )
+        self.position = self.run.position
 
     def introduces(self, init: Model) -> bool:
         """Whether the head is introduced to the backbone: after another method's training, or if the preset says so."""
-        return self.preset.tuned_start or init.config.method != self.preset.method
+        return self.preset.tune_head_at_start or init.config.method != self.preset.method
 
     def introduce(self) -> None:
         """Let an FRN head begin with what suits a backbone that was trained otherwise, by the first episodes.
@@ -151,7 +153,7 @@ class _Trainer:
         if not isinstance(self.model.head, FRNHead):
             return
         shape = self.preset.episode
-        first = self.stage.epoch([part.sizes for part in self.images.parts], seed=self.settings.seed, epoch=0)
+        first = self.objective.epoch([part.sizes for part in self.images.parts], seed=self.settings.seed, epoch=0)
         trials = []
         self.model.eval()
         with torch.inference_mode():
@@ -162,7 +164,7 @@ class _Trainer:
         set_head(self.model.head, choose(trials))
         fix_regularisers(self.model, self.preset)
 
-    def go_on(self, stop: Callable[[], bool]) -> Trained:
+    def go_on(self, stop: Callable[[], bool]) -> RunResult:
         """Train until the schedule ends or `stop` says so."""
         return self.run.go_on(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
 
@@ -170,21 +172,21 @@ class _Trainer:
         """The steps of this epoch."""
         self.model.train()
         sets = [part.sizes for part in self.images.parts]
-        return self.stage.epoch(sets, seed=self.settings.seed, epoch=self.place.epoch)
+        return self.objective.epoch(sets, seed=self.settings.seed, epoch=self.position.epoch)
 
     def train_on(self, drawn: Episode, steps_in_epoch: int) -> None:
         """Take one optimiser step on one episode, or one batch."""
-        place, settings = self.place, self.settings
-        rate = self.preset.schedule.learning_rate_at(place.epoch, place.total_steps)
+        position, settings = self.position, self.settings
+        rate = self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        generator = np.random.default_rng([settings.seed, place.epoch, place.step, 1])
+        generator = np.random.default_rng([settings.seed, position.epoch, position.step, 1])
         maps = self.feature_maps(drawn, generator)
-        loss, logits, target = self.stage.score(self.model, maps, drawn)
+        loss, logits, target = self.objective.score(self.model, maps, drawn)
         value = loss.item()
         if not np.isfinite(value):
             raise FrnError(
-                f"the loss became {value} in epoch {place.epoch + 1}, episode {place.step + 1}. Lower the learning "
+                f"the loss became {value} in epoch {position.epoch + 1}, episode {position.step + 1}. Lower the learning "
                 f"rate, or use --precision fp32; {self.folder.last} holds earlier weights."
             )
         self.optimizer.zero_grad(set_to_none=True)
@@ -192,15 +194,15 @@ class _Trainer:
         self.optimizer.step()
         accuracy = 100 * (logits.argmax(1) == target).float().mean().item()
         self.folder.append_metrics(
-            total_steps=place.total_steps + 1,
-            epoch=place.epoch + 1,
+            total_steps=position.total_steps + 1,
+            epoch=position.epoch + 1,
             loss=round(value, 5),
             accuracy=round(accuracy, 3),
             learning_rate=rate,
             **head_scalars(self.model),
         )
         trouble = self.model.head.trouble() if isinstance(self.model.head, FRNHead) else ""
-        self.report(Step(place.epoch + 1, place.step + 1, steps_in_epoch, value, accuracy, trouble))
+        self.report(StepReport(position.epoch + 1, position.step + 1, steps_in_epoch, value, accuracy, trouble))
 
     def feature_maps(self, drawn: Episode, generator: np.random.Generator) -> Tensor:
         """Maps (images, r, d) of a step's images, augmented."""
@@ -216,12 +218,12 @@ class _Trainer:
 
         Accuracy on the test split chooses nothing: there, and without any images, the last weights are kept.
         """
-        place, schedule = self.place, self.preset.schedule
-        last = place.epoch == schedule.epochs
+        position, schedule = self.position, self.preset.schedule
+        last = position.epoch == schedule.epochs
         chooses = self.val_images is not None and self.preset.val_split == "val"
         if last and not chooses:
             self.save_best()
-        if self.val_images is None or (place.epoch % self.preset.val_every and not last):
+        if self.val_images is None or (position.epoch % self.preset.val_every and not last):
             return
         self.model.eval()
         maps = extract_features(
@@ -230,19 +232,19 @@ class _Trainer:
         accuracy = evaluate_episodes(
             self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=self.preset.val_episodes, seed=0
         )
-        is_best = chooses and accuracy.mean > place.best
+        is_best = chooses and accuracy.mean > position.best
         if is_best:
-            place.best = accuracy.mean
+            position.best = accuracy.mean
             self.save_best(validation={"shape": str(self.val_shape), "accuracy": accuracy.mean, "ci95": accuracy.ci95})
         self.folder.append_metrics(
-            total_steps=place.total_steps, epoch=place.epoch, val_accuracy=accuracy.mean, val_ci95=accuracy.ci95
+            total_steps=position.total_steps, epoch=position.epoch, val_accuracy=accuracy.mean, val_ci95=accuracy.ci95
         )
-        self.report(Validation(place.epoch, accuracy, is_best))
+        self.report(ValidationReport(position.epoch, accuracy, is_best))
 
     def save_best(self, **record: object) -> None:
         """Write the result so far, a plain model file."""
-        place = {"epoch": self.place.epoch, "steps": self.place.total_steps}
-        save_model(self.model, self.folder.best, {**place, **record})
+        position = {"epoch": self.position.epoch, "steps": self.position.total_steps}
+        save_model(self.model, self.folder.best, {**position, **record})
 
 
 def describe(images: StoredImages | JoinedImages) -> list[str]:

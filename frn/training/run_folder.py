@@ -1,6 +1,6 @@
 """A run's folder: checkpoints, metrics and the configuration that reproduces it.
 
-`last.safetensors` is a model file that also holds the optimiser and the place in the run; with the seed that is all
+`last.safetensors` is a model file that also holds the optimiser and the position in the run; with the seed that is all
 a bit-exact resume needs, since episodes and augmentations are functions of (seed, epoch, step).
 """
 
@@ -23,7 +23,7 @@ from frn.model_file import header, read_header
 
 
 @dataclass(kw_only=True, slots=True)
-class Place:
+class Position:
     """How far a run has come."""
 
     epoch: int = 0
@@ -36,6 +36,17 @@ class Place:
     """Best validation accuracy so far, in percent."""
     seconds: float = 0.0
     """Time spent training, over all pieces of the run."""
+
+
+RENAMED = {
+    "stage": "objective",
+    "beside": "aux_heads",
+    "tuned_start": "tune_head_at_start",
+    "after": "init_from",
+    "left_out": "exclude_classes",
+    "store_side": "max_side",
+}
+"""What versions before 0.1.1 called a run's settings."""
 
 
 class RunFolder:
@@ -61,24 +72,24 @@ class RunFolder:
     def save_last(
         self,
         model: Model,
-        stage: nn.Module,
+        objective: nn.Module,
         optimizer: torch.optim.Optimizer,
-        place: Place,
+        position: Position,
         run: Mapping[str, object],
     ) -> None:
         """Write the resumable checkpoint, atomically."""
-        tensors = {**model.state_dict(), **{f"{STAGE}{name}": value for name, value in stage.state_dict().items()}}
+        tensors = {**model.state_dict(), **{f"{STAGE}{name}": value for name, value in objective.state_dict().items()}}
         state = optimizer.state_dict()["state"]
         for index, entries in state.items():
             tensors |= {f"{OPTIMIZER}{index}/{name}": value for name, value in entries.items()}
-        record = {**model.record, "training": {"place": asdict(place), "run": run}}
+        record = {**model.record, "training": {"place": asdict(position), "run": run}}
         contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         write_atomically(self.last, save(contiguous, metadata=header(model.config, record)))
 
     def load_last(
-        self, model: Model, stage: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
-    ) -> Place:
-        """Restore model, stage and optimiser, and say where the run stood.
+        self, model: Model, objective: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
+    ) -> Position:
+        """Restore model, objective and optimiser, and say where the run stood.
 
         Raises:
             FrnError: if there is no checkpoint, or it belongs to a run with other settings.
@@ -89,7 +100,7 @@ class RunFolder:
         training: dict[str, Any] | None = record.get("training")
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
-        before, now = _flat(training["run"]), _flat(json.loads(json.dumps(run)))
+        before, now = _flat(renamed(training["run"])), _flat(json.loads(json.dumps(run)))
         # What one version does not know of decided nothing there, so only what both have is compared.
         differing = sorted(key for key in before.keys() & now.keys() if before[key] != now[key])
         if differing:
@@ -98,23 +109,29 @@ class RunFolder:
         with safetensors.safe_open(self.last, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
-        stage.load_state_dict({name.removeprefix(STAGE): t for name, t in tensors.items() if name.startswith(STAGE)})
+        objective.load_state_dict(
+            {
+                name.removeprefix(STAGE).replace("beside.", "aux_heads."): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(STAGE)
+            }
+        )
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith(OPTIMIZER):
                 index, entry = name.removeprefix(OPTIMIZER).split("/")
                 state.setdefault(int(index), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        return Place(**training["place"])
+        return Position(**training["place"])
 
-    def rewind_metrics(self, place: Place) -> None:
+    def rewind_metrics(self, position: Position) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint."""
         if not self.metrics.exists():
             return
         kept = []
         for line in self.metrics.read_text(encoding="utf-8").splitlines():
             try:
-                if json.loads(line)["total_steps"] <= place.total_steps:
+                if json.loads(line)["total_steps"] <= position.total_steps:
                     kept.append(line + "\n")
             except (ValueError, KeyError):
                 continue  # the half line of a kill
@@ -143,6 +160,11 @@ class RunFolder:
             lines.append(f"\n[{name}]\n")
             lines += [f"{key} = {_toml(value)}\n" for key, value in table.items() if value is not None]
         write_atomically(self.config, "".join(lines))
+
+
+def renamed(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored run's settings by the names that they have today."""
+    return {RENAMED.get(name, name): value for name, value in run.items()}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

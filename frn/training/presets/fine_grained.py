@@ -37,7 +37,7 @@ def cub_cropped(backbone: str) -> Preset:
         schedule=SHORT if backbone == "conv4" else LONG,
         augmentation=RESIZED_CROP,
         transform=SQUEEZED,
-        store_side=PHOTO_SIDE,
+        max_side=PHOTO_SIDE,
         val_every=20,
     )
 
@@ -61,7 +61,7 @@ def meta_inat() -> Preset:
         schedule=INAT,
         augmentation=PADDED_CROP,
         transform=AS_IS,
-        store_side=84,
+        max_side=84,
         val_every=2,
         val_split="test",
     )
@@ -117,7 +117,7 @@ def pretrained_cub() -> dict[str, Preset]:
     pretrain = replace(
         cub_raw(),
         about="CUB raw, FRN pre-training",
-        stage="frn-pretrain",
+        objective="frn-pretrain",
         aux="off",
         schedule=Schedule(epochs=1200, milestones=(600, 900)),
         val_shot=1,
@@ -126,7 +126,7 @@ def pretrained_cub() -> dict[str, Preset]:
     finetune = replace(
         cub_raw(),
         about="CUB raw, FRN after pre-training",
-        after="cub-raw-resnet12-pretrain",
+        init_from="cub-raw-resnet12-pretrain",
         episode=episode(20, 5),
         schedule=Schedule(epochs=600, milestones=(300, 500), learning_rate=1e-3),
         val_every=5,

@@ -25,7 +25,7 @@ def mini_imagenet() -> Preset:
         schedule=Schedule(epochs=300, milestones=(160, 250)),
         augmentation=RESIZED_CROP,
         transform=RESIZED,
-        store_side=PHOTO_SIDE,
+        max_side=PHOTO_SIDE,
         val_every=20,
         published=published(9, {1: (63.03, 0.20), 5: (78.01, 0.15)}),
     )
@@ -36,7 +36,7 @@ def mini_imagenet_pretrain() -> Preset:
     return replace(
         mini_imagenet(),
         about="mini-ImageNet, FRN pre-training",
-        stage="frn-pretrain",
+        objective="frn-pretrain",
         aux="off",
         schedule=Schedule(epochs=350, milestones=(200, 300)),
         val_every=25,
@@ -54,7 +54,7 @@ def mini_imagenet_average() -> Preset:
     return replace(
         mini_imagenet_pretrain(),
         about="mini-ImageNet, classical pre-training on average-pooled maps",
-        stage="average-pretrain",
+        objective="average-pretrain",
         published=published(9, {1: (59.43, 0.20), 5: (70.88, 0.16)}),
     )
 
@@ -64,7 +64,7 @@ def mini_imagenet_finetune() -> Preset:
     return replace(
         mini_imagenet(),
         about="mini-ImageNet, FRN after pre-training",
-        after="mini-imagenet-resnet12-pretrain",
+        init_from="mini-imagenet-resnet12-pretrain",
         episode=episode(20, 5),
         schedule=Schedule(epochs=150, milestones=(70, 120), learning_rate=1e-3),
         val_every=5,
@@ -77,7 +77,7 @@ def mini_imagenet_average_finetune() -> Preset:
     return replace(
         mini_imagenet_finetune(),
         about="mini-ImageNet, FRN after classical pre-training",
-        after="mini-imagenet-resnet12-average",
+        init_from="mini-imagenet-resnet12-average",
         published=published(9, {1: (62.13, 0.20), 5: (76.28, 0.15)}),
     )
 
@@ -91,7 +91,7 @@ def tiered_imagenet_pretrain() -> Preset:
         schedule=Schedule(epochs=90, milestones=(30, 60)),
         augmentation=PADDED_CROP,
         transform=AS_IS,
-        store_side=84,
+        max_side=84,
         val_every=5,
         published=None,
     )
@@ -102,9 +102,9 @@ def tiered_imagenet_finetune() -> Preset:
     return replace(
         tiered_imagenet_pretrain(),
         about="tiered-ImageNet at 84 x 84, FRN after pre-training",
-        stage="episodes",
+        objective="episodes",
         aux="reference",
-        after="tiered-imagenet-resnet12-pretrain",
+        init_from="tiered-imagenet-resnet12-pretrain",
         episode=episode(20, 5),
         schedule=Schedule(epochs=60, milestones=(30, 50), learning_rate=1e-3),
         val_shot=None,
@@ -120,7 +120,7 @@ def at_224(preset: Preset) -> Preset:
         prepare="tiered-imagenet-224",
         augmentation=RESIZED_CROP,
         transform=RESIZED,
-        store_side=224,
+        max_side=224,
     )
 
 
@@ -128,7 +128,7 @@ def tiered_imagenet_224_finetune() -> Preset:
     """Ten epochs longer than at 84 pixels."""
     return replace(
         at_224(tiered_imagenet_finetune()),
-        after="tiered-imagenet-224-resnet12-pretrain",
+        init_from="tiered-imagenet-224-resnet12-pretrain",
         schedule=Schedule(epochs=70, milestones=(40, 60), learning_rate=1e-3),
         published=published(7, {1: (72.06, 0.22), 5: (86.89, 0.14)}),
     )

@@ -80,21 +80,21 @@ class Preset:
     transform: EvaluationTransform
     """For validation and for everyone who uses the model."""
     aux: Literal["reference", "paper", "off"] = "reference"
-    beside: tuple[str, ...] = ()
+    aux_heads: tuple[str, ...] = ()
     """Methods whose heads score each episode, too, and are left behind when training ends. The paper has none."""
-    tuned_start: bool = False
+    tune_head_at_start: bool = False
     """After pre-training, let the first episodes choose lambda, rho and gamma to begin with. The paper does not."""
     fixed: tuple[Regulariser, ...] = ()
     """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
-    stage: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
+    objective: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
     """Episodes; or, before them, all classes at once: with dummy maps (Sec. 3.6), or classically."""
-    after: str | None = None
+    init_from: str | None = None
     """The preset of pre-training whose result this one starts from (`--init`)."""
     batch: int = 128
     """Images of a step of pre-training."""
-    store_side: int
+    max_side: int
     """Training images are kept at most this large (shorter side, pixels)."""
-    left_out: tuple[str, ...] = ()
+    exclude_classes: tuple[str, ...] = ()
     """Training classes not to be used: relatives of classes that the model is tested on."""
     val_every: int = 5
     """Epochs between validations."""

@@ -230,10 +230,10 @@ def test_train_on_a_folder_then_evaluate_and_classify_with_what_came_out(moths: 
 
 def test_another_method_trains_without_the_heads_that_a_preset_puts_beside_its_own() -> None:
     preset = find_preset("shipped-resnet12-small")
-    assert preset.beside == ("proto",)
+    assert preset.aux_heads == ("proto",)
     unchanged = (None, None, None, None, None, None)
     assert _override(preset, None, *unchanged) == preset == _override(preset, preset.method, *unchanged)
-    assert _override(preset, "proto", *unchanged).beside == ()
+    assert _override(preset, "proto", *unchanged).aux_heads == ()
 
 
 def test_train_asks_for_what_is_missing() -> None:

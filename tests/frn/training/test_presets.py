@@ -11,7 +11,7 @@ from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
-from frn.training.presets.own import OWN
+from frn.training.presets.general import GENERAL
 
 CROPS = {
     "RandomResizedCrop(84)": Augmentation(size=84, crop="resized", scale=(0.08, 1.0), jitter=0.4),
@@ -49,7 +49,7 @@ def reported(row: dict[str, str]) -> Published | None:
 
 
 def step(preset: Preset) -> str:
-    if preset.stage != "episodes":
+    if preset.objective != "episodes":
         return f"batch{preset.batch}"
     assert preset.episode.queries == 15
     return f"{preset.episode.way}w{preset.episode.shot}s"
@@ -64,8 +64,8 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
     assert preset.method == row["method"]
     assert preset.backbone == group["backbone"]
     assert preset.last_pool
-    assert preset.stage == group.get("stage", "episodes")
-    assert preset.after == group.get("after")
+    assert preset.objective == group.get("stage", "episodes")
+    assert preset.init_from == group.get("after")
     assert step(preset) == row["step"]
     assert preset.schedule == Schedule(
         epochs=wanted["epochs"],
@@ -79,7 +79,7 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
     )
     assert preset.augmentation == CROPS[group["crop"]]
     assert preset.transform == TRANSFORMS[group["eval"]]
-    assert preset.store_side == {"as is": 84}.get(group["eval"], 224 if "224" in group["data"] else 256)
+    assert preset.max_side == {"as is": 84}.get(group["eval"], 224 if "224" in group["data"] else 256)
     assert preset.val_every == group["val_every"]
     assert (preset.val_shot or preset.episode.shot) == int(row["val_shot"])
     assert preset.val_episodes == 1000
@@ -91,9 +91,9 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
 
 
 def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
-    assert set(PRESETS) == set(OWN) | {row["name"] for _, row in rows()}
+    assert set(PRESETS) == set(GENERAL) | {row["name"] for _, row in rows()}
     for preset in PRESETS.values():
-        assert preset.after is None or PRESETS[preset.after].stage != "episodes"
+        assert preset.init_from is None or PRESETS[preset.init_from].objective != "episodes"
 
 
 def test_every_preset_makes_sense() -> None:

@@ -21,7 +21,7 @@ def demo() -> Preset:
         schedule=Schedule(epochs=30, milestones=(20, 26)),
         augmentation=Augmentation(size=32, crop="padded", padding=4),
         transform=EvaluationTransform(size=32),
-        store_side=32,
+        max_side=32,
         val_every=5,
         val_episodes=300,
     )
@@ -37,7 +37,7 @@ def cifar_fs_conv4() -> Preset:
         schedule=Schedule(epochs=150, milestones=(66, 87, 103, 115, 124, 131, 138, 145), lr_decay=0.5),
         augmentation=Augmentation(size=32, crop="padded", padding=4),
         transform=EvaluationTransform(size=32),
-        store_side=32,
+        max_side=32,
         val_every=15,
     )
 
@@ -72,7 +72,7 @@ def cifar_fs_conv4_pretrain() -> Preset:
     return replace(
         cifar_fs_conv4(),
         about="CIFAR-FS, FRN pre-training with dummy maps",
-        stage="frn-pretrain",
+        objective="frn-pretrain",
         schedule=Schedule(epochs=60, milestones=(30, 42, 50, 56), lr_decay=0.3, warm_up=200),
         val_every=6,
         val_shot=1,
@@ -84,7 +84,7 @@ def cifar_fs_conv4_average() -> Preset:
     return replace(
         cifar_fs_conv4_pretrain(),
         about="CIFAR-FS, classical pre-training on average-pooled maps",
-        stage="average-pretrain",
+        objective="average-pretrain",
         method="proto",
         schedule=replace(cifar_fs_conv4_pretrain().schedule, warm_up=0),
     )
@@ -99,7 +99,7 @@ def cifar_fs_conv4_finetune() -> Preset:
     return replace(
         cifar_fs_conv4(),
         about="CIFAR-FS, episodes after pre-training",
-        after="cifar-fs-conv4-pretrain",
+        init_from="cifar-fs-conv4-pretrain",
         schedule=Schedule(epochs=40, milestones=(20, 30, 36), learning_rate=0.03, lr_decay=0.3),
         val_every=5,
     )
@@ -115,7 +115,7 @@ def omniglot_conv4() -> Preset:
         schedule=Schedule(epochs=150, milestones=(80, 120)),
         augmentation=Augmentation(size=28, crop="resized", scale=(0.6, 1.0), jitter=0.0),
         transform=EvaluationTransform(size=28, resize=28),
-        store_side=35,
+        max_side=35,
         val_every=10,
     )
 
@@ -128,7 +128,7 @@ def shipped_conv4_pretrain() -> Preset:
         prepare="folder",
         schedule=Schedule(epochs=30, milestones=(15, 21, 25, 28), lr_decay=0.3, warm_up=200),
         val_every=3,
-        left_out=RELATIVES,
+        exclude_classes=RELATIVES,
     )
 
 
@@ -137,7 +137,7 @@ def shipped_conv4_average() -> Preset:
     return replace(
         shipped_conv4_pretrain(),
         about="as long a classical pre-training on the same data: ProtoNet's start in the comparison",
-        stage="average-pretrain",
+        objective="average-pretrain",
         method="proto",
         schedule=replace(shipped_conv4_pretrain().schedule, warm_up=0),
     )
@@ -149,11 +149,11 @@ def shipped_conv4() -> Preset:
         cifar_fs_conv4(),
         about="the shipped conv4, second half: --data cifar-fs --data tiny-imagenet; half an hour on one core",
         prepare="folder",
-        after="shipped-conv4-pretrain",
+        init_from="shipped-conv4-pretrain",
         episode=EpisodeShape(way=20, shot=5, queries=10),
         schedule=Schedule(epochs=24, milestones=(10, 14, 18, 20, 22, 23), learning_rate=0.03, lr_decay=0.5),
         val_every=3,
-        left_out=RELATIVES,
+        exclude_classes=RELATIVES,
     )
 
 
@@ -173,7 +173,7 @@ def shipped_resnet12_small_average() -> Preset:
     return replace(
         shipped_resnet12_small_pretrain(),
         about="the shipped resnet12-small, first half: --data cifar-fs --data tiny-imagenet; 78 minutes on two cores",
-        stage="average-pretrain",
+        objective="average-pretrain",
         method="proto",
         schedule=replace(shipped_resnet12_small_pretrain().schedule, warm_up=0),
     )
@@ -188,10 +188,10 @@ def shipped_resnet12_small() -> Preset:
         shipped_conv4(),
         about="the shipped resnet12-small, second half: --data cifar-fs --data tiny-imagenet; 24 minutes on two cores",
         backbone="resnet12-small",
-        after="shipped-resnet12-small-average",
+        init_from="shipped-resnet12-small-average",
         schedule=Schedule(epochs=6, milestones=(2, 3, 4, 5), learning_rate=0.01, lr_decay=0.4),
-        beside=("proto",),
-        tuned_start=True,
+        aux_heads=("proto",),
+        tune_head_at_start=True,
         val_every=1,
     )
 
@@ -213,7 +213,7 @@ def shipped_resnet12() -> Preset:
         shipped_resnet12_small(),
         about="ResNet-12 on the same data, second half: --data cifar-fs --data tiny-imagenet; wants a GPU",
         backbone="resnet12",
-        after="shipped-resnet12-average",
+        init_from="shipped-resnet12-average",
         schedule=Schedule(epochs=24, milestones=(8, 12, 16, 20), learning_rate=0.01, lr_decay=0.4),
         val_every=3,
     )
@@ -228,12 +228,12 @@ def general_conv4() -> Preset:
         schedule=Schedule(epochs=24, milestones=(11, 14, 16, 18, 20, 22, 23), lr_decay=0.5),
         augmentation=Augmentation(size=84, crop="resized", scale=(0.2, 1.0)),
         transform=EvaluationTransform(size=84, resize=92),
-        store_side=128,
+        max_side=128,
         val_every=4,
     )
 
 
-OWN: dict[str, Preset] = {
+GENERAL: dict[str, Preset] = {
     preset.__name__.replace("_", "-"): preset()
     for preset in (
         demo,

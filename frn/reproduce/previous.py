@@ -18,23 +18,23 @@ def read(path: Path) -> Report | None:
     return found if complete else None
 
 
-def has(earlier: Report, row: Row) -> bool:
+def has(previous: Report, row: Row) -> bool:
     """Whether every figure of a row is there, by the commands that it has today."""
-    line = next((line for line in earlier["rows"] if line["row"] == row.name), None)
+    line = next((line for line in previous["rows"] if line["row"] == row.name), None)
     if line is None or any(figure["accuracy"] is None for figure in line["figures"].values()):
         return False
     return set(commands(row)) <= {
-        entry["command"] for part in (earlier["runs"], earlier["measurements"]) for entry in part.values()
+        entry["command"] for part in (previous["runs"], previous["measurements"]) for entry in part.values()
     }
 
 
-def take_over(found: Report, earlier: Report, rows: Collection[Row]) -> Report:
+def take_over(found: Report, previous: Report, rows: Collection[Row]) -> Report:
     """The table `found`, with these rows as they were, and the runs and measurements behind them."""
     names = {row.name for row in rows}
     wanted = {command for row in rows for command in commands(row)}
-    before = {line["row"]: line for line in earlier["rows"]}
-    runs = {name: run for name, run in earlier["runs"].items() if run["command"] in wanted}
-    measured = {name: entry for name, entry in earlier["measurements"].items() if entry["command"] in wanted}
+    before = {line["row"]: line for line in previous["rows"]}
+    runs = {name: run for name, run in previous["runs"].items() if run["command"] in wanted}
+    measured = {name: entry for name, entry in previous["measurements"].items() if entry["command"] in wanted}
     return {
         **found,
         "rows": [before[line["row"]] if line["row"] in names else line for line in found["rows"]],

@@ -13,7 +13,7 @@ from typing import Any
 
 from frn.errors import FrnError
 from frn.model_file import read_header
-from frn.reproduce.tables import Measurement, Row, Run, data_name
+from frn.reproduce.tables import Measurement, Row, RunSpec, data_name
 
 PLACES = {"--data", "--out", "--init", "--threads", "--device", "--precision"}
 """Options that say where and how fast a run is made, not what it is."""
@@ -22,7 +22,7 @@ SWITCHES = {"--resume", "--json"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Workplace:
+class Locations:
     """Where runs and data sets are."""
 
     runs: Path
@@ -31,7 +31,7 @@ class Workplace:
     options: tuple[str, ...] = ()
     """For every command: threads, device."""
 
-    def folder(self, run: Run) -> Path:
+    def folder(self, run: RunSpec) -> Path:
         """The run's folder."""
         return self.runs / run.name
 
@@ -59,7 +59,7 @@ class MissingDataError(FrnError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Command:
     """An `frn` command to run."""
 
     words: tuple[str, ...]
@@ -70,24 +70,24 @@ class Step:
         return shlex.join(("frn", *self.words))
 
 
-def steps(row: Row, place: Workplace) -> list[Step]:
+def remaining_commands(row: Row, locations: Locations) -> list[Command]:
     """What is still to be run for a row, in order.
 
     Raises:
         MissingDataError: if a data set is missing.
         FrnError: if a folder holds another run than the row's.
     """
-    missing: list[Step] = []
+    missing: list[Command] = []
     for measurement in measurements(row):
-        if stored(measurement, place) is None:
-            missing += _training(measurement.run, place)
-            missing.append(_evaluation(measurement, place))
+        if stored(measurement, locations) is None:
+            missing += _training(measurement.run, locations)
+            missing.append(_evaluation(measurement, locations))
     return list(dict.fromkeys(missing))
 
 
-def unmeasured(row: Row, place: Workplace) -> bool:
+def unmeasured(row: Row, locations: Locations) -> bool:
     """Whether an answer behind a row is missing."""
-    return any(stored(measurement, place) is None for measurement in measurements(row))
+    return any(stored(measurement, locations) is None for measurement in measurements(row))
 
 
 def measurements(row: Row) -> Iterator[Measurement]:
@@ -100,24 +100,24 @@ def data_sets(row: Row) -> set[str]:
     names = set()
     for measurement in measurements(row):
         names.add(data_name(measurement.prepare))
-        run: Run | None = measurement.run
+        run: RunSpec | None = measurement.run
         while run is not None:
             names.add(data_name(run.prepare))
             run = run.init
     return names
 
 
-def stored(measurement: Measurement, place: Workplace) -> dict[str, Any] | None:
+def stored(measurement: Measurement, locations: Locations) -> dict[str, Any] | None:
     """The answer of `frn eval`, or None where there is none or it is cut off."""
     try:
-        answer: dict[str, Any] = json.loads(place.answer(measurement).read_text(encoding="utf-8"))
+        answer: dict[str, Any] = json.loads(locations.answer(measurement).read_text(encoding="utf-8"))
         return answer if {result["shot"] for result in answer["results"]} else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Trained:
+class RunStatus:
     """What a run's checkpoint and configuration say of it."""
 
     command: list[str]
@@ -130,13 +130,13 @@ class Trained:
     """Processor and threads, where the run noted them."""
 
 
-def trained(run: Run, place: Workplace) -> Trained | None:
+def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
     """How far a run has come, or None where it has not begun.
 
     Raises:
         FrnError: if the folder holds another run.
     """
-    folder = place.folder(run)
+    folder = locations.folder(run)
     if not (folder / "last.safetensors").is_file():
         return None
     _, record = read_header(folder / "last.safetensors")
@@ -147,7 +147,7 @@ def trained(run: Run, place: Workplace) -> Trained | None:
             f"{folder}: holds another run (`{shlex.join(command)}`) than `{shlex.join(('frn', *run.words))}`. "
             "Move it away, or give another --runs."
         )
-    return Trained(
+    return RunStatus(
         command=command,
         finished=progress["epoch"] >= settings["schedule"]["epochs"],
         epochs=progress["epoch"],
@@ -157,25 +157,25 @@ def trained(run: Run, place: Workplace) -> Trained | None:
     )
 
 
-def _training(run: Run, place: Workplace) -> list[Step]:
-    before = trained(run, place)
+def _training(run: RunSpec, locations: Locations) -> list[Command]:
+    before = run_status(run, locations)
     if before and before.finished:
         return []
-    words = [*run.words, "--data", str(place.data_for(run.prepare)), "--out", str(place.folder(run))]
+    words = [*run.words, "--data", str(locations.data_for(run.prepare)), "--out", str(locations.folder(run))]
     first = []
     if run.init:
-        first = _training(run.init, place)
-        words += ["--init", str(place.folder(run.init) / "best.safetensors")]
+        first = _training(run.init, locations)
+        words += ["--init", str(locations.folder(run.init) / "best.safetensors")]
     if before:
         words.append("--resume")
-    return [*first, Step((*words, *place.options))]
+    return [*first, Command((*words, *locations.options))]
 
 
-def _evaluation(measurement: Measurement, place: Workplace) -> Step:
-    best = place.folder(measurement.run) / "best.safetensors"
-    data = place.data_for(measurement.prepare)
-    words = ("eval", str(best), *measurement.flags, "--data", str(data), "--json", *place.options)
-    return Step(words, place.answer(measurement))
+def _evaluation(measurement: Measurement, locations: Locations) -> Command:
+    best = locations.folder(measurement.run) / "best.safetensors"
+    data = locations.data_for(measurement.prepare)
+    words = ("eval", str(best), *measurement.flags, "--data", str(data), "--json", *locations.options)
+    return Command(words, locations.answer(measurement))
 
 
 def _command(config: Path) -> list[str]:
