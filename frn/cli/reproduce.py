@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.choices import Device
 from frn.cli.console import INTERRUPTED, note, print_json, stdout, user_errors
+from frn.cli.options import AsJson, Device, Threads
 from frn.errors import FrnError
 from frn.files import write_atomically
 
@@ -32,10 +32,10 @@ def reproduce(
         Path | None,
         typer.Option(help="Folder of the runs; finished ones are used as they are.", show_default="OUT/runs"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    threads: Threads = None,
+    device: Device = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands that are left to run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a table of the paper: train what is missing, resume what is half done, evaluate, compare.
 
@@ -44,8 +44,9 @@ def reproduce(
     """
     with user_errors():
         from frn.reproduce import previous
+        from frn.reproduce.page import markdown
         from frn.reproduce.plan import Locations, data_sets, unmeasured
-        from frn.reproduce.report import markdown, report
+        from frn.reproduce.report import report
         from frn.reproduce.tables import TABLES, choose_rows, find_table
 
         if list_all or table is None:
@@ -68,11 +69,11 @@ def reproduce(
         found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
         if before and kept:
             found = previous.take_over(found, before, kept)
-        page = markdown(found)
+        page = markdown(found, chosen)
         write_atomically(out / f"{chosen.name}.md", page)
-        write_atomically(out / f"{chosen.name}.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(out / f"{chosen.name}.json", json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
     if as_json:
-        print_json(found)
+        print_json(found.as_json())
     else:
         stdout().print(page, markup=False, soft_wrap=True, end="")
     if failed:
@@ -164,7 +165,8 @@ def _list(tables: "list[Table]", *, as_json: bool) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from frn.reproduce.report import described, percent
+    from frn.reproduce.page import percent
+    from frn.reproduce.report import described
 
     if as_json:
         print_json([described(table) for table in tables])

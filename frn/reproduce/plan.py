@@ -14,11 +14,7 @@ from typing import Any
 from frn.errors import FrnError
 from frn.model_file import read_header
 from frn.reproduce.tables import Measurement, Row, RunSpec, data_name
-
-PLACES = {"--data", "--out", "--init", "--threads", "--device", "--precision"}
-"""Options that say where and how fast a run is made, not what it is."""
-SWITCHES = {"--resume", "--json"}
-"""Options without a value that do not either."""
+from frn.training.presets.record import changes, deciding_fields
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,14 +93,11 @@ def measurements(row: Row) -> Iterator[Measurement]:
 
 def data_sets(row: Row) -> set[str]:
     """Names of the data sets behind a row."""
-    names = set()
-    for measurement in measurements(row):
-        names.add(data_name(measurement.prepare))
-        run: RunSpec | None = measurement.run
-        while run is not None:
-            names.add(data_name(run.prepare))
-            run = run.init
-    return names
+    return {
+        data_name(prepare)
+        for measurement in measurements(row)
+        for prepare in (measurement.prepare, *(run.prepare for run in measurement.run.chain))
+    }
 
 
 def stored(measurement: Measurement, locations: Locations) -> dict[str, Any] | None:
@@ -118,10 +111,8 @@ def stored(measurement: Measurement, locations: Locations) -> dict[str, Any] | N
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
-    """What a run's checkpoint and configuration say of it."""
+    """What a run's checkpoint says of it."""
 
-    command: list[str]
-    """As it was called; empty where nothing is known of that."""
     finished: bool
     epochs: int
     seconds: float
@@ -140,18 +131,16 @@ def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
     if not (folder / "last.safetensors").is_file():
         return None
     _, record = read_header(folder / "last.safetensors")
-    progress, settings = record["training"]["place"], record["training"]["run"]
-    command = _command(folder / "config.toml")
-    if command and _what(command[1:]) != _what(list(run.words)):
+    position, settings = record["training"]["place"], record["training"]["run"]
+    if differing := changes(settings, {"seed": run.options.seed, **deciding_fields(run.options.overridden())}):
         raise FrnError(
-            f"{folder}: holds another run (`{shlex.join(command)}`) than `{shlex.join(('frn', *run.words))}`. "
+            f"{folder}: holds another run than `{shlex.join(('frn', *run.words))}` ({', '.join(differing[:4])}). "
             "Move it away, or give another --runs."
         )
     return RunStatus(
-        command=command,
-        finished=progress["epoch"] >= settings["schedule"]["epochs"],
-        epochs=progress["epoch"],
-        seconds=progress["seconds"],
+        finished=position["epoch"] >= settings["schedule"]["epochs"],
+        epochs=position["epoch"],
+        seconds=position["seconds"],
         precision=settings["precision"],
         machine=record.get("machine"),
     )
@@ -176,29 +165,3 @@ def _evaluation(measurement: Measurement, locations: Locations) -> Command:
     data = locations.data_for(measurement.prepare)
     words = ("eval", str(best), *measurement.flags, "--data", str(data), "--json", *locations.options)
     return Command(words, locations.answer(measurement))
-
-
-def _command(config: Path) -> list[str]:
-    """The command on top of a run's configuration."""
-    try:
-        with open(config, encoding="utf-8") as file:
-            return shlex.split(file.readline().removeprefix("#"))
-    except (OSError, ValueError):
-        return []
-
-
-def _what(words: list[str]) -> set[tuple[str, ...]]:
-    """What decides a run, out of the words of its command: arguments, and options with their values."""
-    decides: set[tuple[str, ...]] = set()
-    option: tuple[str, ...] = ()
-    for word in words:
-        if word in SWITCHES:
-            continue
-        if word.startswith("--"):
-            option = (word,)
-        elif option:
-            decides.add((*option, word))
-            option = ()
-        else:
-            decides.add((word,))
-    return {entry for entry in decides if entry[0] not in PLACES}

@@ -40,7 +40,7 @@ class EpisodicObjective(Objective):
     """Episodes by the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
     def __init__(self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = ()) -> None:
-        """Take the episodes' shape, the auxiliary loss, and heads that learn beside the model's own."""
+        """Take the episodes' shape, the auxiliary loss, and heads that learn from the same maps as the model's own."""
         super().__init__()
         self.shape, self.aux = shape, aux
         self.aux_heads = nn.ModuleList(aux_heads)
@@ -64,13 +64,13 @@ class EpisodicObjective(Objective):
 
 
 class PretrainingObjective(Objective):
-    """Shuffled batches of all classes. An epoch drops the images of an incomplete last batch, as the authors' code does."""
+    """Shuffled batches of all classes; an incomplete last batch is dropped, as the authors' `drop_last=True` does."""
 
     def __init__(self, model: Model, sizes: Sequence[int], *, batch: int, average: bool) -> None:
         """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps.
 
         Raises:
-            FrnError: if there are fewer images than a batch, or dummy maps are asked for without an FRN head.
+            FrnError: if there are fewer images than a batch.
         """
         super().__init__()
         if sum(sizes) < batch:
@@ -82,8 +82,7 @@ class PretrainingObjective(Objective):
         if average:
             self.head = AveragePoolHead(len(sizes), model.d)
             return
-        if not isinstance(model.head, FRNHead):
-            raise FrnError(f"FRN pre-training is for --method frn, not {model.config.method}")
+        assert isinstance(model.head, FRNHead)  # no preset asks otherwise
         self.head = DummyMapHead(len(sizes), h * w, model.d)
         for fixed in (model.head.alpha, model.head.beta):
             fixed.requires_grad_(False)
@@ -102,8 +101,8 @@ class PretrainingObjective(Objective):
 
 def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
     """The objective that a preset asks for."""
-    if preset.objective == "episodes":
-        return EpisodicObjective(
-            preset.episode, preset.aux, [build_head(method, model.d) for method in preset.aux_heads]
-        )
-    return PretrainingObjective(model, sizes, batch=preset.batch, average=preset.objective == "average-pretrain")
+    if preset.trains_on_episodes:
+        aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
+        return EpisodicObjective(preset.episode, preset.aux, aux_heads)
+    average = preset.objective == "average-pretrain"
+    return PretrainingObjective(model, sizes, batch=preset.pretraining.batch, average=average)

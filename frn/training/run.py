@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -33,8 +33,12 @@ class RunSettings:
     device: torch.device | str = "cpu"
     save_every: float = 60.0
     """Seconds between resumable checkpoints."""
+    resume: bool = False
+    """Continue the run in the folder, bit for bit."""
     command: str = ""
     """Noted in `config.toml`."""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """What else the model's record says (data set, split, ...)."""
 
 
 class TrainingRun:
@@ -48,8 +52,6 @@ class TrainingRun:
         optimizer: torch.optim.Optimizer,
         decides: Mapping[str, object],
         settings: RunSettings,
-        *,
-        resume: bool,
     ) -> None:
         """Begin in a folder without a run, or restore the one that is there.
 
@@ -59,20 +61,19 @@ class TrainingRun:
             objective: what learns beside the model; is restored.
             optimizer: of both; is restored.
             decides: what a resumed run must share with its beginning.
-            settings: seconds between checkpoints, and the command to note.
-            resume: continue.
+            settings: whether to resume, seconds between checkpoints, and the command to note.
 
         Raises:
             FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
         """
-        if not resume:
+        if not settings.resume:
             folder.require_free()
         self.folder, self.model, self.objective, self.optimizer = folder, model, objective, optimizer
         self.decides, self.every = decides, settings.save_every
-        self.position = folder.load_last(model, objective, optimizer, decides) if resume else Position()
+        self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else Position()
         self.spent = self.position.seconds
         self.began = self.saved = time.monotonic()
-        if resume:
+        if settings.resume:
             folder.rewind_metrics(self.position)
         else:
             folder.write_config(settings.command, decides)

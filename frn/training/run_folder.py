@@ -5,6 +5,7 @@ a bit-exact resume needs, since episodes and augmentations are functions of (see
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.model import Model
 from frn.model_file import header, read_header
+from frn.training.presets.record import changes
 
 
 @dataclass(kw_only=True, slots=True)
@@ -38,17 +40,6 @@ class Position:
     """Time spent training, over all pieces of the run."""
 
 
-RENAMED = {
-    "stage": "objective",
-    "beside": "aux_heads",
-    "tuned_start": "tune_head_at_start",
-    "after": "init_from",
-    "left_out": "exclude_classes",
-    "store_side": "max_side",
-}
-"""What versions before 0.1.1 called a run's settings."""
-
-
 class RunFolder:
     """Reads and writes the files of one run."""
 
@@ -58,7 +49,6 @@ class RunFolder:
         self.best = path / "best.safetensors"
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
-        self.events = path / "tensorboard"
 
     def require_free(self) -> None:
         """Refuse a folder that holds a run.
@@ -100,22 +90,13 @@ class RunFolder:
         training: dict[str, Any] | None = record.get("training")
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
-        before, now = _flat(renamed(training["run"])), _flat(json.loads(json.dumps(run)))
-        # What one version does not know of decided nothing there, so only what both have is compared.
-        differing = sorted(key for key in before.keys() & now.keys() if before[key] != now[key])
-        if differing:
-            changes = ", ".join(f"{key} was {before.get(key)} and is {now.get(key)}" for key in differing[:4])
-            raise FrnError(f"{self.path}: was started with other settings ({changes}). Use them, or another --out.")
+        if differing := changes(training["run"], run):
+            told = ", ".join(differing[:4])
+            raise FrnError(f"{self.path}: was started with other settings ({told}). Use them, or another --out.")
         with safetensors.safe_open(self.last, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
-        objective.load_state_dict(
-            {
-                name.removeprefix(STAGE).replace("beside.", "aux_heads."): tensor
-                for name, tensor in tensors.items()
-                if name.startswith(STAGE)
-            }
-        )
+        objective.load_state_dict({_objective_name(n): t for n, t in tensors.items() if n.startswith(STAGE)})
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith(OPTIMIZER):
@@ -162,16 +143,9 @@ class RunFolder:
         write_atomically(self.config, "".join(lines))
 
 
-def renamed(run: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored run's settings by the names that they have today."""
-    return {RENAMED.get(name, name): value for name, value in run.items()}
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
+def _objective_name(name: str) -> str:
+    # Version 0.1.0 called the heads of `EpisodicObjective.aux_heads` "beside".
+    return re.sub("^beside\\.", "aux_heads.", name.removeprefix(STAGE))
 
 
 def _toml(value: object) -> str:

@@ -22,9 +22,9 @@ from frn.errors import FrnError
 from frn.model import Model
 from frn.model_file import read_header
 from frn.precision import autocast, keep_freed_memory
-from frn.training.loop import describe
 from frn.training.run import RunResult, RunSettings, TrainingRun
-from frn.training.run_folder import RunFolder, renamed
+from frn.training.run_folder import RunFolder
+from frn.training.setup import describe_images
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +70,6 @@ def train_decoder(
     schedule: DecoderSchedule,
     settings: RunSettings,
     *,
-    resume: bool = False,
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
@@ -82,7 +81,6 @@ def train_decoder(
         out: the run's folder.
         schedule: how long.
         settings: seed, number format, device, seconds between checkpoints.
-        resume: continue the run in `out`, bit for bit.
         progress: called with steps done and in all.
         stop: asked after every step; True saves and returns.
 
@@ -95,9 +93,14 @@ def train_decoder(
         torch.manual_seed(settings.seed)
         decoder = decoder_for(model).to(settings.device)
     optimizer = torch.optim.Adam(decoder.parameters(), schedule.learning_rate)
-    decides = {"objective": "decoder", "model": fingerprint(model), "images": describe(images), "seed": settings.seed}
+    decides = {
+        "objective": "decoder",
+        "model": fingerprint(model),
+        "images": describe_images(images),
+        "seed": settings.seed,
+    }
     decides |= {"precision": settings.precision, **asdict(schedule)}
-    run = TrainingRun(RunFolder(out), model, decoder, optimizer, decides, settings, resume=resume)
+    run = TrainingRun(RunFolder(out), model, decoder, optimizer, decides, settings)
     position = run.position
     size = min(schedule.batch, len(images))
 
@@ -154,8 +157,8 @@ def load_decoder(path: Path, model: Model) -> Decoder:
     if not file.is_file():
         raise FrnError(f"{path}: there is no decoder. `frn visualize train MODEL --data DIR --out {path}` trains one.")
     _, record = read_header(file)
-    run = renamed(record.get("training", {}).get("run", {}))
-    if run.get("objective") != "decoder":
+    run = record.get("training", {}).get("run", {})
+    if run.get("objective", run.get("stage")) != "decoder":
         raise FrnError(f"{file}: is a model, not a decoder. `frn visualize train` trains one.")
     if run["model"] != fingerprint(model):
         raise FrnError(f"{file}: was trained on the feature maps of another model ({run['model']})")

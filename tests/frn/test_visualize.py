@@ -67,7 +67,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(images: StoredImages, tmp_path: 
     train_decoder(small(), images, tmp_path / "whole", schedule, RunSettings())
     half = train_decoder(small(), images, tmp_path / "pieces", schedule, RunSettings(), stop=lambda: next(asked))
     assert (half.finished, half.position.total_steps) == (False, 4)
-    assert train_decoder(small(), images, tmp_path / "pieces", schedule, RunSettings(), resume=True).finished
+    assert train_decoder(small(), images, tmp_path / "pieces", schedule, RunSettings(resume=True)).finished
     assert losses(tmp_path / "pieces") == losses(tmp_path / "whole")
     whole, pieces = (load_decoder(tmp_path / run, small()).state_dict() for run in ("whole", "pieces"))
     assert all(torch.equal(tensor, pieces[name]) for name, tensor in whole.items())
@@ -79,7 +79,7 @@ def test_a_taken_folder_other_settings_and_other_models_are_refused(images: Stor
     with pytest.raises(FrnError, match=r"already holds a run\. Add --resume"):
         train_decoder(small(), images, run, schedule, RunSettings())
     with pytest.raises(FrnError, match=r"other settings .*seed was 0 and is 1"):
-        train_decoder(small(), images, run, schedule, RunSettings(seed=1), resume=True)
+        train_decoder(small(), images, run, schedule, RunSettings(seed=1, resume=True))
     other = small()
     with torch.no_grad():
         next(other.backbone.parameters()).mul_(2)
