@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from frn.cli.choices import Device
 from frn.cli.console import print_json, progress_bar, stdout, user_errors
-from frn.zoo import DEFAULT_MODEL
+from frn.cli.options import AsJson, Device
+from frn.shipped import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn_tui.bench.measures import Measure
@@ -21,7 +21,6 @@ AnyRounds = Annotated[
     int | None,
     typer.Option("--rounds", min=1, help="Turns that each contestant gets.", show_default="15, and on for 3 seconds"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Phase = Literal["train", "test"]
 
 IMAGES = ((64, 64), (480, 640))
@@ -190,7 +189,7 @@ def memory(
     d: Annotated[int, typer.Option(min=1, help="Channels, with --head-only.")] = 64,
     way: Annotated[int | None, typer.Option(min=2, help="Classes.", show_default="30 and 20, as in the paper")] = None,
     queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 15,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Peak memory of a training step: CTX beside FRN, Conv-4 at 84 x 84, each in a process of its own.

@@ -1,6 +1,7 @@
 """What every command shares: errors as one line, results on stdout, progress on stderr."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,6 +41,16 @@ def fail(message: str) -> None:
     """Print one `error: ...` line on stderr and exit with status 1."""
     note(f"error: {message}")
     raise typer.Exit(1)
+
+
+def command_line() -> str:
+    """The command as it was called."""
+    return shlex.join(["frn", *sys.argv[1:]])
+
+
+def resume_command() -> str:
+    """The command that continues a run that was stopped."""
+    return shlex.join(["frn", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
 
 
 def note(message: str) -> None:

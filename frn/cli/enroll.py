@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.choices import Device
 from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
+from frn.cli.options import AsJson, ClassifierDevice
 from frn.errors import FrnError
 from frn.zoo import DEFAULT_MODEL
 
@@ -27,8 +27,8 @@ def enroll(
         ),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one becomes .bak.")] = False,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it answers.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    device: ClassifierDevice = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Make classes from folders of photos and keep them in a project file.
 

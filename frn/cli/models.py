@@ -1,13 +1,10 @@
 """`frn models`: the models that ship with the program."""
 
-from typing import Annotated
-
-import typer
-
 from frn.cli.console import print_json, stdout, user_errors
+from frn.cli.options import AsJson
 
 
-def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False) -> None:
+def models(as_json: AsJson = False) -> None:
     """List the shipped models: their names stand for their files in every command."""
     from rich.table import Table
 

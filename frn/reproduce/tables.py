@@ -6,31 +6,45 @@ said again here: published figures, data sets and what a run starts from are the
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from frn.errors import FrnError
+from frn.training.options import RunOptions
 from frn.training.presets import PRESETS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class RunSpec:
     """A training run; its folder has its name."""
 
     name: str
     preset: str
-    flags: tuple[str, ...] = ()
-    init: "Run | None" = None
+    changed: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """What is changed of the preset: fields of `RunOptions`, in the order of the command."""
+    init: "RunSpec | None" = None
     """The run whose result it starts from."""
 
     @property
+    def options(self) -> RunOptions:
+        """What decides the run; what is missing is only where things are."""
+        return RunOptions(preset=self.preset, **self.changed)
+
+    @property
     def words(self) -> tuple[str, ...]:
-        """The `frn` command that decides the run; what is missing is only where things are."""
-        return ("train" if PRESETS[self.preset].stage == "episodes" else "pretrain", self.preset, *self.flags)
+        """The same as words of an `frn` command."""
+        flags = (word for name, value in self.changed.items() for word in (f"--{name.replace('_', '-')}", str(value)))
+        return ("train" if PRESETS[self.preset].trains_on_episodes else "pretrain", self.preset, *flags)
 
     @property
     def prepare(self) -> str:
         """The data set, as `frn data prepare` calls it."""
-        return PRESETS[self.preset].prepare or ""
+        return PRESETS[self.preset].data.prepare or ""
+
+    @property
+    def chain(self) -> "tuple[RunSpec, ...]":
+        """The run after those that it starts from."""
+        return (*(self.init.chain if self.init else ()), self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +52,7 @@ class Measurement:
     """An evaluation of a run's result; the answer of `frn eval --json` is kept as NAME.json beside the runs."""
 
     name: str
-    run: Run
+    run: RunSpec
     flags: tuple[str, ...] = ()
     prepare: str
     """The data set it is tested on, as `frn data prepare` calls it."""
@@ -89,17 +103,17 @@ def data_name(prepare: str) -> str:
     return prepare.replace(" --split ", "-")
 
 
-def trained(preset: str) -> Run:
+def run_of(preset: str) -> RunSpec:
     """The run of a preset as it stands, after the pre-training that it needs."""
-    after = PRESETS[preset].after
-    return Run(name=preset, preset=preset, init=trained(after) if after else None)
+    start = PRESETS[preset].pretraining.init_from
+    return RunSpec(name=preset, preset=preset, init=run_of(start) if start else None)
 
 
 def paper(label: str, *presets: str, shots: tuple[int, ...] = (1, 5)) -> Row:
     """A row of the paper's; each shot's figure is the first preset's that is tested at it."""
     cells: dict[int, Cell] = {}
     for name in presets:
-        preset, run = PRESETS[name], trained(name)
+        preset, run = PRESETS[name], run_of(name)
         measurement = Measurement(name=name, run=run, prepare=run.prepare)
         figures, intervals = (preset.published.accuracy, preset.published.ci95) if preset.published else ({}, {})
         for shot in preset.test_shots:
@@ -134,7 +148,7 @@ def ablation(label: str, name: str) -> list[Row]:
 
 def cross_domain() -> list[Row]:
     """Table 8: the model of Table 7, tested on birds."""
-    run = trained("mini-imagenet-resnet12-finetune")
+    run = run_of("mini-imagenet-resnet12-finetune")
     figures = {
         ("cub-raw --split chen", "FRN on classes from Chen et al."): ((54.11, 0.19), (77.09, 0.15)),
         ("cub-raw", "FRN on classes from Tang et al."): ((51.60, 0.21), (72.97, 0.18)),
@@ -151,7 +165,7 @@ PublishedPair = tuple[tuple[float, ...], tuple[float, ...]]
 NONE: PublishedPair = ((), ())
 
 
-def own(label: str, run: Run, published: PublishedPair = NONE) -> Row:
+def own(label: str, run: RunSpec, published: PublishedPair = NONE) -> Row:
     """A row of our own: one run, tested at both shots."""
     return at_both(label, Measurement(name=run.name, run=run, prepare=run.prepare), published)
 
@@ -162,21 +176,21 @@ def at_both(label: str, measurement: Measurement, published: PublishedPair = NON
     return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})
 
 
-def short(name: str, *flags: str) -> Run:
+def short(name: str, **changed: Any) -> RunSpec:
     """A run of the short budget on CIFAR-FS."""
-    return Run(name=name, preset="cifar-fs-conv4-short", flags=flags)
+    return RunSpec(name=name, preset="cifar-fs-conv4-short", changed=changed)
 
 
-AT_ONE_SHOT = ("--way", "30", "--shot", "1")
+AT_ONE_SHOT = {"way": 30, "shot": 1}
 FRN = short("frn")
-AVERAGE = Run(name="average", preset="cifar-fs-conv4-average", flags=("--epochs", "24"))
-DUMMY = Run(name="dummy", preset="cifar-fs-conv4-pretrain", flags=("--epochs", "24"))
+AVERAGE = RunSpec(name="average", preset="cifar-fs-conv4-average", changed={"epochs": 24})
+DUMMY = RunSpec(name="dummy", preset="cifar-fs-conv4-pretrain", changed={"epochs": 24})
 SIMPLESHOT = Measurement(name="simpleshot", run=AVERAGE, flags=("--method", "simpleshot"), prepare="cifar-fs")
 TUNED = {
-    kind: Run(
+    kind: RunSpec(
         name=f"{kind.name}-tuned",
         preset="cifar-fs-conv4-finetune",
-        flags=("--queries", "5", "--epochs", "8"),
+        changed={"queries": 5, "epochs": 8},
         init=kind,
     )
     for kind in (DUMMY, AVERAGE)
@@ -193,16 +207,16 @@ def cifar_fs() -> list[Row]:
         "covariance": ("Covariance pooling", "covariance", NONE),
         "r2d2": ("R2-D2", "ridge", ((60.0,), (76.1,))),
     }
-    five = [own(label, short(n, "--method", m), figures) for n, (label, m, figures) in methods.items()]
+    five = [own(label, short(n, method=m), figures) for n, (label, m, figures) in methods.items()]
     one = [
-        own(f"{label}, trained at 1 shot", short(f"{n}-1", "--method", m, *AT_ONE_SHOT))
+        own(f"{label}, trained at 1 shot", short(f"{n}-1", method=m, **AT_ONE_SHOT))
         for n, (label, m, _) in methods.items()
     ]
     return [
         own("FRN", FRN),
         own("FRN after FRN pre-training", TUNED[DUMMY]),
         own("FRN after average-pooled pre-training", TUNED[AVERAGE]),
-        own("Bi-FRN", short("bifrn", "--method", "bifrn")),
+        own("Bi-FRN", short("bifrn", method="bifrn")),
         *five,
         at_both("SimpleShot", SIMPLESHOT),
         *one,
@@ -213,12 +227,12 @@ def cifar_fs_ablation() -> list[Row]:
     """The paper's ablations (Tables 9, 11 and 12) on CIFAR-FS."""
     return [
         own("whole model, trained at 5 shot", FRN),
-        own("trained at 1 shot", short("one-shot", *AT_ONE_SHOT, "--warm-up", "200")),
-        own("no auxiliary loss", short("no-aux", "--aux", "off")),
-        own("auxiliary loss as the paper writes it", short("aux-paper", "--aux", "paper")),
-        own("fixed λ", short("fix-lambda", "--fix", "lambda")),
-        own("fixed ρ", short("fix-rho", "--fix", "rho")),
-        own("fixed λ, ρ", short("fix-both", "--fix", "both")),
+        own("trained at 1 shot", short("one-shot", **AT_ONE_SHOT, warm_up=200)),
+        own("no auxiliary loss", short("no-aux", aux="off")),
+        own("auxiliary loss as the paper writes it", short("aux-paper", aux="paper")),
+        own("fixed λ", short("fix-lambda", fix="lambda")),
+        own("fixed ρ", short("fix-rho", fix="rho")),
+        own("fixed λ, ρ", short("fix-both", fix="both")),
         own("after pre-training with dummy maps", DUMMY),
         own("... and episodes", TUNED[DUMMY]),
         own("after average-pooled pre-training, as ProtoNet", AVERAGE),

@@ -17,7 +17,7 @@ from frn.training.presets.paper import (
     trained_at,
     without,
 )
-from frn.training.presets.preset import Preset, Regulariser, Schedule
+from frn.training.presets.preset import Preset, Pretraining, Regulariser, Schedule, TrainingData, ValidationProtocol
 
 WAY = {"conv4": {1: 30, 5: 20}, "resnet12": {1: 15, 5: 10}}
 """Classes of a training episode by its shot; half of them for ResNet-12, to save memory."""
@@ -27,49 +27,53 @@ LONG = Schedule(epochs=1200, milestones=(400, 800))
 INAT = Schedule(epochs=100, milestones=(20, 40, 60, 80), optimizer="adam", learning_rate=1e-3, lr_decay=0.5)
 
 
+def photos(prepare: str) -> TrainingData:
+    """Photos of any size."""
+    return TrainingData(prepare=prepare, max_side=PHOTO_SIDE)
+
+
 def cub_cropped(backbone: str) -> Preset:
     """CUB, cropped to the birds' bounding boxes; the supplement's ablations are made on it."""
     return Preset(
         about="CUB cropped, FRN",
-        prepare="cub-cropped",
+        data=photos("cub-cropped"),
         backbone=backbone,
         episode=episode(WAY[backbone][5], 5),
         schedule=SHORT if backbone == "conv4" else LONG,
         augmentation=RESIZED_CROP,
         transform=SQUEEZED,
-        store_side=PHOTO_SIDE,
-        val_every=20,
+        validation=ValidationProtocol(every=20),
     )
 
 
 def cub_raw() -> Preset:
     """CUB as photographed."""
-    return replace(cub_cropped("resnet12"), about="CUB raw, FRN", prepare="cub-raw", transform=RESIZED)
+    return replace(cub_cropped("resnet12"), about="CUB raw, FRN", data=photos("cub-raw"), transform=RESIZED)
 
 
 def aircraft(backbone: str) -> Preset:
     """Aircraft, cropped; SM leaves out where Conv-4's rate falls, the authors' script says."""
-    return replace(cub_cropped(backbone), about="Aircraft, FRN", prepare="aircraft", schedule=LONG)
+    return replace(cub_cropped(backbone), about="Aircraft, FRN", data=photos("aircraft"), schedule=LONG)
 
 
 def meta_inat() -> Preset:
     """No validation split: the last weights are the result, and the test split is only logged."""
     return Preset(
         about="meta-iNat, FRN",
-        prepare="meta-inat",
+        data=TrainingData(prepare="meta-inat", max_side=84),
         episode=episode(WAY["conv4"][5], 5),
         schedule=INAT,
         augmentation=PADDED_CROP,
         transform=AS_IS,
-        store_side=84,
-        val_every=2,
-        val_split="test",
+        validation=ValidationProtocol(every=2, split="test"),
     )
 
 
 def tiered_meta_inat() -> Preset:
     """Insects and arachnids are the test classes, all others train."""
-    return replace(meta_inat(), about="tiered meta-iNat, FRN", prepare="tiered-meta-inat")
+    return replace(
+        meta_inat(), about="tiered meta-iNat, FRN", data=TrainingData(prepare="tiered-meta-inat", max_side=84)
+    )
 
 
 def family(
@@ -117,19 +121,19 @@ def pretrained_cub() -> dict[str, Preset]:
     pretrain = replace(
         cub_raw(),
         about="CUB raw, FRN pre-training",
-        stage="frn-pretrain",
+        objective="frn-pretrain",
         aux="off",
         schedule=Schedule(epochs=1200, milestones=(600, 900)),
-        val_shot=1,
+        validation=ValidationProtocol(every=20, shot=1),
         published=published(17, {1: (73.46, 0.20), 5: (84.20, 0.13)}),
     )
     finetune = replace(
         cub_raw(),
         about="CUB raw, FRN after pre-training",
-        after="cub-raw-resnet12-pretrain",
+        pretraining=Pretraining(init_from="cub-raw-resnet12-pretrain"),
         episode=episode(20, 5),
         schedule=Schedule(epochs=600, milestones=(300, 500), learning_rate=1e-3),
-        val_every=5,
+        validation=ValidationProtocol(every=5),
         published=published(17, {1: (83.23, 0.18), 5: (93.59, 0.09)}),
     )
     return {
@@ -144,7 +148,7 @@ def chen() -> Preset:
     return replace(
         cub_raw(),
         about="CUB raw, classes split as by Chen et al., FRN",
-        prepare="cub-raw --split chen",
+        data=photos("cub-raw --split chen"),
         published=published(16, {1: (83.35, 0.18), 5: (93.28, 0.09)}),
     )
 

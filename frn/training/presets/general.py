@@ -5,25 +5,25 @@ from dataclasses import replace
 from frn.data.augmentation import Augmentation
 from frn.episodes import EpisodeShape
 from frn.images import EvaluationTransform
-from frn.training.presets.preset import Preset, Schedule
+from frn.training.presets.preset import Preset, Pretraining, Schedule, TrainingData, ValidationProtocol
 
 RELATIVES = ("n01944390", "n03179701", "n03902125", "n04008634")
 """Classes of Tiny-ImageNet with a relative among the test classes of CIFAR-FS: snail, desk, pay-phone, missile."""
+SHIPPED = TrainingData(prepare="folder", max_side=32, exclude_classes=RELATIVES)
+"""What the shipped models are trained on: --data cifar-fs --data tiny-imagenet."""
 
 
 def demo() -> Preset:
     """Small enough to try: half a minute on two cores."""
     return Preset(
         about="drawn moths, no data needed; half a minute on two cores",
-        prepare=None,
+        data=TrainingData(prepare=None, max_side=32),
         last_pool=False,
         episode=EpisodeShape(way=10, shot=5, queries=5),
         schedule=Schedule(epochs=30, milestones=(20, 26)),
         augmentation=Augmentation(size=32, crop="padded", padding=4),
         transform=EvaluationTransform(size=32),
-        store_side=32,
-        val_every=5,
-        val_episodes=300,
+        validation=ValidationProtocol(every=5, episodes=300),
     )
 
 
@@ -31,14 +31,13 @@ def cifar_fs_conv4() -> Preset:
     """The paper's Conv-4 recipe at CIFAR's own size, without the last pooling (r = 16 instead of 4)."""
     return Preset(
         about="CIFAR-FS at 32 x 32, r = 16; 50 minutes on two cores",
-        prepare="cifar-fs",
+        data=TrainingData(prepare="cifar-fs", max_side=32),
         last_pool=False,
         episode=EpisodeShape(way=20, shot=5, queries=15),
         schedule=Schedule(epochs=150, milestones=(66, 87, 103, 115, 124, 131, 138, 145), lr_decay=0.5),
         augmentation=Augmentation(size=32, crop="padded", padding=4),
         transform=EvaluationTransform(size=32),
-        store_side=32,
-        val_every=15,
+        validation=ValidationProtocol(every=15),
     )
 
 
@@ -49,7 +48,7 @@ def cifar_fs_conv4_short() -> Preset:
         about="CIFAR-FS as above, short: what the method and ablation tables train; 13 minutes on one core",
         episode=EpisodeShape(way=20, shot=5, queries=5),
         schedule=cifar_fs_conv4().schedule.scaled_to(24),
-        val_every=4,
+        validation=ValidationProtocol(every=4),
     )
 
 
@@ -72,10 +71,9 @@ def cifar_fs_conv4_pretrain() -> Preset:
     return replace(
         cifar_fs_conv4(),
         about="CIFAR-FS, FRN pre-training with dummy maps",
-        stage="frn-pretrain",
+        objective="frn-pretrain",
         schedule=Schedule(epochs=60, milestones=(30, 42, 50, 56), lr_decay=0.3, warm_up=200),
-        val_every=6,
-        val_shot=1,
+        validation=ValidationProtocol(every=6, shot=1),
     )
 
 
@@ -84,7 +82,7 @@ def cifar_fs_conv4_average() -> Preset:
     return replace(
         cifar_fs_conv4_pretrain(),
         about="CIFAR-FS, classical pre-training on average-pooled maps",
-        stage="average-pretrain",
+        objective="average-pretrain",
         method="proto",
         schedule=replace(cifar_fs_conv4_pretrain().schedule, warm_up=0),
     )
@@ -99,9 +97,9 @@ def cifar_fs_conv4_finetune() -> Preset:
     return replace(
         cifar_fs_conv4(),
         about="CIFAR-FS, episodes after pre-training",
-        after="cifar-fs-conv4-pretrain",
+        pretraining=Pretraining(init_from="cifar-fs-conv4-pretrain"),
         schedule=Schedule(epochs=40, milestones=(20, 30, 36), learning_rate=0.03, lr_decay=0.3),
-        val_every=5,
+        validation=ValidationProtocol(every=5),
     )
 
 
@@ -109,14 +107,13 @@ def omniglot_conv4() -> Preset:
     """Characters have no colour, 20 drawings each, and must not be mirrored away; jitter is harmless on black ink."""
     return Preset(
         about="Omniglot characters at 28 x 28, r = 9; the small set takes a minute on two cores",
-        prepare="omniglot",
+        data=TrainingData(prepare="omniglot", max_side=35),
         last_pool=False,
         episode=EpisodeShape(way=20, shot=5, queries=10),
         schedule=Schedule(epochs=150, milestones=(80, 120)),
         augmentation=Augmentation(size=28, crop="resized", scale=(0.6, 1.0), jitter=0.0),
         transform=EvaluationTransform(size=28, resize=28),
-        store_side=35,
-        val_every=10,
+        validation=ValidationProtocol(every=10),
     )
 
 
@@ -125,10 +122,9 @@ def shipped_conv4_pretrain() -> Preset:
     return replace(
         cifar_fs_conv4_pretrain(),
         about="the shipped conv4, first half: --data cifar-fs --data tiny-imagenet; an hour on one core",
-        prepare="folder",
+        data=SHIPPED,
         schedule=Schedule(epochs=30, milestones=(15, 21, 25, 28), lr_decay=0.3, warm_up=200),
-        val_every=3,
-        left_out=RELATIVES,
+        validation=ValidationProtocol(every=3, shot=1),
     )
 
 
@@ -137,7 +133,7 @@ def shipped_conv4_average() -> Preset:
     return replace(
         shipped_conv4_pretrain(),
         about="as long a classical pre-training on the same data: ProtoNet's start in the comparison",
-        stage="average-pretrain",
+        objective="average-pretrain",
         method="proto",
         schedule=replace(shipped_conv4_pretrain().schedule, warm_up=0),
     )
@@ -148,12 +144,11 @@ def shipped_conv4() -> Preset:
     return replace(
         cifar_fs_conv4(),
         about="the shipped conv4, second half: --data cifar-fs --data tiny-imagenet; half an hour on one core",
-        prepare="folder",
-        after="shipped-conv4-pretrain",
+        data=SHIPPED,
+        pretraining=Pretraining(init_from="shipped-conv4-pretrain"),
         episode=EpisodeShape(way=20, shot=5, queries=10),
         schedule=Schedule(epochs=24, milestones=(10, 14, 18, 20, 22, 23), learning_rate=0.03, lr_decay=0.5),
-        val_every=3,
-        left_out=RELATIVES,
+        validation=ValidationProtocol(every=3),
     )
 
 
@@ -164,7 +159,7 @@ def shipped_resnet12_small_pretrain() -> Preset:
         about="resnet12-small, FRN pre-training: --data cifar-fs --data tiny-imagenet; 72 minutes on two cores",
         backbone="resnet12-small",
         schedule=Schedule(epochs=16, milestones=(8, 11, 13, 15), lr_decay=0.3, warm_up=200),
-        val_every=2,
+        validation=ValidationProtocol(every=2, shot=1),
     )
 
 
@@ -173,7 +168,7 @@ def shipped_resnet12_small_average() -> Preset:
     return replace(
         shipped_resnet12_small_pretrain(),
         about="the shipped resnet12-small, first half: --data cifar-fs --data tiny-imagenet; 78 minutes on two cores",
-        stage="average-pretrain",
+        objective="average-pretrain",
         method="proto",
         schedule=replace(shipped_resnet12_small_pretrain().schedule, warm_up=0),
     )
@@ -188,11 +183,10 @@ def shipped_resnet12_small() -> Preset:
         shipped_conv4(),
         about="the shipped resnet12-small, second half: --data cifar-fs --data tiny-imagenet; 24 minutes on two cores",
         backbone="resnet12-small",
-        after="shipped-resnet12-small-average",
+        pretraining=Pretraining(init_from="shipped-resnet12-small-average", tune_head_at_start=True),
         schedule=Schedule(epochs=6, milestones=(2, 3, 4, 5), learning_rate=0.01, lr_decay=0.4),
-        beside=("proto",),
-        tuned_start=True,
-        val_every=1,
+        aux_heads=("proto",),
+        validation=ValidationProtocol(every=1),
     )
 
 
@@ -203,7 +197,7 @@ def shipped_resnet12_average() -> Preset:
         about="ResNet-12 on the same data, first half: --data cifar-fs --data tiny-imagenet; wants a GPU",
         backbone="resnet12",
         schedule=Schedule(epochs=60, milestones=(30, 42, 50, 56), lr_decay=0.3),
-        val_every=6,
+        validation=ValidationProtocol(every=6, shot=1),
     )
 
 
@@ -213,9 +207,9 @@ def shipped_resnet12() -> Preset:
         shipped_resnet12_small(),
         about="ResNet-12 on the same data, second half: --data cifar-fs --data tiny-imagenet; wants a GPU",
         backbone="resnet12",
-        after="shipped-resnet12-average",
+        pretraining=Pretraining(init_from="shipped-resnet12-average", tune_head_at_start=True),
         schedule=Schedule(epochs=24, milestones=(8, 12, 16, 20), learning_rate=0.01, lr_decay=0.4),
-        val_every=3,
+        validation=ValidationProtocol(every=3),
     )
 
 
@@ -223,17 +217,16 @@ def general_conv4() -> Preset:
     """Conv-4 as the paper has it, for 84 x 84 images of everything."""
     return Preset(
         about="any folder of photos at 84 x 84, r = 25",
-        prepare="folder",
+        data=TrainingData(prepare="folder", max_side=128),
         episode=EpisodeShape(way=20, shot=5, queries=10),
         schedule=Schedule(epochs=24, milestones=(11, 14, 16, 18, 20, 22, 23), lr_decay=0.5),
         augmentation=Augmentation(size=84, crop="resized", scale=(0.2, 1.0)),
         transform=EvaluationTransform(size=84, resize=92),
-        store_side=128,
-        val_every=4,
+        validation=ValidationProtocol(every=4),
     )
 
 
-OWN: dict[str, Preset] = {
+GENERAL: dict[str, Preset] = {
     preset.__name__.replace("_", "-"): preset()
     for preset in (
         demo,

@@ -18,7 +18,7 @@ from frn.model import Model
 from frn.training.presets import Preset
 
 
-class Stage(nn.Module, ABC):
+class Objective(nn.Module, ABC):
     """Draws the images of each step and scores their feature maps. What it learns itself is not part of the model."""
 
     @abstractmethod
@@ -36,14 +36,14 @@ class Stage(nn.Module, ABC):
         """Return the loss, and logits and targets of what was classified, from maps (images, r, d) of a step."""
 
 
-class Episodic(Stage):
+class EpisodicObjective(Objective):
     """Episodes by the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
-    def __init__(self, shape: EpisodeShape, aux: AuxMode, beside: Sequence[nn.Module] = ()) -> None:
-        """Take the episodes' shape, the auxiliary loss, and heads that learn beside the model's own."""
+    def __init__(self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = ()) -> None:
+        """Take the episodes' shape, the auxiliary loss, and heads that learn from the same maps as the model's own."""
         super().__init__()
         self.shape, self.aux = shape, aux
-        self.beside = nn.ModuleList(beside)
+        self.aux_heads = nn.ModuleList(aux_heads)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Episodes of image indices (way, shot + queries)."""
@@ -57,20 +57,20 @@ class Episodic(Stage):
         logits = model.head(support, query)
         target = torch.arange(shape.way, device=logits.device).repeat_interleave(shape.queries)
         loss = episode_loss(logits, support, shape.queries, self.aux)
-        for head in self.beside:
+        for head in self.aux_heads:
             ratio = model.map_scale(model.head) / model.map_scale(head)
             loss = loss + F.cross_entropy(head(support * ratio, query * ratio), target)
-        return loss / (1 + len(self.beside)), logits, target
+        return loss / (1 + len(self.aux_heads)), logits, target
 
 
-class Pretraining(Stage):
-    """Shuffled batches of all classes; a remainder smaller than a batch is left for the next epoch."""
+class PretrainingObjective(Objective):
+    """Shuffled batches of all classes; an incomplete last batch is dropped, as the authors' `drop_last=True` does."""
 
     def __init__(self, model: Model, sizes: Sequence[int], *, batch: int, average: bool) -> None:
         """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps.
 
         Raises:
-            FrnError: if there are fewer images than a batch, or dummy maps are asked for without an FRN head.
+            FrnError: if there are fewer images than a batch.
         """
         super().__init__()
         if sum(sizes) < batch:
@@ -82,8 +82,7 @@ class Pretraining(Stage):
         if average:
             self.head = AveragePoolHead(len(sizes), model.d)
             return
-        if not isinstance(model.head, FRNHead):
-            raise FrnError(f"FRN pre-training is for --method frn, not {model.config.method}")
+        assert isinstance(model.head, FRNHead)  # no preset asks otherwise
         self.head = DummyMapHead(len(sizes), h * w, model.d)
         for fixed in (model.head.alpha, model.head.beta):
             fixed.requires_grad_(False)
@@ -100,8 +99,10 @@ class Pretraining(Stage):
         return F.cross_entropy(logits, target), logits, target
 
 
-def build_stage(preset: Preset, model: Model, sizes: Sequence[int]) -> Stage:
-    """The stage that a preset asks for."""
-    if preset.stage == "episodes":
-        return Episodic(preset.episode, preset.aux, [build_head(method, model.d) for method in preset.beside])
-    return Pretraining(model, sizes, batch=preset.batch, average=preset.stage == "average-pretrain")
+def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
+    """The objective that a preset asks for."""
+    if preset.trains_on_episodes:
+        aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
+        return EpisodicObjective(preset.episode, preset.aux, aux_heads)
+    average = preset.objective == "average-pretrain"
+    return PretrainingObjective(model, sizes, batch=preset.pretraining.batch, average=average)
