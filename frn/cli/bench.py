@@ -9,7 +9,7 @@ import typer
 
 from frn.cli.console import print_json, progress_bar, stdout, user_errors
 from frn.cli.options import AsJson, Device
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn_tui.bench.measures import Measure

@@ -31,7 +31,7 @@ from frn.cli.options import (
     TrainingData,
     WarmUp,
 )
-from frn.machine import leave_threads_to_torch
+from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
     from frn.evaluation.report import Result

@@ -49,7 +49,7 @@ def train(
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder
         from frn.model import load_model
-        from frn.precision import choose_device, choose_precision, set_threads
+        from frn.numerics import choose_device, choose_precision, set_threads
         from frn.training.run import RunSettings
         from frn.visualize.training import DecoderSchedule, train_decoder
 

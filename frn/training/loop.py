@@ -16,10 +16,9 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
-from frn.heads.frn import FRNHead
-from frn.inference.regularisers import choose
-from frn.model import Model
-from frn.precision import autocast, keep_freed_memory
+from frn.model import Model, save_model
+from frn.numerics import autocast, keep_freed_memory
+from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
 from frn.training.objectives import build_objective
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
@@ -130,7 +129,8 @@ class _Trainer:
 
         At the small rates of episodes after pre-training, alpha and gamma would take most of the run to get there.
         """
-        if not isinstance(self.model.head, FRNHead):
+        ridge = self.model.head.ridge
+        if ridge is None:
             return
         shape = self.preset.episode
         first = self.objective.epoch([part.sizes for part in self.images.parts], seed=self.settings.seed, epoch=0)
@@ -141,7 +141,7 @@ class _Trainer:
                 maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]))
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
                 trials.append(TuningEpisode.split(episode, shape.shot))
-        self.model.head.set_parameters(tune(trials))
+        ridge.set_parameters(tune(trials))
         fix_regularisers(self.model, self.preset)
 
     def draw(self) -> list[Episode]:
@@ -177,7 +177,7 @@ class _Trainer:
             learning_rate=rate,
             **head_scalars(self.model),
         )
-        trouble = self.model.head.trouble() if isinstance(self.model.head, FRNHead) else ""
+        trouble = self.model.head.trouble()
         self.report(StepReport(position.epoch + 1, position.step + 1, steps_in_epoch, value, accuracy, trouble))
 
     def feature_maps(self, drawn: Episode, generator: np.random.Generator) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.model import Model
-from frn.model_file import header, read_header
+from frn.model_file import OPTIMIZER, STAGE, header, read_header
 from frn.training.presets.record import changes
 
 

@@ -15,7 +15,6 @@ from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes, evaluation_episode
 from frn.errors import FrnError
 from frn.evaluation.features import extract_features
-from frn.heads.frn import FRNHead
 from frn.images import Pixels
 from frn.model import Model
 from frn.ridge.reconstruction import reconstruct
@@ -59,9 +58,10 @@ class Regenerator:
         Raises:
             FrnError: if the model has no FRN head, so nothing is rebuilt.
         """
-        if not isinstance(model.head, FRNHead):
+        ridge = model.head.ridge
+        if ridge is None:
             raise FrnError(f"a {model.config.method} model rebuilds nothing: this needs one of --method frn")
-        self.model, self.decoder, self.images, self.head = model, decoder, images, model.head
+        self.model, self.decoder, self.images, self.head = model, decoder, images, ridge
         self.maps = decoder_input(extract_features(model, images, device=model.mean.device, progress=progress))
 
     @torch.inference_mode()
