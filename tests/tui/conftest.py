@@ -310,7 +310,7 @@ class Driver:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {entry.name: len(entry.supports) for entry in self.app.bench.session.state.classes}
+        return {entry.name: len(entry.supports) for entry in self.app.controller.session.state.classes}
 
 
 @pytest.fixture
@@ -338,7 +338,7 @@ def drive(fake_engine: FakeEngine, private_state: Path) -> Drive:
             shown = app(place, images=images, engine=fake_engine)
             async with shown.run_test(size=size, tooltips=False) as pilot:
                 driver = Driver(shown, pilot)
-                await driver.until(lambda: shown.bench.model is not None)
+                await driver.until(lambda: shown.controller.model is not None)
                 await driver.pilot.pause()
                 if not fake_engine.left:
                     await driver.idle()

@@ -68,10 +68,10 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
         app.workspace.watched = "/queries"
         app.workspace.start(app.workspace._watch, "/queries", group="watch")
         await driver.until(lambda: fake_engine.calls.count("scan") > 3)
-        assert app.bench.answers == []
+        assert app.controller.answers == []
         folders["/queries"].append("owl-99.jpg")
-        await driver.until(lambda: app.bench.answers)
-        assert [answer["path"] for answer in app.bench.answers] == ["/queries/owl-99.jpg"]
+        await driver.until(lambda: app.controller.answers)
+        assert [answer["path"] for answer in app.controller.answers] == ["/queries/owl-99.jpg"]
         await driver.pilot.press("escape")
         await driver.idle()
         assert app.workspace.watched is None
@@ -113,22 +113,22 @@ def test_how_it_is_shown_is_a_key(drive: "Drive") -> None:
 
 def test_the_threshold_rises_above_what_is_none_of_them(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
-        bench, workspace = driver.app.bench, driver.app.workspace
+        controller, workspace = driver.app.controller, driver.app.workspace
         await workspace.ask_now(["/queries/swan-1.jpg"])
         workspace.preview.focus()
-        workspace.bench.session.set_threshold(0.1)
-        await bench.sync()
+        workspace.controller.session.set_threshold(0.1)
+        await controller.sync()
         await driver.keys("x")
-        assert bench.threshold == pytest.approx(0.351)
-        assert bench.rejected == 1
+        assert controller.threshold == pytest.approx(0.351)
+        assert controller.rejected == 1
         await driver.keys("minus")
-        assert bench.threshold == pytest.approx(0.341)
+        assert controller.threshold == pytest.approx(0.341)
         workspace.drag(workspace.bars.ThresholdDragged(0.7, released=False))
         workspace.drag(workspace.bars.ThresholdDragged(0.6, released=True))
         await driver.idle()
-        assert bench.threshold == 0.6
+        assert controller.threshold == 0.6
         await driver.keys("0")
-        assert bench.threshold == 0.4
+        assert controller.threshold == 0.4
 
     drive(scenario)
 
@@ -166,7 +166,7 @@ def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive"
         await driver.pilot.press("f2")
         await driver.idle()
         assert driver.counts["jay"] == 6  # it is an owl already
-        assert [problem.path for problem in app.bench.problems][-1:] == ["/photos/owl/owl-0.jpg"]
+        assert [problem.path for problem in app.controller.problems][-1:] == ["/photos/owl/owl-0.jpg"]
         await driver.keys("b")
         assert isinstance(app.screen, Page)
 
@@ -276,7 +276,7 @@ def test_recent_places_are_offered_and_unsaved_work_is_asked_about(drive: "Drive
             await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
             await driver.type(option)
             assert driver.counts == counts
-        assert app.bench.project == "/home/birds.frn.json"
+        assert app.controller.project == "/home/birds.frn.json"
         await app.workspace.open_place("/nowhere")
         assert driver.counts == {"jay": 1}
         await driver.keys("u", "ctrl+r")  # nothing to take back
@@ -295,12 +295,12 @@ def test_a_project_that_was_changed_outside_is_replaced_only_if_told(drive: "Dri
 
     async def scenario(driver: "Driver") -> None:
         app = driver.app
-        app.bench.project = "/home/x.frn.json"
+        app.controller.project = "/home/x.frn.json"
         for option, saved in (("leave", False), ("replace", True)):
             await driver.pilot.press("ctrl+s")
             await driver.until(lambda: isinstance(app.screen, Choose))
             await driver.type(option)
-            assert app.bench.session.is_saved == saved
+            assert app.controller.session.is_saved == saved
 
     drive(scenario)
 
@@ -323,7 +323,7 @@ def test_all_commands_and_the_models_are_in_the_palette(
         commands["Model"].callback()
         await driver.pilot.pause()
         await driver.type("resnet")
-        assert app.bench.model_name == "resnet12"
+        assert app.controller.model_name == "resnet12"
         assert fake_engine.calls.count("open_model") == 2
 
     drive(scenario)

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from frn_tui.engine import rivals
-from frn_tui.engine.lanes import Handler, Request, serve
+from frn_tui.engine.class_ranks import ClassErrors
 from frn_tui.engine.operations import build_handlers
-from frn_tui.engine.rivals import Rivals
-from frn_tui.protocol import LANES, MAPPED, NEAR
+from frn_tui.engine.worker_queues import Handler, Request, serve
+from frn_tui.protocol import MAPPED, NEAR, QUEUES
 from PIL import Image
 
 from frn.images import open_image
@@ -108,7 +107,7 @@ def first(members: dict[str, list[Path]], shot: int) -> dict[str, list[Path]]:
 
 
 def test_every_operation_of_the_protocol_is_there(bare: Engine) -> None:
-    assert set(bare.handlers) == set(LANES)
+    assert set(bare.handlers) == set(QUEUES)
 
 
 @pytest.mark.parametrize("op", ["embed", "query", "classes", "hide_and_test", "export", "save"])
@@ -118,7 +117,7 @@ def test_without_a_model_one_is_asked_for(bare: Engine, op: str, tmp_path: Path)
     assert "no model is open" in asked.reason
 
 
-@pytest.mark.parametrize("op", sorted(set(LANES) - {"recover"}))
+@pytest.mark.parametrize("op", sorted(set(QUEUES) - {"recover"}))
 def test_arguments_that_are_missing_are_named(engine: Engine, op: str) -> None:
     assert engine.ask(op).end["end"] == "failed"
     assert "internal error" not in engine.ask(op).reason
@@ -359,7 +358,7 @@ def test_one_more_example_costs_one_class(
         enrolled.append(len(maps))
         return enroll(maps, head)
 
-    monkeypatch.setattr("frn_tui.engine.bank.enroll", counting)
+    monkeypatch.setattr("frn_tui.engine.enrolled_classes.enroll", counting)
     before = engine.done("classes", state=engine.state(first(members, 3)))
     assert enrolled == [3] * 5
     more = {**first(members, 3), "moth 42": members["moth 42"][:4]}
@@ -380,10 +379,10 @@ def test_ranks_that_are_too_many_come_bit_by_bit(monkeypatch: pytest.MonkeyPatch
     assert head is not None
     classes = [enroll(np.stack([maps[key] for key in group]), head) for group in groups]
     request = Request(1, "classes", {}, lambda message: None)
-    whole = Rivals().errors(request, groups, classes, maps)
-    monkeypatch.setattr(rivals, "BLOCK", 2 * 4 * 64)
-    monkeypatch.setattr(rivals, "MOST", 30 * 64)
-    slow = Rivals()
+    whole = ClassErrors().errors(request, groups, classes, maps)
+    monkeypatch.setattr(class_ranks, "BLOCK", 2 * 4 * 64)
+    monkeypatch.setattr(class_ranks, "MOST", 30 * 64)
+    slow = ClassErrors()
     missing = [np.isnan(slow.errors(request, groups, classes, maps)).sum() for _ in range(40)]
     assert missing[0] > 0
     assert missing == sorted(missing, reverse=True)
@@ -647,7 +646,7 @@ def test_lanes_work_side_by_side_and_drop_what_is_cancelled_while_it_waits(until
         gate.wait(5)
         return {}
 
-    handlers: dict[str, Handler] = {op: blocked if lane == "compute" else lambda r: {} for op, lane in LANES.items()}
+    handlers: dict[str, Handler] = {op: blocked if queue == "compute" else lambda r: {} for op, queue in QUEUES.items()}
     server = Server(handlers, lambda message: sent.append(dict(message)))
     for number, op in ((1, "embed"), (2, "query"), (3, "query"), (4, "scan")):
         server.receive({"id": number, "op": op})

@@ -25,7 +25,7 @@ PATIENCE, CLOSED = 20.0, 0.6
 MISCHIEF = """
 import os, sys, time
 from pathlib import Path
-import frn.images, frn.inference.extractor as extractor, frn_tui.engine.pictures as pictures
+import frn.images, frn.inference.extractor as extractor, frn_tui.engine.previews as pictures
 
 def mischief(path, read=frn.images.read_file):
     if "poison" in path.name:

@@ -36,7 +36,7 @@ def test_who_looks_through_photos_goes_on_with_that_where_both_are_seen(drive: "
         gallery = driver.app.workspace.gallery
         gallery.focus()
         await driver.keys("enter")
-        assert driver.app.bench.answers
+        assert driver.app.controller.answers
         assert gallery.has_focus
 
     drive(scenario)

@@ -71,7 +71,7 @@ async def do_something(driver: "Driver", chance: random.Random) -> None:
 
 
 def check(driver: "Driver") -> None:
-    app, session = driver.app, driver.app.bench.session
+    app, session = driver.app, driver.app.controller.session
     assert app.is_running
     assert app.workspace in app.screen_stack
     state = session.state
@@ -105,12 +105,12 @@ def test_no_series_of_events_breaks_it(
             await driver.pilot.pause()
         await driver.idle()
         for _ in range(10 * EVENTS):
-            if not driver.app.bench.session.can_undo:
+            if not driver.app.controller.session.can_undo:
                 break
-            await driver.app.bench.edit(lambda session: session.undo())
+            await driver.app.controller.edit(lambda session: session.undo())
             check(driver)
-        assert not driver.app.bench.session.can_undo
-        if driver.app.bench.project is None:
+        assert not driver.app.controller.session.can_undo
+        if driver.app.controller.project is None:
             assert not driver.counts
 
     drive(scenario, size=(100, 30))

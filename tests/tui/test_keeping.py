@@ -45,14 +45,14 @@ def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) 
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        app.bench.project = "/home/x.frn.json"
+        app.controller.project = "/home/x.frn.json"
         await driver.pilot.press("ctrl+q")
         await driver.until(lambda: isinstance(app.screen, Choose))
         await driver.pilot.press("enter")
         await driver.idle()
         assert not app._exit
         assert app.screen is app.workspace
-        assert not app.bench.session.is_saved
+        assert not app.controller.session.is_saved
 
     drive(scenario)
 

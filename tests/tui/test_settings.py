@@ -137,7 +137,7 @@ def test_the_settings_screen_changes_what_it_shows(drive: Drive, private_state: 
         assert app.theme == "gruvbox"
         assert app.workspace.preview.mode == app.workspace.gallery.mode == "ascii"
         await app.workspace.open_place("/photos")
-        assert app.bench.threshold == 0.625
+        assert app.controller.threshold == 0.625
 
     drive(scenario)
     kept = Settings.read()
@@ -160,7 +160,7 @@ def test_a_model_of_the_settings_that_is_gone_is_told_of(
     Settings(model="/gone.onnx").write()
 
     async def scenario(driver: Driver) -> None:
-        assert driver.app.bench.model_name == DEFAULT_MODEL
+        assert driver.app.controller.model_name == DEFAULT_MODEL
         assert ["/gone.onnx" in said for said in told] == [True]
 
     drive(scenario)

@@ -102,14 +102,14 @@ def test_who_opens_it_second_chooses(drive: Drive, fake_engine: FakeEngine, opti
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        app.bench.project = "before"
-        app.bench.session.mark_saved()
+        app.controller.project = "before"
+        app.controller.session.mark_saved()
         app.workspace.add_paths([PROJECT])
         asked = "open in another frn-tui (process 4321)"
         await driver.until(lambda: asked in getattr(app.screen, "dialog_title", ""))
         await driver.type(option)
         await driver.idle()
-        assert app.bench.project == project
+        assert app.controller.project == project
         assert ("jay" in driver.counts and len(driver.counts) == 1) == (option != "leave it")
         assert fake_engine.locked == (project if option != "leave it" else None)
 
@@ -128,11 +128,11 @@ def test_saving_what_another_app_has_taken_over_asks_for_another_name(drive: Dri
     fake_engine.op_save = save  # type: ignore[method-assign]
 
     async def scenario(driver: Driver) -> None:
-        driver.app.bench.project = PROJECT
+        driver.app.controller.project = PROJECT
         await driver.pilot.press("ctrl+s")
         await driver.until(lambda: isinstance(driver.app.screen, AskText))
         await driver.type("/home/mine")
         assert saved == ["/home/mine.frn.json"]
-        assert driver.app.bench.session.is_saved
+        assert driver.app.controller.session.is_saved
 
     drive(scenario)

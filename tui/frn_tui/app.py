@@ -19,18 +19,18 @@ from textual.theme import ThemeProvider
 
 from frn.inference.session import Session
 from frn.shipped import DEFAULT_MODEL, assets_folder, shipped_extractors
-from frn_tui import garbage
+from frn_tui import gc_policy
 from frn_tui.client import EngineClient, EngineError
-from frn_tui.documents import read_state
+from frn_tui.controller import Controller
 from frn_tui.keys import read_keymap
 from frn_tui.paths import absolute
 from frn_tui.screens.dialogs import Choose
 from frn_tui.screens.workspace import Workspace, bindings
+from frn_tui.serialization import state_from_json
 from frn_tui.settings import Settings
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode, default_mode
 from frn_tui.widgets.options import Palette
-from frn_tui.workbench import Workbench
 
 JOURNAL = 2.0
 """Seconds between looks at whether something unsaved should be kept."""
@@ -67,13 +67,13 @@ class FrnApp(App[None]):
         super().__init__()
         self.place, self.model, self.images = place, model, images
         self.engine = engine or EngineClient()
-        self.bench = Workbench(self.engine)
+        self.controller = Controller(self.engine)
         self.settings = Settings.read()
         # Without colours Textual has chosen how it paints already, and a terminal's own palette would be unreadable.
         if self.settings.theme in self.available_themes and not (self.no_color and "ansi" in self.settings.theme):
             self.theme = self.settings.theme
-        self.bench.first_threshold = self.settings.threshold
-        self._journalled: tuple[object, ...] = (self.bench.session.state, True, [])
+        self.controller.first_threshold = self.settings.threshold
+        self._journalled: tuple[object, ...] = (self.controller.session.state, True, [])
         self._cannot_journal = False
         self.troubles: list[str] = []
         """What is wrong with the settings file."""
@@ -85,7 +85,7 @@ class FrnApp(App[None]):
     def get_default_screen(self) -> Workspace:
         """The workspace itself: a screen below it would be styled and painted for nothing."""
         images = self.settings.images if self.images == "auto" else self.images
-        self.workspace = Workspace(self.bench, self._mode(images))
+        self.workspace = Workspace(self.controller, self._mode(images))
         self.workspace.remember = self.remember
         self.workspace.recent = lambda: self.settings.recent
         return self.workspace
@@ -126,16 +126,16 @@ class FrnApp(App[None]):
 
     @work
     async def _end_by(self, number: int) -> None:
-        if self.bench.model is not None and not self.bench.session.is_saved:
+        if self.controller.model is not None and not self.controller.session.is_saved:
             with contextlib.suppress(EngineError, TimeoutError):
                 async with asyncio.timeout(1):
-                    await self.bench.journal()
+                    await self.controller.journal()
         self.exit(return_code=128 + number)
 
     def _begin(self) -> None:
         if not self.is_headless:  # else the garbage is its host's
-            garbage.begin()
-            self.set_interval(garbage.PAUSE, self._tidy)
+            gc_policy.begin()
+            self.set_interval(gc_policy.PAUSE, self._tidy)
             if os.isatty(0):
                 self.set_interval(JOURNAL, self._mind_the_terminal)
         self.workspace.start(self._start)
@@ -145,7 +145,7 @@ class FrnApp(App[None]):
 
     def _tidy(self) -> None:
         is_working = any(worker.is_running for worker in self.workers)
-        garbage.tidy(monotonic() - self._touched, is_working=is_working)
+        gc_policy.tidy(monotonic() - self._touched, is_working=is_working)
 
     async def _start(self) -> None:
         self.engine.on_restart = self._restarted
@@ -159,19 +159,19 @@ class FrnApp(App[None]):
             return
         samples = assets_folder() / "samples"
         await self.workspace.open_place(str(samples / "moths"))
-        self.bench.session.mark_saved()
+        self.controller.session.mark_saved()
         await self.workspace.ask_now([str(samples / "queries")])
         self.workspace.say("these are samples: a adds your photos, ? shows all keys")
 
     async def _open_first_model(self) -> None:
         if self.model is None and self.settings.model:
             try:
-                await self.bench.open_model(self.settings.model)
+                await self.controller.open_model(self.settings.model)
             except EngineError as error:
                 self.workspace.say(f"{error}; {DEFAULT_MODEL} is used", severity="warning")
             else:
                 return
-        await self.bench.open_model(self.model or DEFAULT_MODEL)
+        await self.controller.open_model(self.model or DEFAULT_MODEL)
 
     async def _recover(self) -> bool:
         found = await self.engine.call("recover")
@@ -188,21 +188,21 @@ class FrnApp(App[None]):
         if chosen == 1:
             await self.engine.call("recover", discard=True)
             return False
-        if found["model"] != self.bench.model_name:
-            await self.bench.open_model(found["model"])
-        self.bench.session = Session()
-        self.bench.session.replace_state(read_state(found["state"]))
+        if found["model"] != self.controller.model_name:
+            await self.controller.open_model(found["model"])
+        self.controller.session = Session()
+        self.controller.session.replace_state(state_from_json(found["state"]))
         project = found.get("project")
-        if project is not None and await self.bench.holder(project) is None:
+        if project is not None and await self.controller.holder(project) is None:
             await self.engine.call("lock", path=project)
-            self.bench.project = project
-        self.bench.listener()
-        with self.bench.begun(found["adding"]):
-            await self.bench.journal()  # now it is this app's, and not asked about again
+            self.controller.project = project
+        self.controller.listener()
+        with self.controller.begun(found["adding"]):
+            await self.controller.journal()  # now it is this app's, and not asked about again
             await self.engine.call("recover", discard=True)
-            await self.bench.sync(self.workspace.progress)
+            await self.controller.sync(self.workspace.progress)
             if found["adding"]:
-                await self.bench.add_classes(found["adding"], self.workspace.progress)
+                await self.controller.add_classes(found["adding"], self.workspace.progress)
         return True
 
     async def _restarted(self) -> None:
@@ -213,16 +213,16 @@ class FrnApp(App[None]):
         self.settings = self.settings.opened(absolute(path))
 
     def _journal(self) -> None:
-        now = (self.bench.session.state, self.bench.session.is_saved, list(self.bench.adding))
+        now = (self.controller.session.state, self.controller.session.is_saved, list(self.controller.adding))
         busy = any(worker.group == "journal" and worker.is_running for worker in self.workers)
-        if now == self._journalled or busy or self.bench.model is None:
+        if now == self._journalled or busy or self.controller.model is None:
             return
         self._keep(now)
 
     @work(group="journal", exit_on_error=False)
     async def _keep(self, now: tuple[object, ...]) -> None:
         try:
-            await self.bench.journal()
+            await self.controller.journal()
         except EngineError as error:  # it is tried again, and told once
             if not self._cannot_journal:
                 self.workspace.say(str(error), severity="error")
@@ -234,7 +234,7 @@ class FrnApp(App[None]):
         """Quit; ask first where something would be lost."""
         if self._leaving in self.screen_stack:
             return
-        if self.bench.session.is_saved or not self.bench.session.state.classes:
+        if self.controller.session.is_saved or not self.controller.session.state.classes:
             await self._end()
             return
 
@@ -249,7 +249,7 @@ class FrnApp(App[None]):
 
     async def _end(self) -> None:
         try:
-            if self.bench.model is not None:
+            if self.controller.model is not None:
                 await self.engine.call("recover", discard=True, own=True)
                 await self.engine.call("lock", path=None)
         except EngineError:
@@ -315,14 +315,14 @@ class FrnApp(App[None]):
         names = list(shipped_extractors())
 
         def chosen(index: int | None) -> None:
-            if index is not None and names[index] != self.bench.model_name:
+            if index is not None and names[index] != self.controller.model_name:
                 self.workspace.start(self._change_model, names[index])
 
         self.push_screen(Choose("Model", names), chosen)
 
     async def _change_model(self, name: str) -> None:
-        await self.bench.open_model(name)
-        await self.bench.sync(self.workspace.progress)
+        await self.controller.open_model(name)
+        await self.controller.sync(self.workspace.progress)
 
 
 def terminal_is_gone(descriptor: int) -> bool:

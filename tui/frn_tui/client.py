@@ -123,7 +123,7 @@ class EngineClient:
         """Ask the engine and wait for the end. Cancelling the task that waits cancels the request.
 
         Args:
-            op: an operation of `protocol.LANES`.
+            op: an operation of `protocol.QUEUES`.
             on_event: told of events on the way.
             arguments: of the operation.
 
@@ -171,7 +171,7 @@ class EngineClient:
             self._settle("dead")
             raise
         self._heard, self._quiet, self._stopping = _now(), 0.0, False
-        for op, arguments in self._kept.items():  # ahead of whatever waits: a lane keeps the order
+        for op, arguments in self._kept.items():  # ahead of whatever waits: a queue keeps the order
             self._send({"id": 0, "op": op, **arguments})
         self._settle("ready")
         self._go(self._listen(process))

@@ -5,8 +5,8 @@ The app asks `{"id": 7, "op": "embed", ...}`. The engine answers with any number
 "reason": ...}` or `{"id": 7, "end": "cancelled"}`. Without an id the engine says `{"event": "hello", "protocol": 1,
 "pid": ...}` once and `{"event": "alive"}` every second. `{"op": "cancel", "target": 7}` cancels.
 
-Two lanes work side by side: files (`LANES[op] == "files"`) and arithmetic (`"compute"`), so that a preview does not
-wait behind an embedding. Within a lane requests are served in order; a cancelled one that waits is dropped at once.
+Two worker queues run side by side: files (`QUEUES[op] == "files"`) and arithmetic (`"compute"`), so that a preview
+does not wait behind an embedding. Each queue serves in order; a cancelled request that waits is dropped at once.
 
 Paths are text as Python's `os.fsdecode` gives it (names that are not UTF-8 have lone surrogates, which JSON escapes).
 Feature maps never cross: images are named by the hash of their bytes (`key`). Standard library only.
@@ -17,9 +17,9 @@ from typing import Literal, NotRequired, TypedDict
 
 VERSION = 1
 
-Lane = Literal["files", "compute"]
+Queue = Literal["files", "compute"]
 
-LANES: dict[str, Lane] = {
+QUEUES: dict[str, Queue] = {
     "list": "files",
     "scan": "files",
     "preview": "files",
@@ -39,7 +39,7 @@ LANES: dict[str, Lane] = {
 }
 
 
-class SupportDocument(TypedDict):
+class SupportJson(TypedDict):
     """An example photo (`session.Support`)."""
 
     path: str
@@ -48,18 +48,18 @@ class SupportDocument(TypedDict):
     mtime_ns: int
 
 
-class ClassDocument(TypedDict):
+class ClassJson(TypedDict):
     """A class (`session.ClassEntry`)."""
 
     id: int
     name: str
-    supports: list[SupportDocument]
+    supports: list[SupportJson]
 
 
-class StateDocument(TypedDict):
+class StateJson(TypedDict):
     """All classes (`session.State`)."""
 
-    classes: list[ClassDocument]
+    classes: list[ClassJson]
     threshold: float | None
     next_id: int
 
@@ -209,7 +209,7 @@ class ConfusionDone(TypedDict):
 class LoadDone(TypedDict):
     """End of `load` {path}."""
 
-    state: StateDocument
+    state: StateJson
     model: str
     """As `open_model` takes it."""
     sha256: str

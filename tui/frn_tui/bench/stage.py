@@ -35,7 +35,7 @@ class Stage(FrnApp):
     async def _start(self) -> None:
         self._beat()
         await self.engine.start()
-        await self.bench.open_model(DEFAULT_MODEL)
+        await self.controller.open_model(DEFAULT_MODEL)
 
     @work
     async def _beat(self) -> None:

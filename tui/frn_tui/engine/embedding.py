@@ -9,8 +9,8 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded as Found
 from frn.inference.features import FeatureStore, Maps
 from frn.inference.session import Support
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.models import Models
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import EmbedDone
 
 BATCH = 4

@@ -7,10 +7,10 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.engine.bank import ClassBank
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.enrolled_classes import EnrolledClasses
 from frn_tui.engine.models import Models
 from frn_tui.engine.projects import refuse_overwriting
+from frn_tui.engine.worker_queues import Request
 
 WHAT = ("classifier", "bank")
 
@@ -18,7 +18,7 @@ WHAT = ("classifier", "bank")
 class Exports:
     """Exports the classes in use."""
 
-    def __init__(self, models: Models, bank: ClassBank) -> None:
+    def __init__(self, models: Models, bank: EnrolledClasses) -> None:
         self._models = models
         self._bank = bank
 

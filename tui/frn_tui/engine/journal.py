@@ -10,9 +10,9 @@ from typing import Any
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.documents import read_state, write_state
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.processes import birth, lives
+from frn_tui.engine.worker_queues import Request
+from frn_tui.serialization import state_from_json, state_to_json
 from frn_tui.state import state_folder
 
 FORMAT = "frn-journal"
@@ -37,7 +37,7 @@ class Journal:
             "process": self._app,
             "born": birth(self._app),
             "time": time.time(),
-            "state": write_state(read_state(request.arguments.get("state"))),
+            "state": state_to_json(state_from_json(request.arguments.get("state"))),
             "model": request.arguments.get("model"),
             "project": request.arguments.get("project"),
             "adding": request.arguments.get("adding"),
@@ -69,7 +69,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         entry = json.loads(path.read_bytes())
         if entry["format"] != FORMAT or entry["version"] != VERSION or lives(int(entry["process"]), entry["born"]):
             return None
-        state = write_state(read_state(entry["state"]))
+        state = state_to_json(state_from_json(entry["state"]))
         project = None if entry["project"] is None else str(entry["project"])
         adding = {str(name): [*map(str, paths)] for name, paths in (entry["adding"] or {}).items()}
         rest = {"model": str(entry["model"]), "project": project, "adding": adding, "time": float(entry["time"])}

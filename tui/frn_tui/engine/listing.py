@@ -5,8 +5,8 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.inference.project import is_project
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.scan import is_folder, looks_like_image, resolve
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import Entry, ListDone
 
 ORDER = ("folder", "image", "project", "model")

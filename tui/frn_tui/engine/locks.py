@@ -13,8 +13,8 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.processes import birth, lives
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import HolderDone
 from frn_tui.state import state_folder
 

@@ -11,7 +11,7 @@ from frn.inference.features import Maps
 from frn.inference.regularisers import by_leave_one_out
 from frn.inference.runtime import Device
 from frn.shipped import shipped_extractors
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import ModelDone
 
 

@@ -1,18 +1,18 @@
 """What the engine can do, by the names of the protocol."""
 
 from frn.inference.runtime import Device
-from frn_tui.engine.bank import ClassBank
 from frn_tui.engine.embedding import Embedding
+from frn_tui.engine.enrolled_classes import EnrolledClasses
 from frn_tui.engine.exports import Exports
 from frn_tui.engine.journal import Journal
-from frn_tui.engine.lanes import Handler
 from frn_tui.engine.listing import list_folder
 from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
-from frn_tui.engine.pictures import Pictures
+from frn_tui.engine.previews import Pictures
 from frn_tui.engine.projects import Projects, write_text
 from frn_tui.engine.queries import Queries
 from frn_tui.engine.scan import scan
+from frn_tui.engine.worker_queues import Handler
 
 
 def build_handlers(device: Device, app: int) -> dict[str, Handler]:
@@ -24,7 +24,7 @@ def build_handlers(device: Device, app: int) -> dict[str, Handler]:
     """
     models = Models(device)
     embedding = Embedding(models)
-    bank = ClassBank(models, embedding)
+    bank = EnrolledClasses(models, embedding)
     queries = Queries(models, embedding, bank)
     locks = Locks(app)
     projects = Projects(models, locks)

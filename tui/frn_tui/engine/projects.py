@@ -6,11 +6,11 @@ from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.inference.project import Project, load_project, save_project
 from frn.opening import refer_to, referred
-from frn_tui.documents import read_state, write_state
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import ELSEWHERE, LoadDone, SaveDone
+from frn_tui.serialization import state_from_json, state_to_json
 
 
 class Projects:
@@ -27,7 +27,7 @@ class Projects:
         project = load_project(path)
         self._note(path, project)
         return {
-            "state": write_state(project.state),
+            "state": state_to_json(project.state),
             "model": referred(project.model, path.parent),
             "sha256": project.model.sha256,
         }
@@ -41,7 +41,7 @@ class Projects:
         path = Path(request.text("path"))
         if (holder := self._locks.holder(str(path))) is not None:
             raise FrnError(f"{path}: is {ELSEWHERE} (process {holder}). Save under another name.")
-        state = read_state(request.arguments.get("state"))
+        state = state_from_json(request.arguments.get("state"))
         model = self._models.model
         reference = refer_to(model.name, model.extractor, path.parent)
         known = self._known.get(path.absolute())

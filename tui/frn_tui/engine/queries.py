@@ -10,10 +10,10 @@ from frn.inference.extractor import Embedded as Found
 from frn.inference.features import Maps
 from frn.inference.session import ClassEntry
 from frn.inference.unknown import explained
-from frn_tui.engine.bank import ClassBank, Classes, keys_of
 from frn_tui.engine.embedding import Embedding, describe
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.enrolled_classes import Classes, EnrolledClasses, keys_of
 from frn_tui.engine.models import Models
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import MAPPED, ClassScore, ConfusionDone, QueryDone
 
 CHUNK = 16
@@ -25,7 +25,7 @@ MAX_SEED = 2**31 - 1
 class Queries:
     """Asks the classes in use."""
 
-    def __init__(self, models: Models, embedding: Embedding, bank: ClassBank) -> None:
+    def __init__(self, models: Models, embedding: Embedding, bank: EnrolledClasses) -> None:
         self._models = models
         self._embedding = embedding
         self._bank = bank

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frn.images import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import ScanDone
 
 COUNTED = 0.1

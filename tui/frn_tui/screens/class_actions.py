@@ -6,13 +6,13 @@ from textual import on
 from textual.widgets import OptionList
 
 from frn.inference.session import ClassEntry
+from frn_tui.controller import Added, Problem
 from frn_tui.protocol import ELSEWHERE
 from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.screens.showing import Showing
 from frn_tui.text import display_name
 from frn_tui.widgets.classes import ClassList
 from frn_tui.widgets.gallery import Gallery
-from frn_tui.workbench import Added, Problem
 
 MANY = 500
 """Photos from which on adding asks first."""
@@ -78,7 +78,7 @@ class ClassActions(Showing):
 
     def action_number(self, number: int) -> None:
         """Class N takes the selected photos, or the photo that was asked about; from the class list it is chosen."""
-        classes = self.bench.session.state.classes
+        classes = self.controller.session.state.classes
         if number > len(classes):
             self.say(f"there is no class number {number}")
             return
@@ -95,12 +95,12 @@ class ClassActions(Showing):
             self.start(self._correct, target, group="edit")
 
     async def _correct(self, target: ClassEntry) -> None:
-        outcome = await self.bench.correct(target.id)
+        outcome = await self.controller.correct(target.id)
         there = f"it is an example of {outcome.duplicates[0].class_name} already" if outcome.duplicates else ""
         self.say(there or f"added to {target.name}   u: undo")
 
     def action_move(self) -> None:
-        classes = self.bench.session.state.classes
+        classes = self.controller.session.state.classes
         if not classes:
             return
 
@@ -123,7 +123,7 @@ class ClassActions(Showing):
     async def _add_paths(self, paths: Sequence[str]) -> None:
         files: list[str] = []
         for path in paths:
-            found = await self.bench.scan(path)
+            found = await self.controller.scan(path)
             if found["kind"] == "project":
                 if await self._may_forget():
                     await self.open_project(path)
@@ -133,7 +133,7 @@ class ClassActions(Showing):
                 classes = await self._fewer(found["classes"], count)
                 if classes is None:
                     return
-                self._told(await self.bench.add_classes(classes, self.progress))
+                self._told(await self.controller.add_classes(classes, self.progress))
                 continue
             if found["kind"] == "nothing":
                 self.say(found.get("reason", f"{path}: nothing to add"), severity="warning")
@@ -146,13 +146,13 @@ class ClassActions(Showing):
             with_name = await self.app.push_screen_wait(AskText("Name of the class", folder))
             if with_name is None:
                 return
-            await self.bench.edit(lambda session: self._take(session.create(with_name)))
+            await self.controller.edit(lambda session: self._take(session.create(with_name)))
         assert self.chosen is not None
-        self._told(await self.bench.add(self.chosen, files, self.progress))
+        self._told(await self.controller.add(self.chosen, files, self.progress))
 
     async def _may_forget(self) -> bool:
         """Whether what is unsaved may go."""
-        if self.bench.session.is_saved:
+        if self.controller.session.is_saved:
             return True
         options = ["go on, and forget what is unsaved", "stay"]
         return await self.app.push_screen_wait(Choose("There are unsaved changes", options)) == 0
@@ -160,7 +160,7 @@ class ClassActions(Showing):
     async def open_project(self, path: str) -> None:
         """Open a project file; ask how where another app has it open."""
         copy = False
-        if (holder := await self.bench.holder(path)) is not None:
+        if (holder := await self.controller.holder(path)) is not None:
             options = [
                 "open a copy; saving asks for a name",
                 "take it over; the other can no longer save it",
@@ -172,7 +172,7 @@ class ClassActions(Showing):
             if chosen not in (0, 1):
                 return
             copy = chosen == 0
-        await self.bench.load(path, self.progress, copy=copy)
+        await self.controller.load(path, self.progress, copy=copy)
         self.remember(path)
         self.say(f"opened a copy of {path}" if copy else f"opened {path}")
 
@@ -198,5 +198,5 @@ class ClassActions(Showing):
             severity="information" if outcome.added else "warning",
         )
         if outcome.duplicates:
-            self.bench.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
+            self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
             self.show_title()

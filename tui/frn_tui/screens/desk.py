@@ -1,4 +1,4 @@
-"""What all groups of actions stand on: the workbench, what is chosen, and work in the background."""
+"""What all groups of actions stand on: the controller, what is chosen, and work in the background."""
 
 import asyncio
 import time
@@ -11,6 +11,7 @@ from textual.worker import Worker
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry, Session
 from frn_tui.client import EngineError
+from frn_tui.controller import Controller, Progress
 from frn_tui.screens.picker import Picked, Picker
 from frn_tui.text import display_name
 from frn_tui.widgets.bars import Bars
@@ -19,18 +20,17 @@ from frn_tui.widgets.classes import ClassList
 from frn_tui.widgets.gallery import Gallery
 from frn_tui.widgets.jobs import JobLine
 from frn_tui.widgets.preview import Preview
-from frn_tui.workbench import Progress, Workbench
 
 PANES = ("classes", "images", "query")
 
 
 class Desk(Screen[None]):
-    """A screen with a workbench; groups of actions build on it."""
+    """A screen with a controller; groups of actions build on it."""
 
-    def __init__(self, bench: Workbench, mode: Mode) -> None:
-        """Take the workbench and how pictures are drawn."""
+    def __init__(self, controller: Controller, mode: Mode) -> None:
+        """Take the controller and how pictures are drawn."""
         super().__init__(classes="-show-query")
-        self.bench = bench
+        self.controller = controller
         self.mode: Mode = mode
         self.mode_was_chosen = False
         """Whether the user set it, so that it should be remembered."""
@@ -83,12 +83,12 @@ class Desk(Screen[None]):
     @property
     def names(self) -> dict[int, str]:
         """Class names by id."""
-        return {entry.id: entry.name for entry in self.bench.session.state.classes}
+        return {entry.id: entry.name for entry in self.controller.session.state.classes}
 
     @property
     def entry(self) -> ClassEntry | None:
         """The chosen class."""
-        return next((entry for entry in self.bench.session.state.classes if entry.id == self.chosen), None)
+        return next((entry for entry in self.controller.session.state.classes if entry.id == self.chosen), None)
 
     def show_pane(self, name: str) -> None:
         """Bring a pane to the front, where there is no room for all."""
@@ -115,7 +115,7 @@ class Desk(Screen[None]):
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and go on with their paths."""
-        picker = Picker(self.bench.engine, title, self.mode, start=self.browsed)
+        picker = Picker(self.controller.engine, title, self.mode, start=self.browsed)
 
         def picked(found: Picked | None) -> None:
             self.browsed = picker.folder
@@ -147,6 +147,6 @@ class Desk(Screen[None]):
         self.start(self._edit, change, said, group="edit")
 
     async def _edit(self, change: Callable[[Session], object], said: str) -> None:
-        await self.bench.edit(change)
+        await self.controller.edit(change)
         if said:
             self.say(f"{said}   u: undo")

@@ -32,7 +32,7 @@ class LookActions(Showing):
         self._show_query()
 
     def action_heat_class(self, step: int) -> None:
-        answer = self.bench.answer
+        answer = self.controller.answer
         if answer is None or not answer.get("maps"):
             return
         ids = [s["id"] for s in answer["scores"] if str(s["id"]) in answer["maps"] and s["id"] in self.names]
@@ -62,7 +62,7 @@ class LookActions(Showing):
 
     def action_filter(self) -> None:
         if self.class_list.has_focus:
-            classes = self.bench.session.state.classes
+            classes = self.controller.session.state.classes
 
             def found(index: int | None) -> None:
                 if index is not None:
@@ -96,22 +96,22 @@ class LookActions(Showing):
                 self._hint_at_query()
 
     def action_problems(self) -> None:
-        if not self.bench.problems:
+        if not self.controller.problems:
             self.say("no problems: every file could be used")
             return
         lines = Text()
-        for problem in self.bench.problems[-500:]:
+        for problem in self.controller.problems[-500:]:
             reason = problem.reason.removeprefix(f"{problem.path}: ")
             lines.append(display_name(problem.path), style="bold")
             lines.append(f"\n  {display_name(reason)}\n")
-        self.app.push_screen(Page(count_of(len(self.bench.problems), "problem"), lines))
+        self.app.push_screen(Page(count_of(len(self.controller.problems), "problem"), lines))
 
     def action_help(self) -> None:
         self.app.push_screen(Page("Keys", help_page(self.own_keys)))
 
     def action_viewer(self) -> None:
         """Show the photo in focus outside the terminal: the one asked about, or the one under the cursor."""
-        answer, item = self.bench.answer, self.gallery.cursor_item
+        answer, item = self.controller.answer, self.gallery.cursor_item
         asked = answer["path"] if answer is not None else None
         path = (item.path if item is not None else asked) if self.focused_pane == "images" else asked
         if path is None:
@@ -125,7 +125,7 @@ class LookActions(Showing):
             self.say(f"opening {path.rpartition('/')[2]}")
 
     def action_copy(self) -> None:
-        answer = self.bench.answer
+        answer = self.controller.answer
         if answer is None:
             return
         names = self.names

@@ -19,6 +19,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from frn_tui.client import EngineError
+from frn_tui.controller import Engine
 from frn_tui.paths import parse_paths, shortened
 from frn_tui.protocol import Entry
 from frn_tui.rgb import Rgb
@@ -27,7 +28,6 @@ from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.options import Options
 from frn_tui.widgets.preview import Preview
-from frn_tui.workbench import Engine
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "model": "◇"}
 

@@ -17,14 +17,14 @@ class ProjectActions(QueryActions):
     """What keeps the work."""
 
     def action_undo(self) -> None:
-        if self.bench.session.can_undo:
+        if self.controller.session.can_undo:
             self.edit(lambda session: session.undo())
             self.jobs.say("undone   ctrl+r: redo")
         else:
             self.say("nothing to undo")
 
     def action_redo(self) -> None:
-        if self.bench.session.can_redo:
+        if self.controller.session.can_redo:
             self.edit(lambda session: session.redo())
         else:
             self.say("nothing to redo")
@@ -34,8 +34,8 @@ class ProjectActions(QueryActions):
 
     def save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
         """Save the project, ask for its name where it has none, and go on once it is saved."""
-        if self.bench.project is not None:
-            self.start(self._save, self.bench.project, then)
+        if self.controller.project is not None:
+            self.start(self._save, self.controller.project, then)
         else:
             self._save_as("Save the project as", then)
 
@@ -49,7 +49,7 @@ class ProjectActions(QueryActions):
 
     async def _save(self, path: str, then: Callable[[], Awaitable[object]] | None) -> None:
         try:
-            await self.bench.save(path)
+            await self.controller.save(path)
         except EngineError as error:
             if ELSEWHERE in str(error):
                 self._save_as(f"It is {ELSEWHERE}: save it as", then)
@@ -58,7 +58,7 @@ class ProjectActions(QueryActions):
                 raise
             if not await self._may_replace(path):
                 return
-            await self.bench.save(path, replace=True)
+            await self.controller.save(path, replace=True)
         self.remember(path)
         self.say(f"saved {path}")
         if then is not None:
@@ -91,7 +91,7 @@ class ProjectActions(QueryActions):
 
     async def open_place(self, path: str) -> None:
         """Open a project, or start one from a folder."""
-        found = await self.bench.scan(path)
+        found = await self.controller.scan(path)
         if found["kind"] == "nothing":  # what is there stays
             self.say(found.get("reason", f"{path}: nothing to open"), severity="warning")
             return
@@ -99,7 +99,7 @@ class ProjectActions(QueryActions):
             await self.open_project(path)
         else:
             self.remember(path)
-            await self.bench.start_anew()
+            await self.controller.start_anew()
             await self._add_paths([path])
 
     def action_export(self) -> None:
@@ -112,11 +112,11 @@ class ProjectActions(QueryActions):
 
     async def _export(self, path: str) -> None:
         try:
-            await self.bench.export(path)
+            await self.controller.export(path)
         except EngineError as error:
             if "is there already" not in str(error):
                 raise
             if not await self._may_replace(path):
                 return
-            await self.bench.export(path, replace=True)
+            await self.controller.export(path, replace=True)
         self.say(f"{path} written")

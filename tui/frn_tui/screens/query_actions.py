@@ -37,7 +37,7 @@ class QueryActions(ClassActions):
         """Ask, and wait for the answers."""
         files: list[str] = []
         for path in paths:
-            found = await self.bench.scan(path)
+            found = await self.controller.scan(path)
             if found["kind"] == "classes":
                 files += [file for members in found["classes"].values() for file in members]
             elif found["kind"] == "nothing":
@@ -46,30 +46,30 @@ class QueryActions(ClassActions):
                 files += found["files"]
         if files:
             self.heat_class = None
-            await self.bench.ask(files, self.progress)
+            await self.controller.ask(files, self.progress)
 
     def action_step(self, step: int) -> None:
-        if len(self.bench.answers) > 1:
+        if len(self.controller.answers) > 1:
             self.heat_class = None
-            self.start(self.bench.show_answer, self.bench.at + step, group="step")
+            self.start(self.controller.show_answer, self.controller.at + step, group="step")
 
     def action_right(self) -> None:
-        answer = self.bench.answer
+        answer = self.controller.answer
         if answer and answer.get("scores"):
-            entry = next((e for e in self.bench.session.state.classes if e.id == answer["scores"][0]["id"]), None)
+            entry = next((e for e in self.controller.session.state.classes if e.id == answer["scores"][0]["id"]), None)
             if entry is not None:
                 self.start(self._correct, entry, group="edit")
 
     def action_none_of_them(self) -> None:
         """The threshold rises just above what the best class explains of this photo."""
-        answer = self.bench.answer
+        answer = self.controller.answer
         if answer and answer.get("scores"):
             share = min(max(score["explained"] for score in answer["scores"]) + 0.001, 1.0)
-            if share > self.bench.threshold:
+            if share > self.controller.threshold:
                 self.edit(lambda session: session.set_threshold(share), f"unknown below {percent(share)} explained")
 
     def action_threshold(self, step: float) -> None:
-        value = min(max(round(self.bench.threshold + step, 3), 0.0), 1.0)
+        value = min(max(round(self.controller.threshold + step, 3), 0.0), 1.0)
         self.edit(lambda session: session.set_threshold(value), f"unknown below {percent(value)} explained")
 
     def action_calibrate(self) -> None:
@@ -88,18 +88,18 @@ class QueryActions(ClassActions):
         self.pick("Watch a folder: new photos are asked about", picked)
 
     async def _watch(self, folder: str) -> None:
-        seen = set((await self.bench.scan(folder))["files"])
+        seen = set((await self.controller.scan(folder))["files"])
         self.say(f"watching {folder}   esc: stop")
         while self.watched == folder:
             await asyncio.sleep(1)
-            files = (await self.bench.scan(folder))["files"]
+            files = (await self.controller.scan(folder))["files"]
             fresh = [file for file in files if file not in seen]
             seen.update(fresh)
             if fresh:
-                await self.bench.ask(fresh, self.progress)
+                await self.controller.ask(fresh, self.progress)
 
     def action_results(self) -> None:
-        answers = list(self.bench.answers)
+        answers = list(self.controller.answers)
         if not answers:
             self.say("p asks about a photo or a folder of them")
             return
@@ -107,15 +107,15 @@ class QueryActions(ClassActions):
 
         def chosen(outcome: int | str | None) -> None:
             if isinstance(outcome, int):
-                self.start(self.bench.show_answer, outcome, group="step")
+                self.start(self.controller.show_answer, outcome, group="step")
             elif outcome is not None:
                 self._write_results(outcome, answers, names)
 
-        self.app.push_screen(Results(answers, names, self.bench.at), chosen)
+        self.app.push_screen(Results(answers, names, self.controller.at), chosen)
 
     def _write_results(self, kind: str, answers: Sequence[Answer], names: dict[int, str]) -> None:
         text = (as_csv if kind == "csv" else as_json)(
-            answers, names, self.bench.model["sha256"] if self.bench.model else ""
+            answers, names, self.controller.model["sha256"] if self.controller.model else ""
         )
 
         def named(path: str | None) -> None:
@@ -126,7 +126,7 @@ class QueryActions(ClassActions):
         self.app.push_screen(AskText("Write the results to", f"results.{suffix}"), named)
 
     async def _write(self, path: str, text: str) -> None:
-        await self.bench.engine.call("write", path=path, text=text, replace=False)
+        await self.controller.engine.call("write", path=path, text=text, replace=False)
         self.say(f"{path} written")
 
     def action_confusion(self) -> None:
@@ -140,7 +140,7 @@ class QueryActions(ClassActions):
         self.app.push_screen(AskText("Hide and test: shots", "1", hint), asked)
 
     async def _confusion(self, shot: int) -> None:
-        found = await self.bench.hide_and_test(shot)
+        found = await self.controller.hide_and_test(shot)
         names = self.names
         lines = Text(no_wrap=True)
         room = max(len(str(n)) for n in (len(found["ids"]), *(n for row in found["counts"] for n in row)))

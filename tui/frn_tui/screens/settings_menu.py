@@ -80,7 +80,7 @@ async def _threshold(app: "FrnApp") -> None:
         app.workspace.say("a threshold is a number from 0 to 100", severity="warning")
         return
     app.settings = replace(app.settings, threshold=value)
-    app.bench.first_threshold = value
+    app.controller.first_threshold = value
 
 
 async def _keys(app: "FrnApp") -> None:

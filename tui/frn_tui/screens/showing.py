@@ -1,4 +1,4 @@
-"""The workbench on the screen: title, classes, photos, the query and its picture."""
+"""The controller on the screen: title, classes, photos, the query and its picture."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from textual.widgets import Static
 
 from frn.inference.session import ClassEntry
 from frn_tui.client import EngineError
+from frn_tui.controller import Controller
 from frn_tui.protocol import Answer, ClassReport
 from frn_tui.rgb import Rgb
 from frn_tui.screens.desk import Desk
@@ -17,21 +18,20 @@ from frn_tui.widgets.bars import BarRow
 from frn_tui.widgets.classes import ClassRow
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.preview import Preview
-from frn_tui.workbench import Workbench
 
 
 class Showing(Desk):
-    """Shows the workbench; nothing here changes it."""
+    """Shows the controller; nothing here changes it."""
 
     _drawn: object = None
     """What the picture on show was asked for with."""
     _thumbs: dict[str, tuple[int, int]]
 
     def refresh_all(self) -> None:
-        """Show the workbench as it is now."""
+        """Show the controller as it is now."""
         if not self.is_attached:
             return
-        state = self.bench.session.state
+        state = self.controller.session.state
         ids = [entry.id for entry in state.classes]
         if self.chosen not in ids:
             self.chosen = ids[0] if ids else None
@@ -44,17 +44,17 @@ class Showing(Desk):
 
     def show_title(self) -> None:
         """Show, as far as it fits, what is open, the model, and how much there is."""
-        bench, state = self.bench, self.bench.session.state
+        controller, state = self.controller, self.controller.session.state
         count = sum(len(entry.supports) for entry in state.classes)
-        name = display_name(bench.project.rpartition("/")[2], 30) if bench.project else "unsaved"
-        mark = "" if bench.session.is_saved else "● "
+        name = display_name(controller.project.rpartition("/")[2], 30) if controller.project else "unsaved"
+        mark = "" if controller.session.is_saved else "● "
         model = "starting the engine…"
-        if bench.model is not None:
-            h, w = bench.model["grid"]
-            side = bench.model["side"]
-            name_and_device = f"{display_name(bench.model_name, 24)} · {bench.model['device']}"
-            model = f"{name_and_device} · {side}×{side} · {h}×{w}×{bench.model['d']}"
-        trouble = f" · {count_of(len(bench.problems), 'problem')} (b)" if bench.problems else ""
+        if controller.model is not None:
+            h, w = controller.model["grid"]
+            side = controller.model["side"]
+            name_and_device = f"{display_name(controller.model_name, 24)} · {controller.model['device']}"
+            model = f"{name_and_device} · {side}×{side} · {h}×{w}×{controller.model['d']}"
+        trouble = f" · {count_of(len(controller.problems), 'problem')} (b)" if controller.problems else ""
         classes = "1 class" if len(state.classes) == 1 else f"{len(state.classes)} classes"
         right = f"{classes} · {count_of(count, 'photo')}{trouble}"
         width = max(self.size.width - 2, 10)
@@ -70,7 +70,7 @@ class Showing(Desk):
     def _show_classes(self, classes: Sequence[ClassEntry]) -> None:
         rows = []
         for entry in classes:
-            report = self.bench.reports.get(entry.id)
+            report = self.controller.reports.get(entry.id)
             rows.append(ClassRow(entry.id, entry.name, len(entry.supports), _quality(report), _trouble(entry, report)))
         self.class_list.show(rows)
         self.query_one("#classes-pane").border_title = Text(f"Classes {len(classes)}")
@@ -92,8 +92,8 @@ class Showing(Desk):
             gallery.set_items([])
             pane.border_title = Text("Photos")
             return
-        report = self.bench.reports.get(entry.id)
-        items = [_item(str(s.path), s.key, report, self.bench) for s in entry.supports]
+        report = self.controller.reports.get(entry.id)
+        items = [_item(str(s.path), s.key, report, self.controller) for s in entry.supports]
         if self.wanted_name:
             items = [item for item in items if self.wanted_name.casefold() in item.name.casefold()]
         if self.by_fit and report is not None:
@@ -110,7 +110,7 @@ class Showing(Desk):
         self.query_one("#images-pane").border_subtitle = Text(f"{count} selected   {keys}" if count else keys)
 
     def _show_query(self) -> None:
-        bench, answer = self.bench, self.bench.answer
+        controller, answer = self.controller, self.controller.answer
         caption, history = self.query_one("#caption", Static), self.query_one("#history", Static)
         bars = self.bars
         pane = self.query_one("#query-pane")
@@ -119,31 +119,34 @@ class Showing(Desk):
             pane.border_title = Text("Query")
             caption.update("")
             history.update("")
-            bars.show([], bench.threshold, False)
+            bars.show([], controller.threshold, False)
             self._draw()
             return
         pane.border_title = Text(f"Query · {display_name(answer['path'].rpartition('/')[2], 30)}")
         names = self.names
-        numbers = {entry.id: i for i, entry in enumerate(bench.session.state.classes, 1) if i < 10}
+        numbers = {entry.id: i for i, entry in enumerate(controller.session.state.classes, 1) if i < 10}
         if "scores" not in answer:
             caption.update(Text(display_name(answer.get("reason", "")), style="bold"))
-            bars.show([], bench.threshold, False)
+            bars.show([], controller.threshold, False)
         else:
             scores = [score for score in answer["scores"] if score["id"] in names]
             rows = [
                 BarRow(names[s["id"]], s["probability"], s["explained"], s["error"], numbers.get(s["id"]))
                 for s in scores
             ]
-            bars.show(rows, bench.threshold, bool(answer.get("unknown")))
+            bars.show(rows, controller.threshold, bool(answer.get("unknown")))
             shown = self._heat_id(answer)
             caption.update(
                 Text(f"error for ‹ {display_name(names[shown], 20)} ›   [ ] other")
                 if self.heat and shown is not None
                 else Text("as the network sees it   h: errors")
             )
-        if len(bench.answers) > 1:
+        if len(controller.answers) > 1:
             history.update(
-                Text(f"{bench.at + 1}/{len(bench.answers)}   ‹ ,  . ›   l: table   {bench.rejected} unknown")
+                Text(
+                    f"{controller.at + 1}/{len(controller.answers)}   "
+                    f"‹ ,  . ›   l: table   {controller.rejected} unknown"
+                )
             )
         else:
             history.update("")
@@ -152,7 +155,7 @@ class Showing(Desk):
     def _hint_at_query(self) -> None:
         """Digits mean classes of the photo that was asked about only where that has the focus."""
         keys = "y right   1-9 it is N   x none" if self.focused_pane == "query" else "y right   x none   tab: it is N"
-        self.query_one("#query-pane").border_subtitle = Text(keys if self.bench.answer else "")
+        self.query_one("#query-pane").border_subtitle = Text(keys if self.controller.answer else "")
 
     def _heat_id(self, answer: Answer) -> int | None:
         maps = {key for key in answer.get("maps", {}) if int(key) in self.names}  # a class may be gone meanwhile
@@ -162,7 +165,7 @@ class Showing(Desk):
 
     def _draw(self) -> None:
         """Ask for the query's picture, unless it is the one on show."""
-        preview, answer = self.preview, self.bench.answer
+        preview, answer = self.preview, self.controller.answer
         width, height = preview.pixel_size
         shown = self._heat_id(answer) if answer is not None else None
         heat = None
@@ -191,7 +194,7 @@ class Showing(Desk):
     @work(group="draw", exclusive=True, exit_on_error=False)
     async def _fetch(self, path: str, width: int, height: int, heat: dict[str, Any] | None) -> None:
         try:
-            found = await self.bench.engine.call("preview", path=path, width=width, height=height, heat=heat)
+            found = await self.controller.engine.call("preview", path=path, width=width, height=height, heat=heat)
         except EngineError:
             self.preview.show(None)
             return
@@ -216,7 +219,7 @@ class Showing(Desk):
             path = next(iter(self._thumbs))
             width, height = self._thumbs.pop(path)
             try:
-                found = await self.bench.engine.call("preview", path=path, width=width, height=height, heat=None)
+                found = await self.controller.engine.call("preview", path=path, width=width, height=height, heat=None)
             except EngineError:
                 continue
             gallery.provide(path, Rgb.from_base64(found["width"], found["height"], found["rgb"]))
@@ -235,7 +238,7 @@ def _trouble(entry: ClassEntry, report: ClassReport | None) -> str:
     return "one photo" if len(entry.supports) == 1 else ""
 
 
-def _item(path: str, key: str, report: ClassReport | None, bench: Workbench) -> GalleryItem:
+def _item(path: str, key: str, report: ClassReport | None, controller: Controller) -> GalleryItem:
     name = path.rpartition("/")[2]
     if report is None:
         return GalleryItem(path, name, key, "", "")
@@ -244,7 +247,7 @@ def _item(path: str, key: str, report: ClassReport | None, bench: Workbench) -> 
     share, rank = report["explained"].get(key), report["rank"].get(key, 0)
     if share is None:
         return GalleryItem(path, name, key, "", "")
-    if rank > 0 or share < bench.calibrated:
+    if rank > 0 or share < controller.calibrated:
         odd = f", {rank} other classes explain it better" if rank else ""
         return GalleryItem(path, name, key, "outlier", f"{percent(share)} explained by the others{odd}")
     return GalleryItem(path, name, key, "", f"{percent(share)} explained by the others")

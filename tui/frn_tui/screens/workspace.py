@@ -26,7 +26,7 @@ COMPACT = 100
 
 
 class Workspace(ProjectActions, LookActions):
-    """Shows the workbench and turns keys into its methods."""
+    """Shows the controller and turns keys into its methods."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
@@ -95,7 +95,7 @@ class Workspace(ProjectActions, LookActions):
 
     def on_mount(self) -> None:
         self._thumbs = {}
-        self.bench.listener = self.refresh_all
+        self.controller.listener = self.refresh_all
         self.preview.mode = self.gallery.mode = self.mode
         self.preview.empty_text = "p asks about a photo"
         self.refresh_all()

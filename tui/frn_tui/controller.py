@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
-from frn_tui.documents import read_state, read_support, write_state
 from frn_tui.protocol import Answer, ClassReport, ConfusionDone, ModelDone, ScanDone
+from frn_tui.serialization import state_from_json, state_to_json, support_from_json
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -59,7 +59,7 @@ class Added:
         return ", ".join(parts)
 
 
-class Workbench:
+class Controller:
     """The session, what the engine says of it, and the queries."""
 
     def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
@@ -125,7 +125,7 @@ class Workbench:
             )
         self.project = None if copy else path
         await self.engine.call("lock", path=self.project)
-        self.session = Session(read_state(found["state"]))
+        self.session = Session(state_from_json(found["state"]))
         self.answers, self.at = [], 0
         self.listener()
         await self.sync(progress)
@@ -133,7 +133,7 @@ class Workbench:
     async def save(self, path: str, *, replace: bool = False) -> None:
         """Write the project as it is now; edits that are made meanwhile are unsaved."""
         session, state = self.session, self.session.state
-        await self.engine.call("save", path=path, state=write_state(state), replace=replace)
+        await self.engine.call("save", path=path, state=state_to_json(state), replace=replace)
         session.mark_saved(state)
         if session is self.session:  # no other was opened meanwhile
             self.project = path
@@ -147,7 +147,7 @@ class Workbench:
             adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
         await self.engine.call(
             "journal",
-            state=write_state(self.session.state),
+            state=state_to_json(self.session.state),
             model=self.model_name,
             project=self.project,
             adding=adding,
@@ -206,14 +206,14 @@ class Workbench:
             state = self.session.state
             if state is self._synced or self.model is None:
                 return
-            done = await self.engine.call("classes", state=write_state(state))
+            done = await self.engine.call("classes", state=state_to_json(state))
             if done["missing"]:
                 missing = set(done["missing"])
                 paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
                 found, broken = await self._embed(paths, "Reading examples", progress)
                 self.problems += broken
                 self._follow_changes(found)
-                done = await self.engine.call("classes", state=write_state(self.session.state))
+                done = await self.engine.call("classes", state=state_to_json(self.session.state))
             self._synced = self.session.state
             self.reports = {report["id"]: report for report in done["reports"]}
             self.threshold, self.calibrated = done["threshold"], done["calibrated"]
@@ -248,7 +248,7 @@ class Workbench:
             if event["event"] == "progress" and progress is not None:
                 progress(Progress(what, event["done"], event["total"]))
             elif event["event"] == "embedded" and "key" in event:
-                supports.append(read_support(event))
+                supports.append(support_from_json(event))
             elif event["event"] == "embedded":
                 broken.append(Problem(event["path"], event["reason"]))
 
@@ -364,7 +364,7 @@ class Workbench:
         answer = self.answer
         if answer is None or "key" not in answer:
             raise FrnError("there is no photo on show that could become an example")
-        support = read_support(answer)
+        support = support_from_json(answer)
         duplicates = self.session.add(class_id, [support])
         self.listener()
         await self.sync()

@@ -11,8 +11,8 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.images import EvaluationTransform, Pixels, glance, read_file
 from frn.inference.explanation import overlay
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.models import Models
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import PreviewDone
 
 MAX_SIDE = 4096

@@ -1,4 +1,4 @@
-"""Requests and the lanes that serve them, one after the other, each lane on its own thread."""
+"""Requests and the queues that serve them in order, each on a thread of its own."""
 
 import threading
 import time
@@ -97,7 +97,7 @@ def serve(handler: Handler, request: Request) -> None:
         request.end("done", result)
 
 
-class Lane:
+class WorkerQueue:
     """Serves requests in order."""
 
     def __init__(self, name: str, handlers: Mapping[str, Handler]) -> None:

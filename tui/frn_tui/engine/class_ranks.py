@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from frn.inference.enrolment import Array, Enrolled, Floats
 from frn.inference.features import Maps
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.worker_queues import Request
 
 BLOCK = 64 << 20
 """Bytes of d x d matrices at a time, for examples and for classes."""
@@ -24,7 +24,7 @@ Group = tuple[str, ...]
 Places = NDArray[np.intp]
 
 
-class Rivals:
+class ClassErrors:
     """Remembers the errors (n, way) of the classes in use."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from frn.inference.enrolment import Floats
 from frn.inference.features import Maps
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import NEAR
 
 BLOCK = 512
@@ -18,7 +18,7 @@ SLACK = 1e-5
 """Of float32."""
 
 
-class Twins:
+class NearDuplicates:
     """Finds them; remembers the average of each map."""
 
     def __init__(self) -> None:

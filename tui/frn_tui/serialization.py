@@ -6,20 +6,20 @@ from typing import Any, cast
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry, State, Support
-from frn_tui.protocol import ClassDocument, StateDocument, SupportDocument
+from frn_tui.protocol import ClassJson, StateJson, SupportJson
 
 
-def write_state(state: State) -> StateDocument:
+def state_to_json(state: State) -> StateJson:
     """A state as a document."""
     return {
-        "classes": [_write_class(entry) for entry in state.classes],
+        "classes": [_class_to_json(entry) for entry in state.classes],
         "threshold": state.threshold,
         "next_id": state.next_id,
     }
 
 
-def read_state(document: object) -> State:
-    """The state that `write_state` wrote.
+def state_from_json(document: object) -> State:
+    """The state that `state_to_json` wrote.
 
     Raises:
         FrnError: if the document is no state.
@@ -28,7 +28,7 @@ def read_state(document: object) -> State:
         entries = cast(Mapping[str, Any], document)
         threshold = entries["threshold"]
         return State(
-            tuple(_read_class(entry) for entry in entries["classes"]),
+            tuple(_class_from_json(entry) for entry in entries["classes"]),
             None if threshold is None else float(threshold),
             int(entries["next_id"]),
         )
@@ -37,19 +37,19 @@ def read_state(document: object) -> State:
         raise FrnError(f"these are no classes: {reason}") from error
 
 
-def read_support(document: Mapping[str, Any]) -> Support:
+def support_from_json(document: Mapping[str, Any]) -> Support:
     """An example photo, as a class or the engine's events describe it."""
     return Support(Path(document["path"]), str(document["key"]), int(document["size"]), int(document["mtime_ns"]))
 
 
-def _write_class(entry: ClassEntry) -> ClassDocument:
-    return {"id": entry.id, "name": entry.name, "supports": [_write_support(support) for support in entry.supports]}
+def _class_to_json(entry: ClassEntry) -> ClassJson:
+    return {"id": entry.id, "name": entry.name, "supports": [_support_to_json(support) for support in entry.supports]}
 
 
-def _write_support(support: Support) -> SupportDocument:
+def _support_to_json(support: Support) -> SupportJson:
     return {"path": str(support.path), "key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}
 
 
-def _read_class(document: Mapping[str, Any]) -> ClassEntry:
-    supports = tuple(read_support(entry) for entry in document["supports"])
+def _class_from_json(document: Mapping[str, Any]) -> ClassEntry:
+    supports = tuple(support_from_json(entry) for entry in document["supports"])
     return ClassEntry(int(document["id"]), str(document["name"]), supports)

@@ -13,13 +13,13 @@ from frn.inference.enrolment import Array, Bank, Enrolled, HeadParameters, enrol
 from frn.inference.features import Maps
 from frn.inference.session import ClassEntry, State
 from frn.inference.unknown import Shares, calibrate, explained
-from frn_tui.documents import read_state
+from frn_tui.engine.class_ranks import ClassErrors
 from frn_tui.engine.embedding import Embedding
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.models import Models
-from frn_tui.engine.resemblance import Twins
-from frn_tui.engine.rivals import Rivals
+from frn_tui.engine.near_duplicates import NearDuplicates
+from frn_tui.engine.worker_queues import Request
 from frn_tui.protocol import ClassesDone, ClassReport
+from frn_tui.serialization import state_from_json
 
 Keys = tuple[str, ...]
 MAX_KEPT = 96 << 20
@@ -59,7 +59,7 @@ class Classes:
     threshold: float
 
 
-class ClassBank:
+class EnrolledClasses:
     """Enrolls the app's classes and answers for them. For one thread."""
 
     def __init__(self, models: Models, embedding: Embedding) -> None:
@@ -69,8 +69,8 @@ class ClassBank:
         self._sha256 = ""
         self._head: HeadParameters | None = None
         """That the members were enrolled with."""
-        self._twins = Twins()
-        self._rivals = Rivals()
+        self._near_duplicates = NearDuplicates()
+        self._class_errors = ClassErrors()
         self._current: Classes | None = None
 
     @property
@@ -87,7 +87,7 @@ class ClassBank:
 
     def adopt(self, request: Request) -> ClassesDone:
         """Answer for the classes of a state from now on; where maps are missing, the classes stay as they were."""
-        state = read_state(request.arguments.get("state"))
+        state = state_from_json(request.arguments.get("state"))
         self._follow_model()
         entries = tuple(entry for entry in state.classes if entry.supports)
         maps, missing = self._find_maps(request, entries)
@@ -113,7 +113,7 @@ class ClassBank:
         """Keep nothing that another model has made."""
         sha256 = self._models.model.extractor.sha256
         if sha256 != self._sha256:
-            self._members, self._twins, self._rivals = {}, Twins(), Rivals()
+            self._members, self._near_duplicates, self._class_errors = {}, NearDuplicates(), ClassErrors()
             self._sha256, self._current = sha256, None
 
     def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps]) -> HeadParameters:
@@ -124,7 +124,7 @@ class ClassBank:
         else:
             head = self._models.model.choose_head(np.stack([maps[key] for key in keys]) for keys in groups)
         if head != self._head:
-            self._members, self._rivals, self._head = {}, Rivals(), head
+            self._members, self._class_errors, self._head = {}, ClassErrors(), head
         return head
 
     def _find_maps(self, request: Request, entries: Sequence[ClassEntry]) -> tuple[dict[str, Maps], list[str]]:
@@ -165,9 +165,9 @@ class ClassBank:
     def _report(
         self, request: Request, entries: Sequence[ClassEntry], members: Sequence[Member], maps: dict[str, Maps]
     ) -> list[ClassReport]:
-        near = self._twins.find(request, maps)
+        near = self._near_duplicates.find(request, maps)
         groups = _groups(entries)
-        errors = self._rivals.errors(request, groups, [member.enrolled for member in members], maps)
+        errors = self._class_errors.errors(request, groups, [member.enrolled for member in members], maps)
         reports: list[ClassReport] = []
         first = 0
         for column, (entry, member) in enumerate(zip(entries, members, strict=True)):
