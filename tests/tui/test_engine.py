@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from frn_tui.engine import class_ranks
 from frn_tui.engine.class_ranks import ClassErrors
 from frn_tui.engine.operations import build_handlers
 from frn_tui.engine.worker_queues import Handler, Request, serve
