@@ -68,8 +68,8 @@ def _alive(pid: int) -> bool:
 
 def test_it_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        await driver.until(lambda: len(app.controller.answers) == 18 and "maps" in app.controller.answers[0])
+        app, query = driver.app, driver.app.controller.query
+        await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
         await driver.idle()
         assert len(driver.counts) == 6
         assert app.controller.session.is_saved  # nobody is asked to save the samples
@@ -91,9 +91,9 @@ def test_a_folder_to_a_corrected_saved_and_exported_classifier(
         await driver.keys("p")
         assert isinstance(app.screen, Picker)
         await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
-        assert controller.answer is not None
-        assert controller.answer["path"].endswith("eyed footman 6.jpg")
-        app.workspace.preview.focus()
+        assert controller.query.answer is not None
+        assert controller.query.answer["path"].endswith("eyed footman 6.jpg")
+        app.workspace.query_pane.picture.preview.focus()
         await driver.keys("y")
         assert sum(driver.counts.values()) == 10
         await driver.keys("y")  # there already
@@ -118,8 +118,10 @@ def test_a_folder_to_a_corrected_saved_and_exported_classifier(
         session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
         pixels = np.asarray(Image.open(SAMPLES / "queries" / "banded footman 7.jpg").convert("RGB"))
         label, errors = session.run(["label", "class_error"], {"image": pixels})
-        said = {app.workspace.names[score["id"]]: score["error"] for score in controller.answer["scores"]}
-        assert str(label) == app.workspace.names[controller.answer["scores"][0]["id"]]
+        said = {
+            app.workspace.controller.names[score["id"]]: score["error"] for score in controller.query.answer["scores"]
+        }
+        assert str(label) == app.workspace.controller.names[controller.query.answer["scores"][0]["id"]]
         np.testing.assert_allclose(errors, [said[name] for name in driver.counts], rtol=1e-3)
 
     drive_real(scenario, moths_folder)
@@ -140,16 +142,16 @@ def test_classes_by_hand_and_undo_to_the_start(moths_folder: Path, lines: Lines,
         await driver.keys("n")
         await driver.type("owl")  # taken: told, nothing changes
         assert len(driver.counts) == 4
-        app.workspace.class_list.focus()
+        app.workspace.classes_pane.list.focus()
         await driver.keys("4", "r")
         await driver.type("Eule [bold]x[/]")
         assert "Eule [bold]x[/]" in "\n".join(lines(app))
-        app.workspace.chosen = app.controller.session.state.classes[0].id
+        app.workspace.classes_pane.chosen = app.controller.session.state.classes[0].id
         app.workspace.refresh_all()
-        app.workspace.gallery.focus()
+        app.workspace.photos_pane.gallery.focus()
         await driver.keys("space", "space", "4")
         assert driver.counts == {"banded footman": 1, "bordered footman": 3, "eyed footman": 3, "Eule [bold]x[/]": 2}
-        app.workspace.class_list.focus()
+        app.workspace.classes_pane.list.focus()
         await driver.keys("d")
         assert "banded footman" not in driver.counts
         while app.controller.session.can_undo:
@@ -169,13 +171,13 @@ def test_results_threshold_filter_help_and_confusion(
         app, controller = driver.app, driver.app.controller
         await driver.keys("p")
         await driver.type(str(SAMPLES / "queries"))
-        assert len(controller.answers) == 18
+        assert len(controller.query.answers) == 18
         for _ in range(3):
             await driver.keys("plus")
-        before = controller.rejected
+        before = controller.query.rejected
         controller.session.set_threshold(0.99)
         await controller.sync()
-        assert controller.rejected == 18 >= before
+        assert controller.query.rejected == 18 >= before
         assert "unknown" in "\n".join(lines(app))
         await driver.keys("0")
         await driver.keys("l")
@@ -210,13 +212,13 @@ def test_pasted_paths_are_added_or_asked_about_and_broken_files_are_listed(
         from textual import events
 
         app = driver.app
-        app.workspace.preview.focus()
+        app.workspace.query_pane.picture.preview.focus()
         await driver.pilot.pause()
         app.workspace.on_paste(events.Paste(f"'{SAMPLES / 'queries' / 'eyed footman 7.jpg'}'"))
         await driver.idle()
-        assert app.controller.answer is not None
-        assert app.controller.answer["path"].endswith("eyed footman 7.jpg")
-        app.workspace.class_list.focus()
+        assert app.controller.query.answer is not None
+        assert app.controller.query.answer["path"].endswith("eyed footman 7.jpg")
+        app.workspace.classes_pane.list.focus()
         await driver.pilot.pause()
         app.workspace.on_paste(events.Paste(f"{SAMPLES / 'queries' / 'banded footman 6.jpg'}\n{bad}"))
         await driver.idle()
@@ -238,7 +240,7 @@ def test_the_engine_may_be_killed_at_any_moment(moths_folder: Path, drive_real: 
         await driver.until(lambda: app.engine.pid not in (None, before))
         await driver.keys("p")
         await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
-        await driver.until(lambda: app.controller.answer is not None and "scores" in app.controller.answer)
+        await driver.until(lambda: app.controller.query.answer is not None and "scores" in app.controller.query.answer)
 
     drive_real(scenario, moths_folder)
 

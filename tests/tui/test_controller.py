@@ -10,7 +10,7 @@ from frn_tui.controller import Controller, Progress
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import FakeEngine
+    from tests.tui.fake_engine import FakeEngine
 
 
 def photos(name: str, count: int) -> list[str]:
@@ -84,19 +84,19 @@ def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run
         await controller.ask(["/q/wren-7.jpg", "/q/bad.jpg", "/q/jay-8.jpg"])
         wren = controller.session.state.named("wren")
         assert wren is not None
-        assert controller.answer is not None
-        assert controller.answer["scores"][0]["id"] == wren.id
-        assert "maps" in controller.answer
-        await controller.show_answer(2)
-        assert controller.answer["path"] == "/q/jay-8.jpg"
-        assert "maps" in controller.answer
-        assert controller.rejected == 0
+        assert controller.query.answer is not None
+        assert controller.query.answer["scores"][0]["id"] == wren.id
+        assert "maps" in controller.query.answer
+        await controller.query.show(2)
+        assert controller.query.answer["path"] == "/q/jay-8.jpg"
+        assert "maps" in controller.query.answer
+        assert controller.query.rejected == 0
         await controller.edit(lambda session: session.set_threshold(0.6))
-        assert controller.rejected == 2
-        assert controller.answer["path"] == "/q/jay-8.jpg"
-        await controller.show_answer(-1)
+        assert controller.query.rejected == 2
+        assert controller.query.answer["path"] == "/q/jay-8.jpg"
+        await controller.query.show(-1)
         await controller.edit(lambda session: session.delete(wren.id))
-        assert all(score["id"] != wren.id for answer in controller.answers for score in answer.get("scores", []))
+        assert all(score["id"] != wren.id for answer in controller.query.answers for score in answer.get("scores", []))
 
     run(test)
 
@@ -120,7 +120,7 @@ def test_all_queries_go_when_the_last_class_goes(run: Run) -> None:
         await controller.add_classes({"jay": photos("jay", 1)})
         await controller.ask(["/q/jay-1.jpg"])
         await controller.edit(lambda session: session.undo())
-        assert controller.answers == []
+        assert controller.query.answers == []
         with pytest.raises(FrnError, match="no photo on show"):
             await controller.correct(1)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client import EngineClient, EngineError
+from frn_tui.protocol import EmbedImages, ListFolder, OpenModel, RenderPreview, ScanPath, SetClasses
 from PIL import Image
 
 Make = Callable[[Path], Path | None]
@@ -264,7 +265,7 @@ async def ask_about(
     try:
         await client.start()
         pid = client.pid
-        await client.call("open_model", model="conv4")
+        await client.call(OpenModel(model="conv4"))
         await enroll(client, good)
         for kind, path in paths.items():
             began = time.monotonic()
@@ -274,10 +275,10 @@ async def ask_about(
                 await why_no_preview(client, path),
             ]
             assert time.monotonic() - began < PATIENCE, kind
-        all_at_once = await client.call("embed", paths=[*map(str, paths.values())])
+        all_at_once = await client.call(EmbedImages(paths=[*map(str, paths.values())]))
         assert all_at_once["done"] + all_at_once["broken"] == len(paths)
-        found = await client.call("scan", path=str(folder), recursive=True)
-        await client.call("list", path=str(folder))
+        found = await client.call(ScanPath(path=str(folder), recursive=True))
+        await client.call(ListFolder(path=str(folder)))
         assert client.pid == pid
         return outcomes, found, peak(client)
     finally:
@@ -286,10 +287,10 @@ async def ask_about(
 
 async def enroll(client: EngineClient, path: str) -> None:
     events: list[Message] = []
-    await client.call("embed", events.append, paths=[path])
+    await client.call(EmbedImages(paths=[path]), events.append)
     support = next(event for event in events if event["event"] == "embedded")
     state = {"classes": [{"id": 1, "name": "x", "supports": [support]}], "threshold": None, "next_id": 2}
-    await client.call("classes", state=json.loads(json.dumps(state)))
+    await client.call(SetClasses(state=json.loads(json.dumps(state))))
 
 
 async def reason_of(client: EngineClient, op: str, event: str, path: Path) -> str | None:
@@ -303,7 +304,7 @@ async def reason_of(client: EngineClient, op: str, event: str, path: Path) -> st
 
 async def why_no_preview(client: EngineClient, path: Path) -> str | None:
     try:
-        await client.call("preview", path=str(path), width=20, height=20, heat=None)
+        await client.call(RenderPreview(path=str(path), width=20, height=20, heat=None))
     except EngineError as error:
         return str(error)
     return None

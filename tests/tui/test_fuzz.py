@@ -17,7 +17,8 @@ from textual.binding import Binding
 from textual.errors import NoWidget
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver, FakeEngine
+    from tests.tui.conftest import Drive, Driver
+    from tests.tui.fake_engine import FakeEngine
 
 SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "2x60").split("x"))
 KEYS = [
@@ -100,7 +101,7 @@ def test_no_series_of_events_breaks_it(
         for _ in range(50):
             if driver.app.screen is not driver.app.workspace:
                 driver.app.screen.dismiss(None)
-            driver.app.workspace.watched = None
+            driver.app.workspace.query_pane.watched = None
             driver.app.workspace.workers.cancel_group(driver.app.workspace, "watch")
             await driver.pilot.pause()
         await driver.idle()

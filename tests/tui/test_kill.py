@@ -52,14 +52,14 @@ async def use(pilot):
         tell()
     await controller.edit(lambda session: session.create(fresh))
     tell()
-    app.workspace.chosen = controller.session.state.named(fresh).id
-    app.workspace.add_paths([photos])
+    app.workspace.classes_pane.chosen = controller.session.state.named(fresh).id
+    app.workspace.classes_pane.add([photos])
     while True:
         await asyncio.sleep(0.05)
         tell()
         if app.engine.pid and time.time() - saved > 1:
             saved = time.time()
-            app.workspace.start(lambda: controller.save(project, replace=True))
+            app.workspace.context.start(lambda: controller.save(project, replace=True))
 
 FrnApp(place or None, images="half").run(headless=True, auto_pilot=use)
 """

@@ -13,7 +13,8 @@ from frn_tui.settings import Settings, settings_path
 from textual.widgets import Input
 
 from frn.shipped import DEFAULT_MODEL
-from tests.tui.conftest import Drive, Driver, FakeEngine
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_the_settings_screen_changes_what_it_shows(drive: Drive, private_state: 
         await pilot.press("escape")
         await driver.idle()
         assert app.theme == "gruvbox"
-        assert app.workspace.preview.mode == app.workspace.gallery.mode == "ascii"
+        assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "ascii"
         await app.workspace.open_place("/photos")
         assert app.controller.threshold == 0.625
 

@@ -1,16 +1,40 @@
-"""The session's state as the document that crosses to the engine, and back. Pure: a document has no path opened."""
+"""The session's state as JSON, as it crosses to the engine and stands in the journal, and back. Opens no file."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry, State, Support
-from frn_tui.protocol import ClassJson, StateJson, SupportJson
+
+
+class SupportJson(TypedDict):
+    """An example photo (`session.Support`)."""
+
+    path: str
+    key: str
+    size: int
+    mtime_ns: int
+
+
+class ClassJson(TypedDict):
+    """A class (`session.ClassEntry`)."""
+
+    id: int
+    name: str
+    supports: list[SupportJson]
+
+
+class StateJson(TypedDict):
+    """All classes (`session.State`)."""
+
+    classes: list[ClassJson]
+    threshold: float | None
+    next_id: int
 
 
 def state_to_json(state: State) -> StateJson:
-    """A state as a document."""
+    """A state as JSON."""
     return {
         "classes": [_class_to_json(entry) for entry in state.classes],
         "threshold": state.threshold,
@@ -18,14 +42,14 @@ def state_to_json(state: State) -> StateJson:
     }
 
 
-def state_from_json(document: object) -> State:
-    """The state that `state_to_json` wrote.
+def state_from_json(data: object) -> State:
+    """The state that `state_to_json` made.
 
     Raises:
-        FrnError: if the document is no state.
+        FrnError: if the data is no state.
     """
     try:
-        entries = cast(Mapping[str, Any], document)
+        entries = cast(Mapping[str, Any], data)
         threshold = entries["threshold"]
         return State(
             tuple(_class_from_json(entry) for entry in entries["classes"]),
@@ -37,9 +61,9 @@ def state_from_json(document: object) -> State:
         raise FrnError(f"these are no classes: {reason}") from error
 
 
-def support_from_json(document: Mapping[str, Any]) -> Support:
+def support_from_json(data: Mapping[str, Any]) -> Support:
     """An example photo, as a class or the engine's events describe it."""
-    return Support(Path(document["path"]), str(document["key"]), int(document["size"]), int(document["mtime_ns"]))
+    return Support(Path(data["path"]), str(data["key"]), int(data["size"]), int(data["mtime_ns"]))
 
 
 def _class_to_json(entry: ClassEntry) -> ClassJson:
@@ -50,6 +74,6 @@ def _support_to_json(support: Support) -> SupportJson:
     return {"path": str(support.path), "key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}
 
 
-def _class_from_json(document: Mapping[str, Any]) -> ClassEntry:
-    supports = tuple(support_from_json(entry) for entry in document["supports"])
-    return ClassEntry(int(document["id"]), str(document["name"]), supports)
+def _class_from_json(data: Mapping[str, Any]) -> ClassEntry:
+    supports = tuple(support_from_json(entry) for entry in data["supports"])
+    return ClassEntry(int(data["id"]), str(data["name"]), supports)

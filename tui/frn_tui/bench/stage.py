@@ -46,12 +46,12 @@ class Stage(FrnApp):
 
     def action_gap(self) -> None:
         self._told += 1
-        self.workspace.say(f"longest gap ({self._told}) {1000 * self._gap:.1f} ms")
+        self.workspace.context.say(f"longest gap ({self._told}) {1000 * self._gap:.1f} ms")
         self._gap = 0.0
 
     def action_fill(self) -> None:
-        self.workspace.gallery.set_items(self.items)
-        self.workspace.gallery.focus()
+        self.workspace.photos_pane.gallery.set_items(self.items)
+        self.workspace.photos_pane.gallery.focus()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Requests and the queues that serve them in order, each on a thread of its own."""
+"""Jobs, and the queues that serve them in order, each on a thread of its own."""
 
+import sys
 import threading
 import time
 import traceback
@@ -8,24 +9,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from frn.errors import FrnError
+from frn_tui.protocol import INTERNAL, Request
 
 Send = Callable[[Mapping[str, object]], None]
+Check = Callable[[], None]
+"""Raises `Cancelled` where the work is not wanted any more; to be called often."""
 
 
 class Cancelled(Exception):  # noqa: N818  # no error: the app wanted it
     """The app does not want the answer any more."""
 
 
-class Request:
-    """What the app asks for, its way to answer, and whether it still wants to know."""
+class Job:
+    """A request that is being served: its way to answer, and whether the app still wants to know."""
 
-    def __init__(self, number: object, op: str, arguments: Mapping[str, Any], send: Send) -> None:
+    def __init__(self, number: object, request: Request[Any], send: Send) -> None:
         self.number = number
-        self.op = op
-        self.arguments = arguments
+        self.request = request
         self.cancelled = threading.Event()
-        self.sign_of_life = time.monotonic()
-        """When the operation last got on."""
+        self.last_progress = time.monotonic()
         self._send = send
 
     def check(self) -> None:
@@ -34,13 +36,13 @@ class Request:
         Raises:
             Cancelled: if the work is not wanted any more.
         """
-        self.sign_of_life = time.monotonic()
+        self.last_progress = time.monotonic()
         if self.cancelled.is_set():
             raise Cancelled
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
         """Tell the app something on the way."""
-        self.sign_of_life = time.monotonic()
+        self.last_progress = time.monotonic()
         self._send({"id": self.number, "event": event, **fields})
 
     def progress(self, done: int, total: int) -> None:
@@ -51,87 +53,67 @@ class Request:
         """Tell the app that this was all."""
         self._send({"id": self.number, "end": end, **fields})
 
-    def text(self, name: str) -> str:
-        """An argument that is text."""
-        value = self.arguments.get(name)
-        if not isinstance(value, str):
-            raise FrnError(f"{self.op}: {name!r} should be text, not {value!r}")
-        return value
-
-    def texts(self, name: str) -> list[str]:
-        """An argument that is a list of texts."""
-        values = self.arguments.get(name)
-        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise FrnError(f"{self.op}: {name!r} should be a list of texts")
-        return values
-
-    def whole(self, name: str, least: int, most: int) -> int:
-        """An argument that is a whole number from `least` to `most`."""
-        value = self.arguments.get(name)
-        if type(value) is not int or not least <= value <= most:
-            raise FrnError(f"{self.op}: {name!r} should be a whole number from {least} to {most}, not {value!r}")
-        return value
-
-    def flag(self, name: str) -> bool:
-        """An argument that is yes or no; no by default."""
-        return self.arguments.get(name) is True
+    def fail(self, reason: str, code: str = "") -> None:
+        """Tell the app that it did not work, in one line."""
+        self.end("failed", {"reason": " ".join(reason.splitlines()), "code": code})
 
 
-Handler = Callable[[Request], Mapping[str, object]]
+Handler = Callable[[Any, Job], Mapping[str, object]]
+"""Answers a request of its type."""
 
 
-def serve(handler: Handler, request: Request) -> None:
+def serve(handler: Handler, job: Job) -> None:
     """Handle a request and send its end, whatever happens."""
     try:
-        request.check()
-        result = handler(request)
+        job.check()
+        result = handler(job.request, job)
     except Cancelled:
-        request.end("cancelled", {})
+        job.end("cancelled", {})
     except FrnError as error:
-        request.end("failed", {"reason": " ".join(str(error).splitlines())})
+        job.fail(str(error), error.code)
     except Exception as error:
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {job.request.op}:", file=sys.stderr)
         traceback.print_exc()
-        reason = " ".join(f"{type(error).__name__}: {error}".splitlines())
-        request.end("failed", {"reason": f"internal error: {reason}"})
+        job.fail(f"internal error: {type(error).__name__}: {error}", INTERNAL)
     else:
-        request.end("done", result)
+        job.end("done", result)
 
 
 class WorkerQueue:
-    """Serves requests in order."""
+    """Serves jobs in order."""
 
     def __init__(self, name: str, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
-        self._waiting: deque[Request] = deque()
-        self._running: Request | None = None
+        self._waiting: deque[Job] = deque()
+        self._running: Job | None = None
         self._changed = threading.Condition()
         self._open = True
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request) -> None:
-        """Serve a request after those that wait."""
+    def submit(self, job: Job) -> None:
+        """Serve a job after those that wait."""
         with self._changed:
-            self._waiting.append(request)
+            self._waiting.append(job)
             self._changed.notify()
 
     def cancel(self, number: object) -> None:
-        """Drop a request that waits; ask one that runs to stop."""
+        """Drop a job that waits; ask one that runs to stop."""
         with self._changed:
-            dropped = [request for request in self._waiting if request.number == number]
-            for request in dropped:
-                self._waiting.remove(request)
+            dropped = [job for job in self._waiting if job.number == number]
+            for job in dropped:
+                self._waiting.remove(job)
             if self._running is not None and self._running.number == number:
                 self._running.cancelled.set()
-        for request in dropped:
-            request.end("cancelled", {})
+        for job in dropped:
+            job.end("cancelled", {})
 
     def quiet_for(self) -> float:
-        """Seconds since the request that runs last got on; 0 where none does."""
+        """Seconds since the job that runs last got on; 0 where none does."""
         running = self._running
-        return 0.0 if running is None else time.monotonic() - running.sign_of_life
+        return 0.0 if running is None else time.monotonic() - running.last_progress
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         """Drop what waits and give what runs a moment to stop."""
         with self._changed:
             self._waiting.clear()
@@ -139,7 +121,7 @@ class WorkerQueue:
             if self._running is not None:
                 self._running.cancelled.set()
             self._changed.notify()
-        self._thread.join(patience)
+        self._thread.join(timeout)
 
     def _work(self) -> None:
         while True:
@@ -150,5 +132,5 @@ class WorkerQueue:
                 if not self._open:
                     return
                 self._running = self._waiting.popleft()
-                self._running.sign_of_life = time.monotonic()
-            serve(self._handlers[self._running.op], self._running)
+                self._running.last_progress = time.monotonic()
+            serve(self._handlers[self._running.request.op], self._running)
