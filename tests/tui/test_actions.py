@@ -10,6 +10,7 @@ from frn_tui.protocol import EXISTS
 from frn_tui.screens import picker as picker_module
 from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.screens.picker import Picker
+from frn_tui.screens.workspace import bindings
 from frn_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
         await driver.idle()
         assert app.workspace.query_pane.watched is None
         app.workspace.query_pane.watched = "/queries"
-        app.workspace.context.start(app.workspace.query_pane.watch, "/queries", group="watch")
+        app.workspace.context.start(app.workspace.query_pane.watch_folder, "/queries", group="watch")
         await driver.until(lambda: fake_engine.calls.count("scan") > 3)
         assert app.controller.query.answers == []
         folders["/queries"].append("owl-99.jpg")
@@ -316,7 +317,12 @@ def test_all_commands_and_the_models_are_in_the_palette(
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         commands = {command.title: command for command in app.get_system_commands(app.screen)}
-        assert {"Undo", "Save", "Hide and test", "Model"} <= set(commands)
+        listed = {binding.description for binding in bindings() if binding.show or "class" not in str(binding.id)}
+        unlisted = {"Cancel", "Next pane", "Previous pane"}
+        assert listed - unlisted | {"Numbers", "Model"} <= set(commands)
+        assert not (unlisted | {"Class 1"}) & set(commands)
+        await commands["Numbers"].callback()
+        assert app.workspace.query_pane.picture.numbers
         before = driver.counts
         app.workspace.classes_pane.list.focus()
         await driver.pilot.pause()

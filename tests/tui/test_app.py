@@ -191,7 +191,9 @@ def test_results_threshold_filter_help_and_confusion(
         await driver.keys("l", "j")
         await driver.type(str(tmp_path / "results.jsonl"))
         first = json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])
-        assert set(first) >= {"image", "label", "probability", "probabilities", "errors", "unknown"}
+        classify = ["image", "label", "probability", "probabilities", "errors", "explained", "threshold", "unknown"]
+        assert [*first] == [*classify, "model"]  # the fields of `frn classify --json`, and one more
+        assert first["threshold"] == controller.threshold
         await driver.keys("k")
         await driver.type("1")
         assert isinstance(app.screen, Page)

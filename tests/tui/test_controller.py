@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from frn_tui.controller import Controller, Progress
+from frn_tui.controller import Controller
+from frn_tui.query import Progress
 
 from frn.errors import FrnError
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client import EngineClient, EngineError
-from frn_tui.protocol import EmbedImages, ListFolder, OpenModel, RenderPreview, ScanPath, SetClasses
+from frn_tui.protocol import AskClasses, EmbedImages, Found, ListFolder, OpenModel, RenderPreview, ScanPath, SetClasses
 from PIL import Image
 
 Make = Callable[[Path], Path | None]
@@ -258,7 +258,7 @@ def test_every_kind_ends_with_an_outcome_and_the_engine_lives(
 
 async def ask_about(
     paths: dict[str, Path], folder: Path, good: str
-) -> tuple[dict[str, list[str | None]], Message, float]:
+) -> tuple[dict[str, list[str | None]], Found, float]:
     """Why each file could not be embedded, asked about and shown (None: it could); the folder; the memory in MiB."""
     client = EngineClient()
     outcomes: dict[str, list[str | None]] = {}
@@ -270,14 +270,14 @@ async def ask_about(
         for kind, path in paths.items():
             began = time.monotonic()
             outcomes[kind] = [
-                await reason_of(client, "embed", "embedded", path),
-                await reason_of(client, "query", "answer", path),
+                await reason_of(client, EmbedImages([str(path)]), "embedded", path),
+                await reason_of(client, AskClasses([str(path)]), "answer", path),
                 await why_no_preview(client, path),
             ]
             assert time.monotonic() - began < PATIENCE, kind
         all_at_once = await client.call(EmbedImages(paths=[*map(str, paths.values())]))
         assert all_at_once["done"] + all_at_once["broken"] == len(paths)
-        found = await client.call(ScanPath(path=str(folder), recursive=True))
+        found = await client.call(ScanPath(path=str(folder)))
         await client.call(ListFolder(path=str(folder)))
         assert client.pid == pid
         return outcomes, found, peak(client)
@@ -293,9 +293,9 @@ async def enroll(client: EngineClient, path: str) -> None:
     await client.call(SetClasses(state=json.loads(json.dumps(state))))
 
 
-async def reason_of(client: EngineClient, op: str, event: str, path: Path) -> str | None:
+async def reason_of(client: EngineClient, request: EmbedImages | AskClasses, event: str, path: Path) -> str | None:
     events: list[Message] = []
-    await client.call(op, events.append, paths=[str(path)])
+    await client.call(request, events.append)
     (outcome,) = [message for message in events if message["event"] == event]
     assert outcome["path"] == str(path)
     reason = outcome.get("reason")

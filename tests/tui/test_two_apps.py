@@ -12,12 +12,13 @@ import pytest
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.protocol import OPEN_ELSEWHERE, FindHolder, LoadProject, LockProject, OpenModel, SaveProject
 from frn_tui.screens.dialogs import AskText
+from frn_tui.serialization import StateJson
 
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
 PROJECT = "/home/birds.frn.json"
-STATE = {"classes": [{"id": 1, "name": "x", "supports": []}], "threshold": None, "next_id": 2}
+STATE: StateJson = {"classes": [{"id": 1, "name": "x", "supports": []}], "threshold": None, "next_id": 2}
 
 
 @pytest.fixture

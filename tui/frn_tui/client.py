@@ -311,7 +311,7 @@ class EngineClient:
     def _finish(self, future: asyncio.Future[Message], message: Message) -> None:
         outcome = message.pop("end")
         if outcome != "done":
-            reason, code = message.get("reason", outcome), message.get("code", "")
+            reason, code = str(message.get("reason", outcome)), str(message.get("code", ""))
             _fail(future, EngineError(self._with_log(reason) if code == INTERNAL else reason, code))
         elif not future.done():
             future.set_result(message)

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from functools import partial
 
+from textual.worker import Worker
+
 from frn.inference.session import Session
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
@@ -20,15 +22,17 @@ class Recovery:
         self.controller, self.context = controller, context
         self._written: tuple[object, ...] = (controller.session.state, True, [])
         """What the journal was written for last."""
+        self._writing: Worker[None] | None = None
         self._failed = False
 
     def keep(self) -> None:
         """Write the journal, if anything has changed since the last time."""
-        controller, workers = self.controller, self.context.screen.workers
+        controller = self.controller
         now = (controller.session.state, controller.session.is_saved, list(controller.adding))
-        busy = any(worker.group == "journal" and worker.is_running for worker in workers)
+        busy = self._writing is not None and self._writing.is_running
         if now != self._written and not busy and controller.model is not None:
-            self.context.screen.run_worker(partial(self._write, now), group="journal", exit_on_error=False)
+            write = partial(self._write, now)  # awaitable only once it runs
+            self._writing = self.context.screen.run_worker(write, group="journal", exit_on_error=False)
 
     async def _write(self, now: tuple[object, ...]) -> None:
         try:

@@ -1,6 +1,7 @@
 """Messages as lines and back; requests are checked against their types in `protocol`. Standard library only."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from types import UnionType
@@ -71,4 +72,4 @@ def _fits(value: object, hint: Any) -> bool:
 
 def _described(hint: Any) -> str:
     names = {str: "text", int: "a whole number", bool: "true or false"}
-    return names.get(hint) or str(hint).replace("frn_tui.protocol.", "")
+    return names.get(hint) or re.sub(r"\b(typing|frn_tui\.\w+)\.", "", str(hint))

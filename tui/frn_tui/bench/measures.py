@@ -19,8 +19,8 @@ from typing import Literal
 from frn.shipped import DEFAULT_MODEL
 from frn_tui.bench.photos import SHOT, WAY, Photos
 from frn_tui.bench.terminal import Terminal, alive, resident
-from frn_tui.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 from frn_tui.client import EngineClient
+from frn_tui.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 
 APP = (sys.executable, "-m", "frn_tui.main")
 HELLO = (sys.executable, "-m", "frn_tui.bench.hello")

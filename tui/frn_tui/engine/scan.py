@@ -20,7 +20,7 @@ def scan(request: ScanPath, job: Job) -> Found:
     except (OSError, ValueError) as error:
         return _nothing(f"{path}: {getattr(error, 'strerror', None) or error}")
     if stat.S_ISDIR(mode):
-        return _scan_folder(path, job.check)
+        return scan_folder(path, job.check)
     if not stat.S_ISREG(mode):
         return _nothing(f"{path}: is not a regular file")
     if is_project(Path(path)):
@@ -52,7 +52,8 @@ def _nothing(reason: str) -> Found:
     return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
 
 
-def _scan_folder(root: str, check: Check) -> Found:
+def scan_folder(root: str, check: Check) -> Found:
+    """The images of a folder, or those of its folders as classes."""
     visited: set[tuple[int, int]] = set()
     try:
         files, folders = _list(root, visited, check)

@@ -96,11 +96,21 @@ class Context:
 
     def ask_text(self, dialog: AskText, then: Callable[[str], object]) -> None:
         """Ask for a line of text, and go on with it unless the dialogue is left."""
-        self.screen.app.push_screen(dialog, lambda text: None if text is None else then(text))
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                then(text)
+
+        self.screen.app.push_screen(dialog, answered)
 
     def choose(self, title: str, options: Sequence[str], then: Callable[[int], object]) -> None:
         """Ask for one of a list, and go on with its index unless the dialogue is left."""
-        self.screen.app.push_screen(Choose(title, options), lambda index: None if index is None else then(index))
+
+        def answered(index: int | None) -> None:
+            if index is not None:
+                then(index)
+
+        self.screen.app.push_screen(Choose(title, options), answered)
 
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
         """The index of one of a list, or None where the dialogue is left; for work in the background."""

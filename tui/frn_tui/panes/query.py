@@ -138,11 +138,11 @@ class QueryPane(Pane):
     def action_watch(self) -> None:
         def picked(paths: list[str]) -> None:
             self.watched = paths[0]
-            self.context.start(self.watch, paths[0], group="watch")
+            self.context.start(self.watch_folder, paths[0], group="watch")
 
         self.context.pick("Watch a folder: new photos are asked about", picked)
 
-    async def watch(self, folder: str) -> None:
+    async def watch_folder(self, folder: str) -> None:
         """Ask about new photos of a folder until another one is watched, or none."""
         seen = set((await self.controller.scan(folder))["files"])
         self.context.say(f"watching {folder}   esc: stop")
