@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
+import frn_tui.app
+from frn_tui.app import FrnApp
+from frn_tui.widgets.gallery import GalleryItem
 from textual import work
 from textual.binding import Binding
 
 from frn.shipped import DEFAULT_MODEL
-from frn_tui.app import FrnApp
-from frn_tui.widgets.gallery import GalleryItem
 
 BEAT = 0.005
 """Seconds between two looks at the clock."""
@@ -23,7 +24,7 @@ BEAT = 0.005
 class Stage(FrnApp):
     """Shows a folder in the gallery, and how the event loop does."""
 
-    CSS_PATH = "../app.tcss"
+    CSS_PATH = str(Path(frn_tui.app.__file__).with_name("app.tcss"))
     BINDINGS = [*FrnApp.BINDINGS, Binding("f5", "fill", "Fill"), Binding("f6", "gap", "Gap")]
 
     _gap, _told = 0.0, 0

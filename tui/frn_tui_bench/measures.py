@@ -16,15 +16,16 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Literal
 
-from frn.shipped import DEFAULT_MODEL
-from frn_tui.bench.photos import SHOT, WAY, Photos
-from frn_tui.bench.terminal import Terminal, alive, resident
 from frn_tui.client import EngineClient
 from frn_tui.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 
+from frn.shipped import DEFAULT_MODEL
+from frn_tui_bench.photos import SHOT, WAY, Photos
+from frn_tui_bench.terminal import Terminal, alive, resident
+
 APP = (sys.executable, "-m", "frn_tui.main")
-HELLO = (sys.executable, "-m", "frn_tui.bench.hello")
-STAGE = (sys.executable, "-m", "frn_tui.bench.stage")
+HELLO = (sys.executable, "-m", "frn_tui_bench.hello")
+STAGE = (sys.executable, "-m", "frn_tui_bench.stage")
 HEAVY = ("torch", "numpy", "onnxruntime", "PIL", "typer")
 MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES")
 """What the environment may say and the pseudo-terminal is to decide."""
