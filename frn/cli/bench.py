@@ -12,7 +12,7 @@ from frn.cli.options import AsJson, Device
 from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from frn_tui.bench.measures import Measure
+    from frn_tui_bench.measures import Measure
 
 app = typer.Typer(no_args_is_help=True, help="Time things beside their plain formulation, in one run.")
 
@@ -255,8 +255,13 @@ def tui(
 ) -> None:
     """The terminal app beside Textual's hello-world and its targets, on a pseudo-terminal; about two minutes."""
     with user_errors():
-        from frn_tui.bench.measures import QUICK, Effort, Lab
-        from frn_tui.bench.photos import draw
+        try:
+            from frn_tui_bench.measures import QUICK, Effort, Lab
+            from frn_tui_bench.photos import draw
+        except ModuleNotFoundError as error:
+            from frn.errors import FrnError
+
+            raise FrnError("`frn bench tui` needs a checkout of the repository: packages come without it") from error
 
         effort = QUICK if quick else Effort()
         load = os.getloadavg()[0]

@@ -144,7 +144,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
         raise FrnError(f"{path}: cannot be read before it is replaced ({error.strerror})") from error
     if current is not None and current != project.stamp and not replace:
         changed = "was changed by another program meanwhile" if project.stamp is not None else "is there already"
-        raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).")
+        raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
     document = _document(project, path.parent)
     data = json.dumps(document, ensure_ascii=False, indent=1).encode()
     if current is not None and current != data:

@@ -13,7 +13,18 @@ from typing import Any
 
 import pytest
 from frn_tui.client import EngineClient, EngineError
-from frn_tui.protocol import VERSION
+from frn_tui.engine.pipes import MAX_LOG
+from frn_tui.protocol import (
+    INTERNAL,
+    PROTOCOL_VERSION,
+    AskClasses,
+    EmbedImages,
+    ListFolder,
+    OpenModel,
+    RenderPreview,
+    ScanPath,
+    SetClasses,
+)
 
 Message = dict[str, Any]
 Scenario = Callable[[EngineClient], Coroutine[Any, Any, None]]
@@ -25,7 +36,7 @@ PATIENCE, CLOSED = 20.0, 0.6
 MISCHIEF = """
 import os, sys, time
 from pathlib import Path
-import frn.images, frn.inference.extractor as extractor, frn_tui.engine.pictures as pictures
+import frn.images, frn.inference.extractor as extractor, frn_tui.engine.previews as pictures
 
 def mischief(path, read=frn.images.read_file):
     if "poison" in path.name:
@@ -74,7 +85,7 @@ def play(scenario: Scenario, *, model: bool = True, **options: Any) -> None:
         try:
             await client.start()
             if model:
-                await client.call("open_model", model="conv4")
+                await client.call(OpenModel(model="conv4"))
             await asyncio.wait_for(scenario(client), PATIENCE)
         finally:
             began = time.monotonic()
@@ -139,7 +150,7 @@ def test_hello_comes_before_anything_heavy_and_the_end_with_the_input(tmp_path: 
         process.stdin.close()
         assert process.wait(5) == 0
         before = process.stderr.read().decode()
-    assert hello == {"event": "hello", "protocol": VERSION, "pid": process.pid}
+    assert hello == {"event": "hello", "protocol": PROTOCOL_VERSION, "pid": process.pid}
     assert (answer["id"], answer["end"]) == (1, "done")
     assert not any(f"| {name}\n" in before.replace("  ", "") for name in ("numpy", "PIL.Image", "onnxruntime"))
     log = (tmp_path / "log").read_text()
@@ -153,9 +164,9 @@ def test_progress_comes_in_order_and_lanes_do_not_wait_for_each_other(photos: Ca
 
     async def scenario(client: EngineClient) -> None:
         events: list[Message] = []
-        embedding = asyncio.create_task(client.call("embed", events.append, paths=paths))
+        embedding = asyncio.create_task(client.call(EmbedImages(paths=paths), events.append))
         await eventually(lambda: len(events) > 1)
-        preview = await client.call("preview", path=paths[0], width=2, height=2, heat=None)
+        preview = await client.call(RenderPreview(path=paths[0], width=2, height=2, heat=None))
         assert preview["width"] == 2
         assert not embedding.done()
         assert (await embedding)["done"] == 20
@@ -168,15 +179,13 @@ def test_progress_comes_in_order_and_lanes_do_not_wait_for_each_other(photos: Ca
 def test_a_failure_is_an_error_with_its_reason(tmp_path: Path) -> None:
     async def scenario(client: EngineClient) -> None:
         with pytest.raises(EngineError, match="cannot be listed"):
-            await client.call("list", path=str(tmp_path / "away"))
-        with pytest.raises(EngineError, match="no operation 'dance'"):
-            await client.call("dance")
+            await client.call(ListFolder(path=str(tmp_path / "away")))
 
         def broken(event: Message) -> None:
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):  # the caller's own mistake
-            await client.call("embed", broken, paths=[str(tmp_path / "away")])
+            await client.call(EmbedImages(paths=[str(tmp_path / "away")]), broken)
 
     play(scenario)
 
@@ -185,10 +194,38 @@ def test_what_libraries_print_goes_to_the_log(photos: Callable[..., list[str]], 
     log = tmp_path / "deep" / "engine.log"
 
     async def scenario(client: EngineClient) -> None:
-        assert (await client.call("embed", paths=photos("chatty")))["done"] == 1
+        assert (await client.call(EmbedImages(paths=photos("chatty"))))["done"] == 1
 
     play(scenario, program=("-c", MISCHIEF), log=log)
     assert "a warning from C" in log.read_text()
+
+
+def test_a_bug_in_the_engine_leaves_a_traceback_and_the_message_says_where(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    program = "import frn_tui.engine.listing as m; del m.os; from frn_tui.engine.__main__ import main; main()"
+
+    async def scenario(client: EngineClient) -> None:
+        with pytest.raises(EngineError, match=rf"^internal error: NameError: .*; more in {log}$") as caught:
+            await client.call(ListFolder(path="/"))
+        assert caught.value.code == INTERNAL
+        kill(client)
+        with pytest.raises(EngineError, match=rf"^the engine stopped \(signal 9\); more in {log}$"):
+            await client.call(ListFolder(path="/"))
+
+    play(scenario, model=False, program=("-c", program), log=log)
+    assert "Traceback" in log.read_text()
+
+
+def test_a_log_is_begun_anew_when_it_is_long(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    for size, kept in ((MAX_LOG, True), (MAX_LOG + 1, False)):
+        log.write_bytes(b"x" * size)
+
+        async def scenario(client: EngineClient) -> None:
+            await client.call(ListFolder(path="/"))
+
+        play(scenario, model=False, log=log)
+        assert (log.stat().st_size >= size) == kept
 
 
 def test_a_cancelled_request_stops_softly(photos: Callable[..., list[str]]) -> None:
@@ -196,7 +233,7 @@ def test_a_cancelled_request_stops_softly(photos: Callable[..., list[str]]) -> N
 
     async def scenario(client: EngineClient) -> None:
         events: list[Message] = []
-        running, waiting = (asyncio.create_task(client.call("embed", events.append, paths=paths)) for _ in range(2))
+        running, waiting = (asyncio.create_task(client.call(EmbedImages(paths=paths), events.append)) for _ in range(2))
         await eventually(lambda: len(events) > 4)
         before, pid = time.monotonic(), client.pid
         for task in (waiting, running):
@@ -205,7 +242,7 @@ def test_a_cancelled_request_stops_softly(photos: Callable[..., list[str]]) -> N
                 await task
         assert time.monotonic() - before < 1  # 0.25 is measured by `frn bench tui`
         seen = len(events)
-        assert (await client.call("embed", paths=paths[:1]))["done"] == 1
+        assert (await client.call(EmbedImages(paths=paths[:1])))["done"] == 1
         assert time.monotonic() - before < 3
         assert (len(events), client.pid) == (seen, pid)
 
@@ -219,17 +256,17 @@ def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable
         restarts: list[int | None] = []
         client.on_restart = lambda: restarts.append(client.pid)
         pid = client.pid
-        stuck = asyncio.create_task(client.call("preview", path=hang, width=2, height=2, heat=None))
-        behind = asyncio.create_task(client.call("preview", path=hang, width=3, height=3, heat=None))
-        await client.call("embed", paths=[])
+        stuck = asyncio.create_task(client.call(RenderPreview(path=hang, width=2, height=2, heat=None)))
+        behind = asyncio.create_task(client.call(RenderPreview(path=hang, width=3, height=3, heat=None)))
+        await client.call(EmbedImages(paths=[]))
         stuck.cancel()
         with pytest.raises(EngineError, match="the engine stopped"):
             await behind
-        assert (await client.call("embed", paths=photos("fine")))["done"] == 1
+        assert (await client.call(EmbedImages(paths=photos("fine"))))["done"] == 1
         assert restarts == [client.pid]
         assert client.pid != pid
 
-    play(scenario, program=("-c", MISCHIEF), patience=0.1)
+    play(scenario, program=("-c", MISCHIEF), cancel_timeout=0.1)
 
 
 def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable[..., list[str]]) -> None:
@@ -237,23 +274,23 @@ def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable
 
     async def scenario(client: EngineClient) -> None:
         events: list[Message] = []
-        await client.call("embed", events.append, paths=[a, b])
+        await client.call(EmbedImages(paths=[a, b]), events.append)
         supports = [{**e, "event": ""} for e in events if e["event"] == "embedded"]
-        entries = [{"id": i, "name": f"{i}", "supports": [support]} for i, support in enumerate(supports)]
-        await client.call("classes", state={"classes": entries, "threshold": None, "next_id": 5})
+        entries: Any = [{"id": i, "name": f"{i}", "supports": [support]} for i, support in enumerate(supports)]
+        await client.call(SetClasses(state={"classes": entries, "threshold": None, "next_id": 5}))
         told: list[str] = []
 
         async def restarted() -> None:
-            told.append((await client.call("scan", path=a))["kind"])
+            told.append((await client.call(ScanPath(path=a)))["kind"])
 
         client.on_restart = restarted
-        waiting = asyncio.create_task(client.call("preview", path=c, width=2, height=2, heat=None))
-        await client.call("embed", paths=[])
+        waiting = asyncio.create_task(client.call(RenderPreview(path=c, width=2, height=2, heat=None)))
+        await client.call(EmbedImages(paths=[]))
         kill(client)
         with pytest.raises(EngineError, match="signal 9"):
             await waiting
         answers: list[Message] = []
-        await client.call("query", answers.append, paths=[a])
+        await client.call(AskClasses(paths=[a]), answers.append)
         assert answers[0]["scores"][0]["id"] == 0
         await eventually(lambda: bool(told))
         assert told == ["image"]
@@ -266,7 +303,7 @@ def test_a_file_that_kills_the_engine_is_left_out_and_the_rest_goes_on(photos: C
 
     async def scenario(client: EngineClient) -> None:
         events: list[Message] = []
-        end = await client.call("embed", events.append, paths=paths)
+        end = await client.call(EmbedImages(paths=paths), events.append)
         assert end == {"done": 9, "broken": 1}
         told = [event for event in events if event["event"] == "embedded"]
         assert [event["path"] for event in told] == paths
@@ -285,15 +322,13 @@ def test_an_engine_that_dies_again_and_again_stays_dead_until_it_is_started(phot
     async def scenario(client: EngineClient) -> None:
         for _ in range(3):
             with pytest.raises(EngineError, match="signal 9"):
-                await client.call("preview", path=poison, width=2, height=2, heat=None)
+                await client.call(RenderPreview(path=poison, width=2, height=2, heat=None))
         for _ in range(2):
             with pytest.raises(EngineError, match="is dead"):
-                await client.call("scan", path=poison)
+                await client.call(ScanPath(path=poison))
         assert client.state == "dead"
         await client.start()
-        assert (await client.call("scan", path=poison))["kind"] == "image"
-        await client.restart()
-        assert (await client.call("scan", path=poison))["kind"] == "image"
+        assert (await client.call(ScanPath(path=poison)))["kind"] == "image"
 
     play(scenario, model=False, program=("-c", MISCHIEF))
 
@@ -306,17 +341,17 @@ def test_silence_is_told_once(photos: Callable[..., list[str]]) -> None:
         client.on_silence = lambda: told.append("silent")
         assert client.pid is not None
         os.kill(client.pid, signal.SIGSTOP)
-        waiting = asyncio.create_task(client.call("scan", path=hang))
+        waiting = asyncio.create_task(client.call(ScanPath(path=hang)))
         await eventually(lambda: bool(told))
         await asyncio.sleep(0.15)
         assert told == ["silent"]
         os.kill(client.pid, signal.SIGCONT)
         assert (await waiting)["kind"] == "image"
-        stuck = asyncio.create_task(client.call("preview", path=hang, width=2, height=2, heat=None))
+        stuck = asyncio.create_task(client.call(RenderPreview(path=hang, width=2, height=2, heat=None)))
         await eventually(lambda: len(told) == 2)  # it lives, but the file does not come
         stuck.cancel()
 
-    play(scenario, model=False, program=("-c", MISCHIEF), silence=0.3, patience=0.1)
+    play(scenario, model=False, program=("-c", MISCHIEF), silence_timeout=0.3, cancel_timeout=0.1)
 
 
 def test_an_engine_that_cannot_start_is_an_error() -> None:
@@ -328,11 +363,11 @@ def test_an_engine_that_cannot_start_is_an_error() -> None:
         ):
             client = EngineClient(program=program)
             with pytest.raises(EngineError, match="was not started"):
-                await client.call("scan", path="/")
+                await client.call(ScanPath(path="/"))
             with pytest.raises(EngineError, match=message):
                 await client.start()
             with pytest.raises(EngineError, match="is dead"):
-                await client.call("scan", path="/")
+                await client.call(ScanPath(path="/"))
             await client.close()
             with pytest.raises(EngineError, match="was closed"):
                 await client.start()
@@ -348,12 +383,12 @@ def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment
     async def run() -> None:
         client = EngineClient(program=("-c", MISCHIEF))
         start = asyncio.create_task(client.start())
-        calls: list[Awaitable[Message]] = []
+        calls: list[Awaitable[object]] = []
         if moment == "before the hello":
             await eventually(lambda: client.pid is not None)
         else:
             await start
-            call = client.call("preview", path=hang, width=2, height=2, heat=None)
+            call = client.call(RenderPreview(path=hang, width=2, height=2, heat=None))
             calls = [asyncio.create_task(call)]
             await asyncio.sleep(0.05)
         if moment == "while it is started again":
@@ -365,7 +400,7 @@ def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment
         await asyncio.gather(start, *calls, return_exceptions=True)
         assert client.state == "closed"
         with pytest.raises(EngineError, match="was closed"):
-            await client.call("scan", path="/")
+            await client.call(ScanPath(path="/"))
 
     asyncio.run(run())
     assert not children()

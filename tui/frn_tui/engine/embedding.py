@@ -9,9 +9,9 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded as Found
 from frn.inference.features import FeatureStore, Maps
 from frn.inference.session import Support
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.models import Models
-from frn_tui.protocol import EmbedDone
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import EmbedImages, FileCounts
 
 BATCH = 4
 """Images per run: a cancelled run is over, and progress shown, after few."""
@@ -29,26 +29,25 @@ class Embedding:
         self._maps: OrderedDict[str, Maps] = OrderedDict()
         self._bytes = 0
 
-    def embed(self, request: Request) -> EmbedDone:
+    def embed(self, request: EmbedImages, job: Job) -> FileCounts:
         """Embed files; tells of each what it is, or why it is of no use."""
-        paths = request.texts("paths")
-        broken = 0
-        for done, (name, outcome) in enumerate(self.read(request, paths), 1):
-            request.event("embedded", describe(name, outcome))
+        paths, broken = request.paths, 0
+        for done, (name, outcome) in enumerate(self.read(job, paths), 1):
+            job.event("embedded", describe(name, outcome))
             broken += isinstance(outcome, FrnError)
             if done % BATCH == 0 or done == len(paths):
-                request.progress(done, len(paths))
+                job.progress(done, len(paths))
         return {"done": len(paths) - broken, "broken": broken}
 
-    def read(self, request: Request, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
+    def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
         """Feature maps of files, in order; stops where the request is cancelled."""
         extractor = self._models.model.extractor
         store = self._open_store()
         told, named = tee(names)
 
         def opening(path: Path) -> None:
-            request.check()
-            request.event("reading", {"path": next(told)})
+            job.check()
+            job.event("reading", {"path": next(told)})
 
         while batch := list(islice(named, BATCH)):
             found = extractor.read(map(Path, batch), store=store, opening=opening)
@@ -56,7 +55,7 @@ class Embedding:
                 if not isinstance(outcome, FrnError):
                     self._keep(outcome.key, outcome.maps)
                 yield name, outcome
-                request.check()
+                job.check()
 
     def find(self, key: str) -> Maps | None:
         """The feature maps (r, d) of an image that was embedded before."""

@@ -5,21 +5,21 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.inference.project import is_project
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.scan import is_folder, looks_like_image, resolve
-from frn_tui.protocol import Entry, ListDone
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import Entry, ListFolder, Listing
 
 ORDER = ("folder", "image", "project", "model")
 
 
-def list_folder(request: Request) -> ListDone:
+def list_folder(request: ListFolder, job: Job) -> Listing:
     """The folders, images, projects and models in a folder."""
-    folder = resolve(request.text("path"))
+    folder = resolve(request.path)
     entries: list[Entry] = []
     try:
         with os.scandir(folder) as found:
             for item in found:
-                request.check()
+                job.check()
                 if not item.name.startswith(".") and (entry := _describe(item)):
                     entries.append(entry)
     except (OSError, ValueError) as error:

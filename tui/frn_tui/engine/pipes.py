@@ -5,7 +5,10 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from frn_tui.protocol import encode
+from frn_tui.wire import encode
+
+MAX_LOG = 1 << 20
+"""Bytes from which on a log is begun anew."""
 
 
 def claim_stdout(log: Path) -> int:
@@ -25,7 +28,8 @@ def claim_stdout(log: Path) -> int:
 def _open_log(log: Path) -> int:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        full = log.is_file() and log.stat().st_size > MAX_LOG
+        return os.open(log, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if full else os.O_APPEND), 0o600)
     except OSError:  # a full or read-only disk: do without
         return os.open(os.devnull, os.O_WRONLY)
 

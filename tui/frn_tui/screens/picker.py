@@ -1,7 +1,6 @@
 """The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -20,18 +19,15 @@ from textual.widgets.option_list import Option
 
 from frn_tui.client import EngineError
 from frn_tui.paths import parse_paths, shortened
-from frn_tui.protocol import Entry
+from frn_tui.protocol import Engine, Entry, ListFolder, RenderPreview
 from frn_tui.rgb import Rgb
 from frn_tui.screens.dialogs import Dialog, Line
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.options import Options
 from frn_tui.widgets.preview import Preview
-from frn_tui.workbench import Engine
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "model": "◇"}
-
-Take = Literal["images", "place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +106,7 @@ class Picker(Dialog[Picked | None]):
         listing, preview = self.query_one("#picker-list", OptionList), self.query_one(Preview)
         box = self.query_one("#picker", Vertical)
         try:
-            found = await self.engine.call("list", path=folder)
+            found = await self.engine.call(ListFolder(folder))
         except EngineError as error:
             self.notify(display_name(str(error)), severity="error", markup=False)
             return
@@ -154,8 +150,7 @@ class Picker(Dialog[Picked | None]):
         if not width or not height:
             return
         try:
-            found = await self.engine.call("preview", path=path, width=width, height=height, heat=None)
-            preview.show(Rgb.from_base64(found["width"], found["height"], found["rgb"]))
+            preview.show(Rgb.from_picture(await self.engine.call(RenderPreview(path, width, height))))
         except EngineError:
             preview.show(None)
 

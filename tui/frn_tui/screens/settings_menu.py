@@ -45,7 +45,7 @@ async def _theme(app: "FrnApp") -> None:
 
 
 def _pictures(app: "FrnApp") -> str:
-    mode = app.workspace.mode
+    mode = app.context.mode
     return f"auto ({mode})" if app.settings.images == "auto" and not app.workspace.mode_was_chosen else mode
 
 
@@ -77,10 +77,10 @@ async def _threshold(app: "FrnApp") -> None:
         return
     value = _share(text)
     if text.strip() and value is None:
-        app.workspace.say("a threshold is a number from 0 to 100", severity="warning")
+        app.context.say("a threshold is a number from 0 to 100", severity="warning")
         return
     app.settings = replace(app.settings, threshold=value)
-    app.bench.first_threshold = value
+    app.controller.first_threshold = value
 
 
 async def _keys(app: "FrnApp") -> None:

@@ -1,4 +1,4 @@
-"""How strongly each class claims a photo, and whether any explains enough of it."""
+"""The score of each class for a photo, and whether any explains enough of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,6 @@ class BarRow:
     probability: float
     explained: float
     """Share of the photo that the class can rebuild, in [0, 1]."""
-    error: float
     number: int | None = None
     """Of the key that names the class, 1 to 9."""
 
@@ -70,27 +69,9 @@ class Bars(Widget):
         released: bool
         """False while the button is held: more will follow."""
 
-    def __init__(
-        self,
-        *,
-        ascii: bool = False,  # noqa: A002
-        empty_text: str = "",
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        """Bars of nothing yet.
-
-        Args:
-            ascii: draw with '#' and '|'.
-            empty_text: shown while there are no rows.
-            name: of the widget.
-            id: of the widget.
-            classes: of the widget.
-        """
-        super().__init__(name=name, id=id, classes=classes)
-        self.ascii = ascii
-        self.empty_text = empty_text
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        """Bars of nothing yet."""
+        super().__init__(id=id)
         self._rows: tuple[BarRow, ...] = ()
         self._threshold = 0.0
         self._unknown = False
@@ -100,7 +81,7 @@ class Bars(Widget):
         """Replace everything.
 
         Args:
-            rows: the likeliest first; none shows `empty_text`.
+            rows: the likeliest first.
             threshold: share of a photo that a class must explain.
             unknown: whether the photo is none of the classes.
         """
@@ -123,7 +104,7 @@ class Bars(Widget):
 
     def _lines(self, width: int, height: int) -> list[list[Part]]:
         if not self._rows:
-            return [[(display_name(self.empty_text, width), "bars--muted")]]
+            return []
         gauge = self._gauge(width)[0 if height >= DRAWN_GAUGE else 1 :]
         room = max(height - 1 - len(gauge), 0)
         shown = self._rows if len(self._rows) <= room else self._rows[: max(room - 1, min(room, 1))]
@@ -134,11 +115,10 @@ class Bars(Widget):
 
     def _verdict(self, width: int) -> list[Part]:
         best = self._rows[0]
-        stem = "| " if self.ascii else "▌ "
         if self._unknown:
-            return [(f"{stem}unknown  ", "bars--unknown"), (f"({display_name(best.name, width - 14)}?)", "bars--muted")]
+            return [("▌ unknown  ", "bars--unknown"), (f"({display_name(best.name, width - 14)}?)", "bars--muted")]
         return [
-            (f"{stem}{display_name(best.name, width - 8)}  ", "bars--verdict"),
+            (f"▌ {display_name(best.name, width - 8)}  ", "bars--verdict"),
             (f"{best.probability:.2f}", "bars--text"),
         ]
 
@@ -154,7 +134,7 @@ class Bars(Widget):
             line = [
                 (f"{row.number or ' '} ", "bars--muted"),
                 (name + " " * (named - cell_len(name) + 1), "bars--text"),
-                (bar(row.probability, drawn, ascii=self.ascii), "bars--bar"),
+                (bar(row.probability, drawn), "bars--bar"),
                 (f" {row.probability:.2f}", "bars--text"),
             ]
             if detailed:
@@ -166,10 +146,10 @@ class Bars(Widget):
         """The scale from 0 to 100 % with its mark, and the same in words."""
         best = max(row.explained for row in self._rows)
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
-        scale = bar(best, width, ascii=self.ascii, rest="-" if self.ascii else "─")
+        scale = bar(best, width, rest="─")
         line = [
             *_scale(scale[:mark]),
-            ("|" if self.ascii else "┆", "bars--mark"),
+            ("┆", "bars--mark"),
             *_scale(scale[mark + 1 :]),
         ]
         share, limit = _told_apart(best, self._threshold)
@@ -213,7 +193,7 @@ class Bars(Widget):
 
 def _scale(text: str) -> list[Part]:
     """A stretch of the gauge: what is explained, and the rest."""
-    full = text.rstrip("-─")
+    full = text.rstrip("─")
     return [(full, "bars--bar"), (text[len(full) :], "bars--muted")]
 
 

@@ -20,6 +20,7 @@ from rich.style import Style
 from frn_tui.rgb import Rgb
 
 Mode = Literal["half", "quad", "ascii", "none"]
+MODES: tuple[Mode, ...] = ("half", "quad", "ascii", "none")
 Cell = tuple[str, Style]
 Canvas = list[list[Cell]]
 

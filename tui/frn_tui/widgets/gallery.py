@@ -1,6 +1,5 @@
 """Many pictures side by side, or as a list."""
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -16,9 +15,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from frn_tui.rgb import Rgb
-from frn_tui.text import display_name
 from frn_tui.widgets import cells, tiles
-from frn_tui.widgets.cells import Mode, default_mode
+from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.grid import Grid
 from frn_tui.widgets.tiles import TILE, GalleryItem, Tiles
 
@@ -95,12 +93,6 @@ class Gallery(ScrollView, can_focus=True):
         height: int
 
     @dataclass
-    class Moved(Message):
-        """The cursor is on another item; None if there is none."""
-
-        item: GalleryItem | None
-
-    @dataclass
     class Opened(Message):
         """An item was chosen with enter or a double click."""
 
@@ -112,28 +104,10 @@ class Gallery(ScrollView, can_focus=True):
 
         paths: list[str]
 
-    def __init__(
-        self,
-        *,
-        mode: Mode | None = None,
-        empty_text: str = "",
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        """A gallery without items.
-
-        Args:
-            mode: how to draw; None decides by the terminal (`default_mode`).
-            empty_text: shown while there are no items.
-            name: of the widget.
-            id: of the widget.
-            classes: of the widget.
-        """
-        super().__init__(name=name, id=id, classes=classes)
-        self._decides = mode is None
-        self.set_reactive(Gallery.mode, mode or "half")
-        self.empty_text = empty_text
+    def __init__(self, *, mode: Mode = "half", id: str | None = None) -> None:  # noqa: A002
+        """A gallery without items, drawn in a mode."""
+        super().__init__(id=id)
+        self.set_reactive(Gallery.mode, mode)
         self._items: tuple[GalleryItem, ...] = ()
         self._places: dict[str, int] = {}
         self._selected: set[str] = set()
@@ -180,8 +154,6 @@ class Gallery(ScrollView, can_focus=True):
         self._lay_out()
         if self.cursor != place:  # otherwise leave the view where it was scrolled to
             self._show_cursor()
-        if before != self.cursor_item:
-            self.post_message(self.Moved(self.cursor_item))
         if selection != self.selection:
             self.post_message(self.SelectionChanged(self.selection))
 
@@ -197,10 +169,6 @@ class Gallery(ScrollView, can_focus=True):
             self._selected = set(selected)
             self.refresh()
             self.post_message(self.SelectionChanged(self.selection))
-
-    def go_to(self, path: str) -> None:
-        """Move the cursor to an item, if it is there."""
-        self.cursor = self._places.get(path, self.cursor)
 
     # Layout
 
@@ -235,11 +203,6 @@ class Gallery(ScrollView, can_focus=True):
 
     # Events
 
-    def on_mount(self) -> None:
-        """Decide how to draw, now that the app is known."""
-        if self._decides:
-            self.mode = default_mode(os.environ, self.app.console.color_system)
-
     def on_resize(self, _: events.Resize) -> None:
         """Find places for the items."""
         self._lay_out()
@@ -255,11 +218,10 @@ class Gallery(ScrollView, can_focus=True):
         return max(min(cursor, len(self._items) - 1), 0)
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """Show and tell where the cursor is."""
+        """Show where the cursor is."""
         self._refresh_item(before)
         self._refresh_item(now)
         self._show_cursor()
-        self.post_message(self.Moved(self.cursor_item))
 
     def watch_view(self) -> None:
         """Find other places for the items."""
@@ -328,7 +290,7 @@ class Gallery(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         """A line of tiles, of their names, or of the list."""
         if not self._items:
-            return self._hint(y)
+            return Strip.blank(self.scrollable_content_region.width, self._style("empty"))
         width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
         line, row = divmod(y + self.scroll_offset.y, grid.pitch.height)
         first = line * grid.columns
@@ -349,11 +311,6 @@ class Gallery(ScrollView, can_focus=True):
         if self._is_grid:
             return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
         return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
-
-    def _hint(self, y: int) -> Strip:
-        width, height = self.scrollable_content_region.size
-        text = display_name(self.empty_text, width) if y == (height - 1) // 2 else ""
-        return Strip([Segment(text.center(width), self._style("empty"))]).adjust_cell_length(width)
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style

@@ -24,24 +24,9 @@ class JobLine(Static):
     }
     """
 
-    def __init__(
-        self,
-        *,
-        ascii: bool = False,  # noqa: A002
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        """A line with nothing to say.
-
-        Args:
-            ascii: draw the bar with '#'.
-            name: of the widget.
-            id: of the widget.
-            classes: of the widget.
-        """
-        super().__init__(markup=False, name=name, id=id, classes=classes)
-        self.ascii = ascii
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        """A line with nothing to say."""
+        super().__init__(markup=False, id=id)
         self._job: tuple[str, int, int | None, float | None] | None = None
         self._message = ""
         self._timer: Timer | None = None
@@ -92,7 +77,7 @@ class JobLine(Static):
             return self._joined(width, what, "", f"{done}")
         share = min(done / total, 1.0)
         left = "" if seconds is None else f"  {duration(seconds)} left"
-        drawn = bar(share, 12, ascii=self.ascii, rest="-" if self.ascii else "─")
+        drawn = bar(share, 12, rest="─")
         return self._joined(width, what, drawn, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
 
     def _joined(self, width: int, what: str, drawn: str, numbers: str) -> str:

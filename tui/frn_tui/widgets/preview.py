@@ -1,6 +1,5 @@
 """One picture, as large as its place allows, with numbers over it."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -17,9 +16,7 @@ from textual.widget import Widget
 from frn_tui.rgb import Rgb
 from frn_tui.text import display_name
 from frn_tui.widgets import cells
-from frn_tui.widgets.cells import Mode, default_mode
-
-__all__ = ["Mode", "Preview", "default_mode"]
+from frn_tui.widgets.cells import Mode
 
 
 class Preview(Widget, can_focus=True):
@@ -51,27 +48,16 @@ class Preview(Widget, can_focus=True):
         width: int
         height: int
 
-    def __init__(
-        self,
-        *,
-        mode: Mode | None = None,
-        empty_text: str = "",
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
+    def __init__(self, *, mode: Mode = "half", empty_text: str = "", id: str | None = None) -> None:  # noqa: A002
         """A preview without a picture.
 
         Args:
-            mode: how to draw; None decides by the terminal (`default_mode`).
+            mode: how to draw.
             empty_text: shown while there is no picture.
-            name: of the widget.
             id: of the widget.
-            classes: of the widget.
         """
-        super().__init__(name=name, id=id, classes=classes)
-        self._decides = mode is None
-        self.set_reactive(Preview.mode, mode or "half")
+        super().__init__(id=id)
+        self.set_reactive(Preview.mode, mode)
         self.set_reactive(Preview.empty_text, empty_text)
         self._picture: Rgb | None = None
         self._grid: Sequence[Sequence[float]] | None = None
@@ -93,25 +79,12 @@ class Preview(Widget, can_focus=True):
         self._picture = picture
         self._changed()
 
-    def show_numbers(
-        self, grid: Sequence[Sequence[float]] | None, low: float | None = None, high: float | None = None
-    ) -> None:
-        """Write a digit at the centre of each location: its decile between `low` and `high`.
-
-        Args:
-            grid: one value per location, row by row; None takes the digits away.
-            low: value of the digit 0; None takes the grid's least.
-            high: value at the upper end of the digit 9; None takes the grid's greatest.
-        """
+    def show_numbers(self, grid: Sequence[Sequence[float]] | None) -> None:
+        """Write a digit at the centre of each location: its decile of the grid's values; None takes the digits away."""
         self._grid = grid if grid and grid[0] else None
         values = [value for row in self._grid or () for value in row if isfinite(value)] or [0.0]
-        self._range = (min(values) if low is None else low, max(values) if high is None else high)
+        self._range = min(values), max(values)
         self._changed()
-
-    def on_mount(self) -> None:
-        """Decide how to draw, now that the app is known."""
-        if self._decides:
-            self.mode = default_mode(os.environ, self.app.console.color_system)
 
     def on_resize(self, _: events.Resize) -> None:
         """Ask for a picture that fits."""

@@ -23,7 +23,7 @@ def begin() -> None:
     gc.enable()
 
 
-def tidy(seconds_idle: float, *, is_working: bool) -> bool:
+def collect(seconds_idle: float, *, is_working: bool) -> bool:
     """Collect everything, and set aside what is left, if nobody waits and it is worth it; returns whether it was."""
     if seconds_idle < (AWAY if is_working else PAUSE) or gc.get_count()[2] < ENOUGH:
         return False

@@ -1,45 +1,21 @@
-"""What the app does, without its looks: edits of the session, and keeping the engine's classes in step with them.
+"""What the app does, whatever it looks like: edits of the session, and keeping the engine's classes in step with them.
 
 The app shows what is here and calls its methods; a listener is told when something has changed. Only this module edits
-the session. The engine is whatever has `call(op, on_event, **arguments)`; a test gives a fake one.
+the session.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
-from frn_tui.documents import read_state, read_support, write_state
-from frn_tui.protocol import Answer, ClassReport, ConfusionDone, ModelDone, ScanDone
-
-OnEvent = Callable[[dict[str, Any]], None]
-
-
-class Engine(Protocol):
-    """Whoever answers requests."""
-
-    def call(self, op: str, on_event: OnEvent | None = None, **arguments: Any) -> Awaitable[dict[str, Any]]:
-        """Answer a request, or raise its failure."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A file that could not be used, and why."""
-
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a piece of work is."""
-
-    what: str
-    done: int
-    total: int
+from frn_tui import protocol
+from frn_tui.protocol import ClassReport, Confusion, Engine, Found, Model
+from frn_tui.query import Problem, Progress, Query, ShowProgress
+from frn_tui.serialization import state_from_json, state_to_json, support_from_json
 
 
 @dataclass(slots=True)
@@ -59,7 +35,7 @@ class Added:
         return ", ".join(parts)
 
 
-class Workbench:
+class Controller:
     """The session, what the engine says of it, and the queries."""
 
     def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
@@ -70,7 +46,7 @@ class Workbench:
         self.project: str | None = None
         """Path of the project that is open."""
         self.model_name = ""
-        self.model: ModelDone | None = None
+        self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
         self.first_threshold: float | None = None
         """Of classes that are begun anew; None: calibrated."""
@@ -79,44 +55,49 @@ class Workbench:
         self.adding: list[dict[str, list[str]]] = []
         """Photos that are being added, by class."""
         self.problems: list[Problem] = []
-        self.answers: list[Answer] = []
-        """Of the last query: one image, or all of a folder."""
-        self.at = 0
-        """Which of them is shown."""
-        self._embedded: set[str] = set()
-        """Keys whose feature maps the engine has had under this model."""
+        self.query = Query(engine, self._changed)
         self._synced: State | None = None
         self._syncing = asyncio.Lock()
 
-    # -- model and project -------------------------------------------------------------------------------------------
+    def _changed(self) -> None:
+        self.listener()
+
+    @property
+    def names(self) -> dict[int, str]:
+        """Class names by id."""
+        return {entry.id: entry.name for entry in self.session.state.classes}
+
+    def report(self, problems: Sequence[Problem]) -> None:
+        """Note files that could not be used."""
+        self.problems += problems
+        self._changed()
 
     async def open_model(self, name: str) -> None:
         """Open a model; examples are embedded anew by it."""
-        self.model = await self.engine.call("open_model", model=name)  # type: ignore[assignment]
+        self.model = await self.engine.call(protocol.OpenModel(name))
         self.model_name = name
-        self._embedded.clear()
         self._synced = None
-        self.listener()
+        self._changed()
 
-    async def scan(self, path: str, on_event: OnEvent | None = None) -> ScanDone:
+    async def scan(self, path: str) -> Found:
         """What is at a path."""
-        return await self.engine.call("scan", on_event, path=path, recursive=False)  # type: ignore[return-value]
+        return await self.engine.call(protocol.ScanPath(path))
 
     async def holder(self, path: str) -> int | None:
         """Process of another app that a project is open in."""
-        found: int | None = (await self.engine.call("holder", path=path))["holder"]
-        return found
+        return (await self.engine.call(protocol.FindHolder(path)))["holder"]
 
     async def start_anew(self) -> None:
         """No classes and no project."""
-        await self.engine.call("lock", path=None)
+        await self.engine.call(protocol.LockProject(None))
         self.session = Session(State(threshold=self.first_threshold))
-        self.project, self.answers, self.at = None, [], 0
-        self.listener()
+        self.project = None
+        self.query.clear()
+        self._changed()
 
-    async def load(self, path: str, progress: Callable[[Progress], None] | None = None, *, copy: bool = False) -> None:
+    async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
         """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
-        found = await self.engine.call("load", path=path)
+        found = await self.engine.call(protocol.LoadProject(path))
         if found["model"] != self.model_name:
             await self.open_model(found["model"])
         if self.model is not None and self.model["sha256"] != found["sha256"]:
@@ -124,54 +105,43 @@ class Workbench:
                 Problem(path, "was made with another version of this model; its classes are made anew")
             )
         self.project = None if copy else path
-        await self.engine.call("lock", path=self.project)
-        self.session = Session(read_state(found["state"]))
-        self.answers, self.at = [], 0
-        self.listener()
+        await self.engine.call(protocol.LockProject(self.project))
+        self.session = Session(state_from_json(found["state"]))
+        self.query.clear()
+        self._changed()
         await self.sync(progress)
 
     async def save(self, path: str, *, replace: bool = False) -> None:
         """Write the project as it is now; edits that are made meanwhile are unsaved."""
         session, state = self.session, self.session.state
-        await self.engine.call("save", path=path, state=write_state(state), replace=replace)
+        await self.engine.call(protocol.SaveProject(path, state_to_json(state), replace))
         session.mark_saved(state)
         if session is self.session:  # no other was opened meanwhile
             self.project = path
-            await self.engine.call("lock", path=path)
-        self.listener()
+            await self.engine.call(protocol.LockProject(path))
+        self._changed()
 
     async def journal(self) -> None:
         """Keep what is unsaved, and what is being added, in case the app ends without a word."""
         adding: dict[str, list[str]] = {}
         for name, paths in (pair for classes in self.adding for pair in classes.items()):
             adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
-        await self.engine.call(
-            "journal",
-            state=write_state(self.session.state),
-            model=self.model_name,
-            project=self.project,
-            adding=adding,
-            saved=self.session.is_saved and not adding,
-        )
+        saved = self.session.is_saved and not adding
+        state = state_to_json(self.session.state)
+        await self.engine.call(protocol.WriteJournal(state, self.model_name, self.project, adding, saved))
 
-    # -- classes -----------------------------------------------------------------------------------------------------
-
-    async def add(
-        self, class_id: int, paths: Sequence[str], progress: Callable[[Progress], None] | None = None
-    ) -> Added:
+    async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
         """Make photos examples of a class; one edit for all of them, made when the last is embedded."""
         name = self.session.state.find(class_id).name
         with self.begun({name: list(paths)}):
             supports, broken = await self._embed(paths, f"Adding to {name}", progress)
         duplicates = self.session.add(class_id, supports)
         self.problems += broken
-        self.listener()
+        self._changed()
         await self.sync()
         return Added(len(supports) - len(duplicates), broken, duplicates)
 
-    async def add_classes(
-        self, classes: dict[str, list[str]], progress: Callable[[Progress], None] | None = None
-    ) -> Added:
+    async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
         """Make a class of each folder; one that is there already gets more examples. One edit for all."""
         everything = [path for paths in classes.values() for path in paths]
         with self.begun(classes):
@@ -187,7 +157,7 @@ class Workbench:
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
         self.problems += broken
-        self.listener()
+        self._changed()
         await self.sync()
         return outcome
 
@@ -200,25 +170,25 @@ class Workbench:
         finally:
             self.adding.remove(classes)
 
-    async def sync(self, progress: Callable[[Progress], None] | None = None) -> None:
+    async def sync(self, progress: ShowProgress | None = None) -> None:
         """Tell the engine the classes, embed what it lacks, and take its reports; then ask the query on show again."""
         async with self._syncing:  # edits may come faster than answers: the last one counts
             state = self.session.state
             if state is self._synced or self.model is None:
                 return
-            done = await self.engine.call("classes", state=write_state(state))
+            done = await self.engine.call(protocol.SetClasses(state_to_json(state)))
             if done["missing"]:
                 missing = set(done["missing"])
                 paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
                 found, broken = await self._embed(paths, "Reading examples", progress)
                 self.problems += broken
                 self._follow_changes(found)
-                done = await self.engine.call("classes", state=write_state(self.session.state))
+                done = await self.engine.call(protocol.SetClasses(state_to_json(self.session.state)))
             self._synced = self.session.state
             self.reports = {report["id"]: report for report in done["reports"]}
             self.threshold, self.calibrated = done["threshold"], done["calibrated"]
-        self.listener()
-        if self.answers:
+        self._changed()
+        if self.query.answers:
             await self._ask_again()
 
     def _follow_changes(self, found: Sequence[Support]) -> None:
@@ -239,7 +209,7 @@ class Workbench:
         self.session.amend(fresh.state)  # as an edit, undo could never get past it
 
     async def _embed(
-        self, paths: Sequence[str], what: str, progress: Callable[[Progress], None] | None
+        self, paths: Sequence[str], what: str, progress: ShowProgress | None
     ) -> tuple[list[Support], list[Problem]]:
         supports: list[Support] = []
         broken: list[Problem] = []
@@ -248,12 +218,12 @@ class Workbench:
             if event["event"] == "progress" and progress is not None:
                 progress(Progress(what, event["done"], event["total"]))
             elif event["event"] == "embedded" and "key" in event:
-                supports.append(read_support(event))
+                supports.append(support_from_json(event))
             elif event["event"] == "embedded":
                 broken.append(Problem(event["path"], event["reason"]))
 
         if paths:
-            await self.engine.call("embed", on_event, paths=list(paths))
+            await self.engine.call(protocol.EmbedImages(list(paths)), on_event)
         return supports, broken
 
     async def edit(self, change: Callable[[Session], object]) -> None:
@@ -263,114 +233,44 @@ class Workbench:
             FrnError: if the edit is refused; nothing has changed then.
         """
         change(self.session)
-        self.listener()
+        self._changed()
         await self.sync()
 
-    async def hide_and_test(self, shot: int, seed: int = 0) -> ConfusionDone:
+    async def hide_and_test(self, shot: int) -> Confusion:
         """Enroll `shot` examples per class and ask about the others."""
-        return await self.engine.call("hide_and_test", shot=shot, seed=seed)  # type: ignore[return-value]
+        return await self.engine.call(protocol.HideAndTest(shot))
 
     async def export(self, path: str, *, replace: bool = False) -> None:
         """Write the whole classifier as one ONNX file, or into an .npz the numbers of its classes."""
-        what = "bank" if path.lower().endswith(".npz") else "classifier"
-        await self.engine.call("export", path=path, what=what, replace=replace)
+        arrays = path.lower().endswith(".npz")
+        await self.engine.call(protocol.ExportClasses(path, "arrays" if arrays else "classifier", replace))
 
-    # -- queries -----------------------------------------------------------------------------------------------------
-
-    @property
-    def answer(self) -> Answer | None:
-        """The one on show."""
-        return self.answers[self.at] if self.answers else None
-
-    async def ask(self, paths: Sequence[str], progress: Callable[[Progress], None] | None = None) -> None:
-        """Ask about photos; the first answer is shown as soon as it is there."""
-        if not any(entry.supports for entry in self.session.state.classes):
+    async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
+        """Ask about photos."""
+        if not self._has_examples:
             raise FrnError("there is no class with an example yet: add photos to one first")
-        answers: list[Answer] = []
-
-        def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "answer":
-                answers.append(event)  # type: ignore[arg-type]
-                if len(answers) == 1:
-                    self.answers, self.at = answers, 0
-                if len(answers) <= 2 or len(answers) % 20 == 0:
-                    self.listener()
-            elif event["event"] == "progress" and progress is not None:
-                progress(Progress("Asking", event["done"], event["total"]))
-
-        await self.engine.call("query", on_event, paths=list(paths))
-        self.problems += [Problem(a["path"], a["reason"]) for a in answers if "reason" in a]
-        self.listener()
-        await self._map()
-
-    async def show_answer(self, index: int) -> None:
-        """Show another answer of a folder query."""
-        if self.answers:
-            self.at = index % len(self.answers)
-            self.listener()
-            await self._map()
-
-    async def _map(self) -> None:
-        """Error maps come with a question about a single photo: ask for those of the one on show."""
-        answer = self.answer
-        if answer is None or "maps" in answer or "reason" in answer:
-            return
-        fresh = await self._answer(answer["path"])
-        if self.answer is answer and fresh is not None:
-            self.answers[self.at] = fresh
-            self.listener()
-
-    async def _answer(self, path: str) -> Answer | None:
-        found: list[Answer] = []
-
-        def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "answer":
-                found.append(event)  # type: ignore[arg-type]
-
-        await self.engine.call("query", on_event, paths=[path])
-        return found[0] if found else None
+        self.problems += await self.query.ask(paths, progress)
+        self._changed()
+        await self.query.add_maps()
 
     async def _ask_again(self) -> None:
-        """The classes have changed: the answer on show first, then the rest of its folder."""
-        shown = self.answer
-        if shown is None or not any(entry.supports for entry in self.session.state.classes):
-            self.answers, self.at = [], 0
-            self.listener()
-            return
-        fresh = await self._answer(shown["path"])
-        if self.answer is shown and fresh is not None:
-            self.answers[self.at] = fresh
-            self.listener()
-        if len(self.answers) > 1:
-            await self._renew()
+        if self._has_examples:
+            state = self.session.state
+            await self.query.ask_again(lambda: state is self.session.state)
+        else:
+            self.query.clear()
+            self._changed()
 
-    async def _renew(self) -> None:
-        before, state = self.answers, self.session.state
-        renewed: list[Answer] = []
-
-        def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "answer":
-                renewed.append(event)  # type: ignore[arg-type]
-
-        await self.engine.call("query", on_event, paths=[answer["path"] for answer in before])
-        if self.answers is before and state is self.session.state and len(renewed) == len(before):
-            if "maps" in before[self.at]:
-                renewed[self.at] = before[self.at]
-            self.answers = renewed
-            self.listener()
+    @property
+    def _has_examples(self) -> bool:
+        return any(entry.supports for entry in self.session.state.classes)
 
     async def correct(self, class_id: int) -> Added:
         """Say which class the photo on show is of, and make it an example of that."""
-        answer = self.answer
+        answer = self.query.answer
         if answer is None or "key" not in answer:
             raise FrnError("there is no photo on show that could become an example")
-        support = read_support(answer)
-        duplicates = self.session.add(class_id, [support])
-        self.listener()
+        duplicates = self.session.add(class_id, [support_from_json(answer)])
+        self._changed()
         await self.sync()
         return Added(1 - len(duplicates), [], duplicates)
-
-    @property
-    def rejected(self) -> int:
-        """Answers of the last query that are unknown."""
-        return sum(bool(answer.get("unknown")) for answer in self.answers)

@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
+import frn_tui.app
+from frn_tui.app import FrnApp
+from frn_tui.widgets.gallery import GalleryItem
 from textual import work
 from textual.binding import Binding
 
 from frn.zoo import DEFAULT_MODEL
-from frn_tui.app import FrnApp
-from frn_tui.widgets.gallery import GalleryItem
 
 BEAT = 0.005
 """Seconds between two looks at the clock."""
@@ -23,7 +24,7 @@ BEAT = 0.005
 class Stage(FrnApp):
     """Shows a folder in the gallery, and how the event loop does."""
 
-    CSS_PATH = "../app.tcss"
+    CSS_PATH = str(Path(frn_tui.app.__file__).with_name("app.tcss"))
     BINDINGS = [*FrnApp.BINDINGS, Binding("f5", "fill", "Fill"), Binding("f6", "gap", "Gap")]
 
     _gap, _told = 0.0, 0
@@ -35,7 +36,7 @@ class Stage(FrnApp):
     async def _start(self) -> None:
         self._beat()
         await self.engine.start()
-        await self.bench.open_model(DEFAULT_MODEL)
+        await self.controller.open_model(DEFAULT_MODEL)
 
     @work
     async def _beat(self) -> None:
@@ -46,12 +47,12 @@ class Stage(FrnApp):
 
     def action_gap(self) -> None:
         self._told += 1
-        self.workspace.say(f"longest gap ({self._told}) {1000 * self._gap:.1f} ms")
+        self.workspace.context.say(f"longest gap ({self._told}) {1000 * self._gap:.1f} ms")
         self._gap = 0.0
 
     def action_fill(self) -> None:
-        self.workspace.gallery.set_items(self.items)
-        self.workspace.gallery.focus()
+        self.workspace.photos_pane.gallery.set_items(self.items)
+        self.workspace.photos_pane.gallery.focus()
 
 
 if __name__ == "__main__":

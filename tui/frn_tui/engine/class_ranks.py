@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from frn.inference.features import Maps
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.worker_queues import Check
 
 BLOCK = 64 << 20
 """Bytes of d x d matrices at a time, for examples and for classes."""
@@ -24,7 +24,7 @@ Group = tuple[str, ...]
 Places = NDArray[np.intp]
 
 
-class Rivals:
+class ClassErrors:
     """Remembers the errors (n, way) of the classes in use."""
 
     def __init__(self) -> None:
@@ -33,22 +33,22 @@ class Rivals:
         self._errors: Floats = np.zeros((0, 0), dtype=np.float32)
 
     def errors(
-        self, request: Request, groups: Sequence[Group], classes: Sequence[EnrolledClass], maps: Mapping[str, Maps]
+        self, groups: Sequence[Group], classes: Sequence[EnrolledClass], maps: Mapping[str, Maps], check: Check
     ) -> Array:
         """Class errors (n, way); NaN where there was too much to do.
 
         Args:
-            request: is asked whether it is still wanted.
             groups: the keys of each class's examples; the rows of the result are these, in order.
             classes: the same classes, enrolled.
             maps: feature maps (r, d) by key.
+            check: ends the work where it is not wanted any more.
         """
         keys = [key for group in groups for key in group]
         errors = self._known(keys, groups)
         missing = np.isnan(errors).sum(0)
         fresh = np.flatnonzero(missing == len(keys))
         others = np.flatnonzero((missing > 0) & (missing < len(keys)))
-        self._fill(request, errors, [fresh, others[missing[others].argsort()[::-1]]], keys, classes, maps)
+        self._fill(errors, [fresh, others[missing[others].argsort()[::-1]]], keys, classes, maps, check)
         self._rows = {key: row for row, key in enumerate(keys)}
         self._columns = {group: column for column, group in enumerate(groups)}
         self._errors = errors
@@ -65,12 +65,12 @@ class Rivals:
 
     def _fill(
         self,
-        request: Request,
         errors: Floats,
         columns: Sequence[Places],
         keys: Sequence[str],
         classes: Sequence[EnrolledClass],
         maps: Mapping[str, Maps],
+        check: Check,
     ) -> None:
         """Compute what is missing in some columns, as far as `MOST` reaches."""
         r, d = maps[keys[0]].shape
@@ -83,7 +83,7 @@ class Rivals:
                 budget -= len(these) * d * d * (r + len(some))
                 if budget < 0:
                     return
-                request.check()
+                check()
                 features = np.stack([maps[keys[row]] for row in these])
                 gram: Floats = (features.mT @ features).reshape(len(these), -1)
                 energy: Floats = np.einsum("nrd,nrd->n", features, features)

@@ -15,13 +15,13 @@ from frn.inference.unknown import Shares, calibrate, explained
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
-from frn_tui.documents import read_state
+from frn_tui.engine.class_ranks import ClassErrors
 from frn_tui.engine.embedding import Embedding
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.models import Models
-from frn_tui.engine.resemblance import Twins
-from frn_tui.engine.rivals import Rivals
-from frn_tui.protocol import ClassesDone, ClassReport
+from frn_tui.engine.near_duplicates import NearDuplicates
+from frn_tui.engine.worker_queues import Check, Job
+from frn_tui.protocol import ClassReport, ClassReports, SetClasses
+from frn_tui.serialization import state_from_json
 
 Keys = tuple[str, ...]
 MAX_KEPT = 96 << 20
@@ -29,7 +29,7 @@ MAX_KEPT = 96 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClassRecord:
     """An enrolled class, whatever it is called."""
 
     enrolled: EnrolledClass
@@ -39,12 +39,12 @@ class Member:
     """What the rest of the class explains of each, (k,); empty for a single one."""
 
 
-def join(maps: Maps, head: HeadParameters) -> Member:
+def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
     """Enroll the examples of a class, (k, r, d), and leave out each of them once."""
     if len(maps) < 2:
-        return Member(enroll(maps, head), np.zeros(0), np.zeros(0))
+        return ClassRecord(enroll(maps, head), np.zeros(0), np.zeros(0))
     errors = leave_one_out(maps, head)
-    return Member(enroll(maps, head), errors, explained(errors[:, None], maps)[:, 0])
+    return ClassRecord(enroll(maps, head), errors, explained(errors[:, None], maps)[:, 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +56,23 @@ class Classes:
     head: HeadParameters
     """The model's own or, where nobody trained it, chosen with these classes."""
     entries: tuple[ClassEntry, ...]
-    members: tuple[Member, ...]
+    members: tuple[ClassRecord, ...]
     bank: ClassScorer
     threshold: float
 
 
-class ClassBank:
+class EnrolledClasses:
     """Enrolls the app's classes and answers for them. For one thread."""
 
     def __init__(self, models: Models, embedding: Embedding) -> None:
         self._models = models
         self._embedding = embedding
-        self._members: dict[Keys, Member] = {}
+        self._members: dict[Keys, ClassRecord] = {}
         self._sha256 = ""
         self._head: HeadParameters | None = None
         """That the members were enrolled with."""
-        self._twins = Twins()
-        self._rivals = Rivals()
+        self._near_duplicates = NearDuplicates()
+        self._class_errors = ClassErrors()
         self._current: Classes | None = None
 
     @property
@@ -87,22 +87,22 @@ class ClassBank:
             raise FrnError("there is no class with examples yet")
         return self._current
 
-    def adopt(self, request: Request) -> ClassesDone:
+    def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
         """Answer for the classes of a state from now on; where maps are missing, the classes stay as they were."""
-        state = read_state(request.arguments.get("state"))
+        state = state_from_json(request.state)
         self._follow_model()
         entries = tuple(entry for entry in state.classes if entry.supports)
-        maps, missing = self._find_maps(request, entries)
+        maps, missing = self._find_maps(entries, job.check)
         if missing:
             return {"reports": [], "threshold": state.threshold or 0.0, "calibrated": 0.0, "missing": missing}
         head = self._choose_head(entries, maps)
         members = []
         for entry in entries:
-            request.check()
+            job.check()
             members.append(self._member(entry, maps, head))
         calibrated = calibrate([member.left_out_shares for member in members if len(member.left_out_shares)])
         threshold = calibrated if state.threshold is None else state.threshold
-        reports = self._report(request, entries, members, maps) if entries else []
+        reports = self._report(entries, members, maps, job.check) if entries else []
         self._use(entries, members, head, threshold)
         return {
             "reports": reports + _empty(state),
@@ -115,7 +115,7 @@ class ClassBank:
         """Keep nothing that another model has made."""
         sha256 = self._models.model.extractor.sha256
         if sha256 != self._sha256:
-            self._members, self._twins, self._rivals = {}, Twins(), Rivals()
+            self._members, self._near_duplicates, self._class_errors = {}, NearDuplicates(), ClassErrors()
             self._sha256, self._current = sha256, None
 
     def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps]) -> HeadParameters:
@@ -126,14 +126,14 @@ class ClassBank:
         else:
             head = self._models.model.choose_head(np.stack([maps[key] for key in keys]) for keys in groups)
         if head != self._head:
-            self._members, self._rivals, self._head = {}, Rivals(), head
+            self._members, self._class_errors, self._head = {}, ClassErrors(), head
         return head
 
-    def _find_maps(self, request: Request, entries: Sequence[ClassEntry]) -> tuple[dict[str, Maps], list[str]]:
+    def _find_maps(self, entries: Sequence[ClassEntry], check: Check) -> tuple[dict[str, Maps], list[str]]:
         maps: dict[str, Maps] = {}
         missing = []
         for key in (support.key for entry in entries for support in entry.supports):
-            request.check()
+            check()
             found = self._embedding.find(key)
             if found is None:
                 missing.append(key)
@@ -141,14 +141,14 @@ class ClassBank:
                 maps[key] = found
         return maps, missing
 
-    def _member(self, entry: ClassEntry, maps: dict[str, Maps], head: HeadParameters) -> Member:
+    def _member(self, entry: ClassEntry, maps: dict[str, Maps], head: HeadParameters) -> ClassRecord:
         keys = keys_of(entry)
         if keys not in self._members:
-            self._members[keys] = join(np.stack([maps[key] for key in keys]), head)
+            self._members[keys] = enroll_class(np.stack([maps[key] for key in keys]), head)
         return self._members[keys]
 
     def _use(
-        self, entries: tuple[ClassEntry, ...], members: Sequence[Member], head: HeadParameters, threshold: float
+        self, entries: tuple[ClassEntry, ...], members: Sequence[ClassRecord], head: HeadParameters, threshold: float
     ) -> None:
         if not entries:
             self._current = None
@@ -165,11 +165,11 @@ class ClassBank:
                 kept -= self._members.pop(keys).enrolled.rows.nbytes
 
     def _report(
-        self, request: Request, entries: Sequence[ClassEntry], members: Sequence[Member], maps: dict[str, Maps]
+        self, entries: Sequence[ClassEntry], members: Sequence[ClassRecord], maps: dict[str, Maps], check: Check
     ) -> list[ClassReport]:
-        near = self._twins.find(request, maps)
+        near = self._near_duplicates.find(maps, check)
         groups = _groups(entries)
-        errors = self._rivals.errors(request, groups, [member.enrolled for member in members], maps)
+        errors = self._class_errors.errors(groups, [member.enrolled for member in members], maps, check)
         reports: list[ClassReport] = []
         first = 0
         for column, (entry, member) in enumerate(zip(entries, members, strict=True)):
@@ -196,7 +196,7 @@ def _groups(entries: Sequence[ClassEntry]) -> list[Keys]:
     return [keys_of(entry) for entry in entries]
 
 
-def _ranks(keys: Keys, errors: Array, column: int, member: Member) -> dict[str, int]:
+def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:
     """How many other classes rebuild each example better than the rest of its own; errors are (k, way)."""
     if not len(member.left_out_errors):
         return {}

@@ -16,14 +16,16 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Literal
 
-from frn.zoo import DEFAULT_MODEL
-from frn_tui.bench.photos import SHOT, WAY, Photos
-from frn_tui.bench.terminal import Terminal, alive, resident
 from frn_tui.client import EngineClient
+from frn_tui.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
+
+from frn.zoo import DEFAULT_MODEL
+from frn_tui_bench.photos import SHOT, WAY, Photos
+from frn_tui_bench.terminal import Terminal, alive, resident
 
 APP = (sys.executable, "-m", "frn_tui.main")
-HELLO = (sys.executable, "-m", "frn_tui.bench.hello")
-STAGE = (sys.executable, "-m", "frn_tui.bench.stage")
+HELLO = (sys.executable, "-m", "frn_tui_bench.hello")
+STAGE = (sys.executable, "-m", "frn_tui_bench.stage")
 HEAVY = ("torch", "numpy", "onnxruntime", "PIL", "typer")
 MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES")
 """What the environment may say and the pseudo-terminal is to decide."""
@@ -207,21 +209,21 @@ class Lab:
         client = EngineClient()
         await client.start()
         try:
-            await client.call("open_model", model=DEFAULT_MODEL)
+            await client.call(OpenModel(model=DEFAULT_MODEL))
             pictures, free = [], []
             for path in self.photos.queries:
                 began = perf_counter()
-                await client.call("preview", path=str(path), width=42, height=42, heat=None)
+                await client.call(RenderPreview(path=str(path), width=42, height=42, heat=None))
                 pictures.append(1000 * (perf_counter() - began))
             for _ in range(3):
                 paths = [str(path) for path in sorted(self.photos.extra.iterdir())]
-                job = asyncio.create_task(client.call("embed", paths=paths))
+                job = asyncio.create_task(client.call(EmbedImages(paths=paths)))
                 await asyncio.sleep(0.2)
                 job.cancel()
                 began = perf_counter()
                 with suppress(asyncio.CancelledError):
                     await job
-                await client.call("classes", state={"classes": [], "threshold": None, "next_id": 1})
+                await client.call(SetClasses(state={"classes": [], "threshold": None, "next_id": 1}))
                 free.append(1000 * (perf_counter() - began))
         finally:
             await client.close()

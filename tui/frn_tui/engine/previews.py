@@ -3,7 +3,7 @@
 import base64
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -11,9 +11,9 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.images import EvaluationTransform, Pixels, decode_preview, read_file
 from frn.inference.explanation import overlay
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.models import Models
-from frn_tui.protocol import PreviewDone
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import Heat, Picture, RenderPreview
 
 MAX_SIDE = 4096
 MAX_KEPT = 32 << 20
@@ -28,36 +28,26 @@ class _Key(NamedTuple):
     transform: EvaluationTransform
 
 
-class _Seen(NamedTuple):
-    crop: Pixels
-    size: tuple[int, int]
-
-
-class Pictures:
+class Previews:
     """Previews. What was decoded is kept for a while, so that another map over the same photo comes at once."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._kept: OrderedDict[_Key, _Seen] = OrderedDict()
+        self._kept: OrderedDict[_Key, Pixels] = OrderedDict()
         self._bytes = 0
 
-    def preview(self, request: Request) -> PreviewDone:
+    def render(self, request: RenderPreview, job: Job) -> Picture:
         """The crop of a photo, scaled."""
-        width, height = (request.whole(name, 1, MAX_SIDE) for name in ("width", "height"))
-        heat = request.arguments.get("heat")
-        seen = self._see(request.text("path"))
-        request.check()
-        picture = Image.fromarray(seen.crop) if heat is None else _overlay(seen.crop, heat)
-        picture = _scale(picture, width, height)
-        return {
-            "width": width,
-            "height": height,
-            "rgb": base64.b64encode(picture.tobytes()).decode("ascii"),
-            "image_width": seen.size[0],
-            "image_height": seen.size[1],
-        }
+        size = request.width, request.height
+        if not all(1 <= side <= MAX_SIDE for side in size):
+            raise FrnError(f"preview: a side should be a whole number from 1 to {MAX_SIDE}, not {size}")
+        crop = self._crop(request.path)
+        job.check()
+        picture = Image.fromarray(crop) if request.heat is None else _overlay(crop, request.heat)
+        rgb = base64.b64encode(_scale(picture, *size).tobytes()).decode("ascii")
+        return {"width": size[0], "height": size[1], "rgb": rgb}
 
-    def _see(self, name: str) -> _Seen:
+    def _crop(self, name: str) -> Pixels:
         path = Path(name)
         current = self._models.current
         transform = current.extractor.transform if current else NO_MODEL
@@ -65,17 +55,17 @@ class Pictures:
         if key is not None and key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        seen = _Seen(*decode_preview(read_file(path), path, transform))
+        crop, _ = decode_preview(read_file(path), path, transform)
         if key is not None:
-            self._keep(key, seen)
-        return seen
+            self._keep(key, crop)
+        return crop
 
-    def _keep(self, key: _Key, seen: _Seen) -> None:
-        self._kept[key] = seen
-        self._bytes += seen.crop.nbytes
+    def _keep(self, key: _Key, crop: Pixels) -> None:
+        self._kept[key] = crop
+        self._bytes += crop.nbytes
         while self._bytes > MAX_KEPT and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
-            self._bytes -= oldest.crop.nbytes
+            self._bytes -= oldest.nbytes
 
 
 def _key(path: Path, transform: EvaluationTransform) -> _Key | None:
@@ -86,7 +76,7 @@ def _key(path: Path, transform: EvaluationTransform) -> _Key | None:
     return _Key(str(path), status.st_size, status.st_mtime_ns, transform)
 
 
-def _overlay(crop: Pixels, heat: Any) -> Image.Image:
+def _overlay(crop: Pixels, heat: Heat) -> Image.Image:
     try:
         error_map = np.asarray(heat["map"], dtype=np.float64)
         low, high, smooth = float(heat["low"]), float(heat["high"]), bool(heat["smooth"])

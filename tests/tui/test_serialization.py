@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
-from frn_tui.documents import read_state, read_support, write_state
-from frn_tui.protocol import ProtocolError, decode, encode
+from frn_tui.serialization import state_from_json, state_to_json, support_from_json
+from frn_tui.wire import ProtocolError, decode, encode
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry, State, Support
@@ -24,10 +24,10 @@ STATE = State(
 
 @pytest.mark.parametrize("state", [State(), STATE, State(STATE.classes, None, 99)])
 def test_a_state_comes_back_as_it_was(state: State) -> None:
-    line = encode({"state": write_state(state)})
+    line = encode({"state": state_to_json(state)})
     assert line.isascii()
     assert line.count(b"\n") == 1
-    assert read_state(decode(line)["state"]) == state
+    assert state_from_json(decode(line)["state"]) == state
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def test_a_state_comes_back_as_it_was(state: State) -> None:
 )
 def test_what_is_no_state_is_refused_in_words(document: object) -> None:
     with pytest.raises(FrnError, match="these are no classes"):
-        read_state(document)
+        state_from_json(document)
 
 
 def test_a_photo_is_read_from_an_event_with_more_in_it() -> None:
     event = {"event": "embedded", "path": "/x/a.jpg", "key": "k", "size": 5, "mtime_ns": 7}
-    assert read_support(event) == Support(Path("/x/a.jpg"), "k", 5, 7)
+    assert support_from_json(event) == Support(Path("/x/a.jpg"), "k", 5, 7)
 
 
 @pytest.mark.parametrize("line", [b"", b"hello\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b'{"a": \n'])

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import gc, weakref
-from frn_tui import garbage
+from frn_tui import gc_policy
 
 class Knot:
     def __init__(self):
@@ -15,7 +15,7 @@ def full_looks():
     return gc.get_stats()[2]["collections"]
 
 gc.disable()
-garbage.begin()
+gc_policy.begin()
 before, knots, seen = full_looks(), [], []
 for _ in range(40):  # garbage of every age, and what stays
     knots += [Knot() for _ in range(5_000)]
@@ -23,13 +23,13 @@ for _ in range(40):  # garbage of every age, and what stays
     kept = knots[-10:]
     knots.clear()
 assert full_looks() == before, "it was looked for while someone worked"
-assert not garbage.tidy(garbage.PAUSE / 2, is_working=False), "someone was about to work"
-assert not garbage.tidy(garbage.AWAY / 2, is_working=True), "someone watched"
-assert garbage.tidy(garbage.PAUSE, is_working=False)
+assert not gc_policy.collect(gc_policy.PAUSE / 2, is_working=False), "someone was about to work"
+assert not gc_policy.collect(gc_policy.AWAY / 2, is_working=True), "someone watched"
+assert gc_policy.collect(gc_policy.PAUSE, is_working=False)
 assert full_looks() == before + 1
 assert not any(ref() for ref in seen), "garbage is left"
 assert kept[0].itself is kept[0]
-assert not garbage.tidy(garbage.AWAY, is_working=True), "there was nothing to do"
+assert not gc_policy.collect(gc_policy.AWAY, is_working=True), "there was nothing to do"
 """
 
 
