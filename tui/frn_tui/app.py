@@ -18,7 +18,7 @@ from textual.screen import Screen
 from textual.theme import ThemeProvider
 
 from frn.inference.session import Session
-from frn.zoo import DEFAULT_MODEL, assets_folder, shipped_extractors
+from frn.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui import garbage
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.documents import read_state
@@ -312,7 +312,7 @@ class FrnApp(App[None]):
         return run
 
     def _choose_model(self) -> None:
-        names = list(shipped_extractors())
+        names = list(named_extractors())
 
         def chosen(index: int | None) -> None:
             if index is not None and names[index] != self.bench.model_name:

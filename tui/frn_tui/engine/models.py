@@ -1,7 +1,6 @@
 """The open model: an exported feature extractor, in onnxruntime."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from frn.errors import FrnError
 from frn.hardware import cores
@@ -10,7 +9,7 @@ from frn.inference.features import Maps
 from frn.inference.runtime import Device
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out
-from frn.zoo import shipped_extractors
+from frn.zoo import resolve
 from frn_tui.engine.lanes import Request
 from frn_tui.protocol import ModelDone
 
@@ -71,14 +70,11 @@ class Models:
         }
 
     def _find(self, name: str) -> Extractor:
-        shipped = shipped_extractors()
-        threads = max(1, cores() - 1)  # one is left to the app
-        if name in shipped:
-            return Extractor.open(shipped[name], trusted=True, device=self.device, threads=threads)
-        path = Path(name)
-        if path.suffix.lower() != ".onnx":
+        files = resolve(name)
+        if files.extractor is None:
             raise FrnError(
-                f"{name}: is no shipped model ({', '.join(shipped) or 'there are none'}) and no features.onnx. "
-                f"`frn export --onnx --model {name} --out DIR` makes one."
+                f"{name}: is not exported yet, and the app runs exported models. `frn export --onnx --model {name} "
+                "--out DIR` makes a features.onnx."
             )
-        return Extractor.open(path, device=self.device, threads=threads)
+        threads = max(1, cores() - 1)  # one is left to the app
+        return Extractor.open(files.extractor, trusted=files.shipped, device=self.device, threads=threads)
