@@ -307,7 +307,8 @@ def find_weights(name: str, file: Path | None, *, download: bool = False) -> Pat
         except Exception as error:  # whatever a client of the network raises
             reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise FrnError(
-                f"{name}: its weights could not be fetched ({reason}). Try again online, or give them by --weights FILE."
+                f"{name}: its weights could not be fetched ({reason}). Try again online, or give them by "
+                "--weights FILE."
             ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(
