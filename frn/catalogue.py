@@ -20,7 +20,7 @@ _TORCHVISION = "BSD-3-Clause (torchvision); trained on ImageNet-1k, which is for
 CATALOGUE = {
     "dinov2-small": Network(
         backbone="timm:vit_small_patch14_dinov2.lvd142m",
-        about="ViT-S/14 without labels on 142 million photos: the best here for most things; slow",
+        about="ViT-S/14, trained without labels on 142 million photos (LVD-142M); slow",
         licence="Apache-2.0",
         size=224,
     ),
