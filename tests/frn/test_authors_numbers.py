@@ -62,7 +62,7 @@ def test_enrolled_classes_and_the_exported_head_equal_the_authors_in_float32(tim
     session = onnxruntime.InferenceSession(head_graph(head).SerializeToString(), providers=["CPUExecutionProvider"])
     floats = {"support": maps.astype(np.float32), "query": query.astype(np.float32)}
     (exported,) = session.run(["class_error"], {**floats, "shots": np.full(len(maps), maps.shape[1])})
-    unit = np.square(query).sum(-1).mean() * max(1.0, (head.rho - 1) ** 2)
+    unit = np.square(query).sum(-1).mean() * max(1.0, (head.rho() - 1) ** 2)
     for errors in (enrolled, exported):
         np.testing.assert_allclose(errors, arrays["class_error"], rtol=0, atol=1e-6 * unit)
 

@@ -312,7 +312,7 @@ def test_a_project_that_was_changed_outside_is_replaced_only_if_told(drive: "Dri
 def test_all_commands_and_the_models_are_in_the_palette(
     drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frn_tui.app.shipped_extractors", lambda: ["conv4", "resnet12"])
+    monkeypatch.setattr("frn_tui.app.named_extractors", lambda: ["conv4", "resnet12"])
 
     async def scenario(driver: "Driver") -> None:
         app = driver.app

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.theme import ThemeProvider
 
-from frn.zoo import DEFAULT_MODEL, assets_folder, shipped_extractors
+from frn.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui import gc_policy
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.controller import Controller
@@ -223,7 +223,7 @@ class FrnApp(App[None]):
             self.context.start(change_settings, self, group="settings")
 
     def _choose_model(self) -> None:
-        names = list(shipped_extractors())
+        names = list(named_extractors())
 
         def chosen(index: int) -> None:
             if names[index] != self.controller.model_name:

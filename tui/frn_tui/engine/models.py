@@ -1,7 +1,6 @@
 """The open model: an exported feature extractor, in onnxruntime."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from frn.errors import FrnError
 from frn.hardware import cores
@@ -9,7 +8,7 @@ from frn.inference.extractor import Extractor
 from frn.inference.features import Maps
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out
-from frn.zoo import shipped_extractors
+from frn.zoo import resolve
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import Model, OpenModel
 
@@ -69,14 +68,11 @@ class Models:
         }
 
     def _find(self, name: str) -> Extractor:
-        shipped = shipped_extractors()
-        threads = max(1, cores() - 1)  # one is left to the app
-        if name in shipped:
-            return Extractor.open(shipped[name], trusted=True, device="cpu", threads=threads)
-        path = Path(name)
-        if path.suffix.lower() != ".onnx":
+        files = resolve(name)
+        if files.extractor is None:
             raise FrnError(
-                f"{name}: is no shipped model ({', '.join(shipped) or 'there are none'}) and no features.onnx. "
-                f"`frn export --onnx --model {name} --out DIR` makes one."
+                f"{name}: is not exported yet, and the app runs exported models. `frn export --onnx --model {name} "
+                "--out DIR` makes a features.onnx."
             )
-        return Extractor.open(path, device="cpu", threads=threads)
+        threads = max(1, cores() - 1)  # one is left to the app
+        return Extractor.open(files.extractor, trusted=files.shipped, device="cpu", threads=threads)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from frn.zoo import DEFAULT_MODEL, shipped_extractors
+from frn.zoo import DEFAULT_MODEL, named_extractors
 from frn_tui.keys import shown
 from frn_tui.paths import absolute, shortened
 from frn_tui.screens.dialogs import AskText, Choose, Page
@@ -56,7 +56,7 @@ async def _images(app: "FrnApp") -> None:
 
 
 async def _model(app: "FrnApp") -> None:
-    names = list(shipped_extractors())
+    names = list(named_extractors())
     chosen = await app.push_screen_wait(Choose("Model at the start", [*names, "a features.onnx…"]))
     if chosen is None:
         return
