@@ -17,7 +17,7 @@ def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "
 
     Args:
         logits: (way * queries, way), the queries of class 0 first.
-        support: support maps, (way, shot, r, d).
+        support: support feature maps, (way, shot, r, d).
         queries: query images per class.
         aux: which auxiliary loss; see `auxiliary_loss`.
     """
@@ -35,7 +35,7 @@ def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
     differ by orders of magnitude (the first would swamp the cross-entropy), so the default is the code's.
 
     Args:
-        support: support maps, (way, shot, r, d).
+        support: support feature maps, (way, shot, r, d).
         mode: "reference", "paper" or "off" (zero).
     """
     with torch.autocast(support.device.type, enabled=False):

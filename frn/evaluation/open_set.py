@@ -43,7 +43,7 @@ def doubled(shape: EpisodeShape) -> EpisodeShape:
 
 def measure_open_set(
     head: HeadParameters,
-    maps: NDArray[np.float32],
+    feature_maps: NDArray[np.float32],
     sizes: tuple[int, ...],
     shape: EpisodeShape,
     *,
@@ -55,7 +55,7 @@ def measure_open_set(
 
     Args:
         head: of the model.
-        maps: feature maps of all images, class by class, (n, r, d).
+        feature_maps: feature maps of all images, class by class, (n, r, d).
         sizes: images of each class.
         shape: of the enrolled half; there must be twice as many classes.
         episodes: how many.
@@ -65,13 +65,13 @@ def measure_open_set(
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
         drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
-        supports = maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
+        supports = feature_maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
         bank = ClassScorer([enroll(pool, head) for pool in supports])
         left_out = [left_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
         threshold = calibrate(left_out)
         shares, likeliest = [], []
         for half in (drawn[: shape.way], drawn[shape.way :]):
-            queries = maps[half[:, shape.shot :].flatten()]
+            queries = feature_maps[half[:, shape.shot :].flatten()]
             errors = bank.class_error(queries)
             shares.append(explained(errors, queries).max(1))
             likeliest.append(probabilities(errors, head.gamma).max(1))

@@ -42,9 +42,9 @@ def explained(errors: NDArray[np.floating], queries: NDArray[np.floating]) -> Sh
     return shares.clip(0)
 
 
-def left_out_explained(maps: NDArray[np.floating], head: HeadParameters) -> Shares:
+def left_out_explained(feature_maps: NDArray[np.floating], head: HeadParameters) -> Shares:
     """What the other supports of a class explain of each: (k, r, d), k >= 2, to (k,)."""
-    return np.diagonal(explained(leave_one_out(maps, head)[:, None].repeat(len(maps), 1), maps)).copy()
+    return explained(leave_one_out(feature_maps, head)[:, None], feature_maps)[:, 0]
 
 
 def calibrate(left_out: Sequence[Shares]) -> float:
