@@ -88,10 +88,7 @@ class StoredImages:
 
 
 def load_images(
-    folders: ClassFolders,
-    transform: EvaluationTransform | int,
-    *,
-    progress: Progress | None = None,
+    folders: ClassFolders, transform: EvaluationTransform | int, *, progress: Progress | None = None
 ) -> StoredImages:
     """Return the pixels of a split from the cache, decoding it first where there is none.
 

@@ -163,11 +163,7 @@ def mean_feature(
 
 
 def _batches(
-    model: Model,
-    images: StoredImages,
-    precision: Precision,
-    device: torch.device | str,
-    progress: Progress | None,
+    model: Model, images: StoredImages, precision: Precision, device: torch.device | str, progress: Progress | None
 ) -> Iterator[Tensor]:
     pixels = images.images()
     for start in range(0, len(images), BATCH):
