@@ -138,14 +138,7 @@ print(list(classes)[logits[0].argmax()])
 def model_card(
     files: Mapping[str, bytes], record: Mapping[str, object], *, precision: str = "fp32", cost: str = ""
 ) -> str:
-    """Write the card.
-
-    Args:
-        files: the exported files by name: `features`, and `head` and `classifier` where there are such.
-        record: where the model comes from, as its file has it.
-        precision: fp32, fp16 or int8.
-        cost: what the precision was found to cost, in a few words.
-    """
+    """Write the card of exported files, by their names without `.onnx`; `cost` says what the precision costs."""
     models = {name: onnx.load_model_from_string(data) for name, data in files.items()}
     metadata = {entry.key: entry.value for entry in models["features"].metadata_props}
     config = json.loads(metadata["frn.config"])

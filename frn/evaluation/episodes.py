@@ -39,17 +39,7 @@ def evaluate_episodes(
     seed: int,
     progress: Progress | None = None,
 ) -> Accuracy:
-    """Accuracy of a head over random episodes.
-
-    Args:
-        head: any head, `(support, query) -> logits`.
-        feature_maps: feature maps of all images, class by class, (n, r, d).
-        sizes: images of each class, each at least shot + queries.
-        shape: of the episodes.
-        episodes: how many.
-        seed: the same seed draws the same episodes.
-        progress: called with episodes done and in all.
-    """
+    """Accuracy of a head over random episodes of images by their feature maps (n, r, d), class by class."""
     with torch.inference_mode():
         score = episode_scorer(head, feature_maps, shape)
     target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)

@@ -51,17 +51,7 @@ def measure_open_set(
     seed: int,
     progress: Progress | None = None,
 ) -> OpenSetResult:
-    """Measure over random episodes.
-
-    Args:
-        head: of the model.
-        feature_maps: feature maps of all images, class by class, (n, r, d).
-        sizes: images of each class.
-        shape: of the enrolled half; there must be twice as many classes.
-        episodes: how many.
-        seed: the same seed draws the same episodes.
-        progress: called with episodes done and in all.
-    """
+    """Measure over random episodes; `shape` is that of the enrolled half, and there must be twice as many classes."""
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
         drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)

@@ -83,10 +83,10 @@ def evaluate_images(
 
     Args:
         extractor: the model.
-        images: uniform images of the model's size.
+        images: uniform images of the model's size; an error calls them `where`.
         plan: what is measured.
         validation: images of other classes, on which an untrained FRN head is tuned for each shape.
-        where: what to call the images in an error.
+        where: see `images`.
         extracting: progress over images.
         scoring: progress over the episodes of one shape.
 

@@ -44,12 +44,7 @@ class Classifier:
     """EnrolledClass classes over an extractor. Classes may have different numbers of images."""
 
     def __init__(self, extractor: Extractor, store: FeatureStore | None = None) -> None:
-        """Start without classes.
-
-        Args:
-            extractor: of a model trained as FRN.
-            store: where feature maps of example images are kept between programs.
-        """
+        """Start without classes. The store keeps feature maps of example images between programs."""
         if extractor.head is None:
             raise FrnError(
                 f"this model was trained as {extractor.method}, but classes are enrolled by reconstruction. "

@@ -32,11 +32,7 @@ class EnrolledClass:
 
 
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
-    """Enroll a class.
-
-    Args:
-        feature_maps: feature maps of its supports, (k, r, d), finite.
-        head: the learned parameters; lambda follows the number of supports.
+    """Enroll a class from feature maps of its supports, (k, r, d); lambda follows their number.
 
     Raises:
         ValueError: if the maps are empty or not finite.

@@ -73,13 +73,9 @@ def tune_by_leave_one_out(pools: Sequence[Maps]) -> HeadParameters:
 
 
 def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
-    """The best parameters for episodes of a shape; one shot is enough, and no test label is used.
+    """The best parameters for episodes of a shape, drawn from validation images by their feature maps (n, r, d).
 
-    Args:
-        maps: feature maps of the validation images, class by class, (n, r, d).
-        sizes: images of each class, each at least shot + queries.
-        shape: of the episodes.
-        seed: the same seed draws the same episodes.
+    One shot is enough, and no test label is used.
     """
     drawn = [evaluation_episode(sizes, shape, seed=seed, index=index) for index in range(TUNING_EPISODES)]
     return tune([TuningEpisode.split(maps[episode], shape.shot) for episode in drawn])

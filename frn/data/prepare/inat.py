@@ -24,22 +24,15 @@ FOLDERS = ("meta_iNat", "tiered_meta_iNat")
 
 
 def plan(sources: Sources, split: str, *, tiered: bool) -> Plan:
-    """Assign animals to splits.
+    """Assign animals to splits, `tiered` by super-category instead of at random.
 
-    Args:
-        sources: `train_2017_bboxes.zip` and `train_val_images.tar.gz`, or what they unpack to; or the authors'
-            `meta_inat.tar`.
-        split: there is one.
-        tiered: by super-category instead of at random.
-
-    Raises:
-        FrnError: if the annotations or images are missing.
+    From `train_2017_bboxes.zip` and `train_val_images.tar.gz`, or what they unpack to; or the authors' `meta_inat.tar`.
     """
     official = TIERED if tiered else META
     found = sources.files()
     ready = ready_made(found, FOLDERS[tiered])
     if ready:
-        return Plan([Item(part, file.parts[-2], file.parts[-1], file) for part, file in ready], official)
+        return Plan(ready, official)
     file = next((file for file in found if file.parts[-1] == ANNOTATIONS), None)
     if file is None:
         raise FrnError(f"{sources}: has no {ANNOTATIONS}; give the images' archive and this file, one --source each")

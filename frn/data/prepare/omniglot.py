@@ -26,15 +26,9 @@ TURNS = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Im
 
 
 def plan(sources: Sources, split: str) -> Plan:
-    """Assign characters to splits.
+    """Assign characters to splits, from the official `images_*.zip` archives or their folders.
 
-    Args:
-        sources: the official `images_*.zip` archives, or folders unpacked from them. For `lake`, without
-            `images_evaluation` (the small sets), alphabets are divided 3 : 1 : 1 in order of their names.
-        split: lake or vinyals.
-
-    Raises:
-        FrnError: if there are fewer than three alphabets, or, for vinyals, no images_evaluation.
+    For `lake` without `images_evaluation` (the small sets), alphabets are divided 3 : 1 : 1 in order of their names.
     """
     found = [image for image in sources.images() if len(image.parts) >= 3]
     is_test = {image.parts[-3]: any("evaluation" in part for part in image.parts[:-3]) for image in found}
