@@ -12,7 +12,8 @@ from frn.hardware import leave_threads_to_torch
 if TYPE_CHECKING:
     import torch
 
-    from frn.evaluation.report import Result, Unknown
+    from frn.evaluation.open_set import Unknown
+    from frn.evaluation.report import Result
     from frn.model import Model
     from frn.numerics import Precision
 

@@ -39,14 +39,6 @@ Maps = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
-class Parabolas:
-    """Errors of queries (q, way) for one alpha, as functions of rho."""
-
-    along: Array
-    kept: Array
-
-
-@dataclass(frozen=True, slots=True)
 class TuningEpisode:
     """Queries whose class is known, and the pools of all classes."""
 
@@ -90,8 +82,7 @@ def tune(episodes: Sequence[TuningEpisode]) -> HeadParameters:
 
     def attempt(alpha: float) -> float:
         if alpha not in found:
-            pieces = [solver.parabolas(alpha) for solver in solvers]
-            along, kept = (np.concatenate([getattr(piece, part) for piece in pieces]) for part in ("along", "kept"))
+            along, kept = map(np.concatenate, zip(*(solver.parabolas(alpha) for solver in solvers), strict=True))
             found[alpha] = min(
                 (_best_gamma(energy, along, kept, labels, alpha, float(beta)) for beta in BETAS), key=lambda f: f[0]
             )
@@ -148,8 +139,8 @@ class _Solver:
         left_out = slice(0) if episode.queries else slice(None, None, stride)
         self.classes = [_Class(pool, queries.astype(np.float32), left_out) for pool in pools]
 
-    def parabolas(self, alpha: float) -> Parabolas:
-        """For one alpha."""
+    def parabolas(self, alpha: float) -> tuple[Array, Array]:
+        """Errors for one alpha as functions of rho: the terms `along` and `kept`, (q, way) each."""
         head = HeadParameters(alpha, 0.0, 1.0)
         along, kept = np.empty((2, len(self.labels), len(self.classes)))
         for column, class_ in enumerate(self.classes):
@@ -158,7 +149,7 @@ class _Solver:
             if len(class_.images) and k > 1:
                 own = self.labels == column
                 along[own, column], kept[own, column] = class_.rebuild_left_out(head.lam((k - 1) * r, d))
-        return Parabolas(along, kept)
+        return along, kept
 
 
 class _Class:
