@@ -87,13 +87,9 @@ def load_model(model: str | Path) -> Model:
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
-    """Write a model file, atomically.
+    """Write a model file, atomically; `record`, plain data on where it comes from, is added to the model's own.
 
-    Args:
-        model: its weights and configuration are written.
-        path: the file, `.safetensors` by convention.
-        record: where the model comes from (preset, data, accuracy, ...), added to its own; anything JSON can hold.
-        half: store convolutions in half precision, the few other numbers as they are; they load as float32.
+    With `half`, convolutions are stored in half precision, the few other numbers as they are; they load as float32.
 
     Raises:
         FrnError: if the file cannot be written.

@@ -67,14 +67,8 @@ def evaluate_images(
 ) -> list[Result]:
     """Evaluate a model on images prepared by its own transform. The model stays as it is.
 
-    Args:
-        extractor: the model.
-        images: uniform images of the model's size; an error calls them `where`.
-        plan: what is measured.
-        validation: images of other classes, on which an untrained FRN head is tuned for each shape.
-        where: see `images`.
-        extracting: progress over images.
-        scoring: progress over the episodes of one shape.
+    An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
+    `where`; progress is told over images, and over the episodes of one shape.
 
     Raises:
         FrnError: if a class is too small for one of the shapes.

@@ -39,7 +39,7 @@ def plan(sources: Sources, split: str, *, tiered: bool) -> Plan:
     try:
         everything = json.loads(file.read(MAX_ANNOTATIONS))
         images_of = _images_by_category(everything)
-        split_of = _tiered_split(everything) if tiered else _split()
+        split_of = _tiered_split(everything) if tiered else dict.fromkeys(read_split("meta_inat")["test"], "test")
         name_of = {image["id"]: str(image["file_name"]) for image in everything["images"]}
         wanted = [(category, name_of[image]) for category, images in images_of.items() for image in sorted(images)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -73,10 +73,6 @@ def _images_by_category(everything: dict[str, Any]) -> dict[int, set[int]]:
     for box in everything["annotations"]:
         images_of.setdefault(int(box["category_id"]), set()).add(box["image_id"])
     return {category: images for category, images in images_of.items() if len(images) in SIZES}
-
-
-def _split() -> dict[int, str]:
-    return dict.fromkeys(read_split("meta_inat")["test"], "test")
 
 
 def _tiered_split(everything: dict[str, Any]) -> dict[int, str]:

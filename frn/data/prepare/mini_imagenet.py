@@ -78,11 +78,6 @@ def _ranked(found: list[Found], labels: Iterable[str]) -> dict[str, Found]:
     }
 
 
-def _class_tars() -> str:
-    facts = read_split("mini_imagenet")
-    return rf"({'|'.join(facts['images'])})\.tar|mini-?imagenet\.(zip|tar|tar\.gz|tgz)"
-
-
 MINI_IMAGENET = Benchmark(
     plan=plan,
     checksums={
@@ -90,5 +85,5 @@ MINI_IMAGENET = Benchmark(
         "mini-ImageNet.tar": "13fda464dcd4d283e953bfb6633176b8",
         "ILSVRC2012_img_train.tar": "1d675b47d978889d74fa0da5fadfb00e",
     },
-    archives=_class_tars(),
+    archives=rf"({'|'.join(read_split('mini_imagenet')['images'])})\.tar|mini-?imagenet\.(zip|tar|tar\.gz|tgz)",
 )

@@ -62,14 +62,12 @@ def _turned(found: list[Found]) -> list[Item]:
         part = "test" if alphabet in facts["test"] or late else "val" if alphabet in facts["val"] else "train"
         items.append(Item(part, f"{alphabet} {character}", file, image))
         items += [
-            Item(part, f"{alphabet} {character} turned {angle}", file, image, partial(_turn, turn))
+            Item(
+                part, f"{alphabet} {character} turned {angle}", file, image, partial(Image.Image.transpose, method=turn)
+            )
             for angle, turn in TURNS.items()
         ]
     return items
-
-
-def _turn(turn: Image.Transpose, image: Image.Image) -> Image.Image:
-    return image.transpose(turn)
 
 
 OMNIGLOT = Benchmark(
