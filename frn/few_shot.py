@@ -73,17 +73,17 @@ class FewShotClassifier:
             raise ValueError("labels go with a list of photos; a mapping has them as its keys")
         if not photos:
             raise FrnError("there is no class to enroll: give at least one with a photo")
-        maps: dict[str, Maps] = {}
+        feature_maps: dict[str, Maps] = {}
         supports: dict[str, list[Support]] = {}
         for name, members in photos.items():
             if not len(members):
                 raise FrnError(f"class {name!r} has no photos. Give it at least one, or leave it out.")
             keys, found = self._embed(members)
-            maps.update(zip(keys, found, strict=True))
+            feature_maps.update(zip(keys, found, strict=True))
             supports[str(name)] = [Support.of(_path(p), key) for p, key in zip(members, keys, strict=True)]
         state, duplicates = build_state(supports.items())
         _refuse_contradictions(duplicates, supports)
-        self._classifier.adopt(state, maps)
+        self._classifier.adopt(state, feature_maps)
         return self
 
     @property
@@ -171,7 +171,7 @@ class FewShotClassifier:
         write_atomically(Path(path), graph.SerializeToString(deterministic=True))
 
     def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:
-        return [self._classifier.predict(maps) for maps in self._embed(photos)[1]]
+        return [self._classifier.predict(feature_maps) for feature_maps in self._embed(photos)[1]]
 
     def _embed(self, photos: Sequence[Photo]) -> tuple[list[str], Maps]:
         """Content keys, and feature maps (n, r, d)."""

@@ -257,6 +257,11 @@ class EvaluationTransform:
         if self.size < 8 or (self.resize is not None and self.resize < self.size):
             raise FrnError(f"an image is resized to {self.resize} and cropped to {self.size}: the crop must fit")
 
+    @property
+    def length(self) -> int:
+        """What an image that is not left alone is resized to."""
+        return self.resize or round(self.size * 92 / 84)
+
     def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
         """Return the crop as (size, size, 3) uint8.
 
@@ -270,8 +275,8 @@ class EvaluationTransform:
             return np.asarray(convert(_upright(image, (0, 0, across, down), orientation)))
         box = aspect_box((across, down))
         across, down = box[2] - box[0], box[3] - box[1]
-        resize = self.resize or round(self.size * 92 / 84)
-        width, height = (resize, resize) if self.square else shorter_side_to((across, down), resize)
+        length = self.length
+        width, height = (length, length) if self.square else shorter_side_to((across, down), length)
         if image.mode == "RGB" and orientation not in UPRIGHT and box == (0, 0, *image.size):
             scaled = resize_bytes(image, width, height)
         else:  # the same by strips, without a second picture of full size

@@ -59,10 +59,7 @@ def load_classifier(
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll a folder of class folders, or the classes of a project file.
 
-    Args:
-        classes: the folder or the file.
-        model: as `load_extractor` takes it; by default the project's own, or the default model.
-        device: where the extractor runs.
+    The model is the project's own unless another is given, or the default one.
 
     Returns:
         The classifier, and why some of its files were left out.

@@ -87,13 +87,9 @@ def load_model(model: str | Path) -> Model:
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
-    """Write a model file, atomically.
+    """Write a model file, atomically; `record`, plain data on where it comes from, is added to the model's own.
 
-    Args:
-        model: its weights and configuration are written.
-        path: the file, `.safetensors` by convention.
-        record: where the model comes from (preset, data, accuracy, ...), added to its own; anything JSON can hold.
-        half: store convolutions in half precision, the few other numbers as they are; they load as float32.
+    With `half`, convolutions are stored in half precision, the few other numbers as they are; they load as float32.
 
     Raises:
         FrnError: if the file cannot be written.
@@ -107,9 +103,7 @@ def save_model(model: Model, path: Path, record: Mapping[str, object] | None = N
 def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
     """Read a checkpoint of the authors' code (FRN or ProtoNet, Conv-4 or ResNet-12), in evaluation mode.
 
-    Args:
-        path: a `state_dict` saved by torch.
-        config: overrides what the keys tell, for an unusual image size, say.
+    Its keys tell what it is, unless `config` does.
 
     Raises:
         FrnError: if the file holds anything but tensors, or keys that are not theirs.
@@ -124,11 +118,7 @@ def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
 def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:
     """A frozen network of another library under an untrained head, in evaluation mode.
 
-    Args:
-        name: `torchvision:NAME` or `timm:NAME`.
-        weights: their file: `.safetensors`, or a torch checkpoint of tensors alone.
-        size: side of the images; None takes that of the weights' own recipe.
-        method: the head.
+    The name is `torchvision:NAME` or `timm:NAME`; None takes the image size of the weights' own recipe.
 
     Raises:
         FrnError: if there is no such network, or the file is not of it.

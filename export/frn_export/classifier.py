@@ -85,7 +85,7 @@ def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     For a small network the many little steps take as long as the network: sizes are vectors (down, across), and almost
     every photo takes a branch without the steps that strips and small images need.
     """
-    length = transform.resize or round(transform.size * 92 / 84)
+    length = transform.length
     offsets = graph.ints(*(centre_offset(each, transform.size) for each in range(MAX_ASPECT * length + 1)))
     whole = graph.node("Shape", "image", start=0, end=2)
     shorter, longer = graph.node("ReduceMin", whole, keepdims=1), graph.node("ReduceMax", whole, keepdims=1)

@@ -76,11 +76,6 @@ class Cost:
 def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress | None = None) -> Sample:
     """Read class folders and set every sixth image aside for calibration.
 
-    Args:
-        folder: of class folders.
-        transform: what the extractor sees of an image.
-        progress: called with images read and in all.
-
     Raises:
         FrnError: if there are fewer than two classes, or one has too few readable images.
     """
@@ -103,15 +98,7 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
 
 
 def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, progress: Progress | None = None) -> Cost:
-    """Score the same episodes with the features of both extractors.
-
-    Args:
-        head: of the model, `(support, query) -> logits`.
-        before: bytes of the float32 `features.onnx`.
-        after: bytes of the quantised one.
-        sample: images of the classes.
-        progress: called with images done and in all, counting both extractors.
-    """
+    """Score the same episodes with the features of both extractors, float32 and quantised."""
     shape = EpisodeShape(way=min(WAY, len(sample.sizes)), shot=SHOT, queries=QUERIES)
     total = len(sample.held_out)
 

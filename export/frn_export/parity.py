@@ -63,13 +63,7 @@ class Difference:
 
 
 def compare_features(model: Model, graph: bytes, *, allowed: float = FEATURE_TOLERANCE) -> Difference:
-    """Run `features.onnx` and torch in float64 on the same random pixels.
-
-    Args:
-        model: the torch model, in evaluation mode.
-        graph: bytes of its `features.onnx`.
-        allowed: difference, as a share of the largest feature.
-    """
+    """Run `features.onnx` and torch in float64 on the same random pixels."""
     extractor = Extractor(graph, "the exported file", device="cpu")
     side = extractor.transform.size
     pixels = np.random.default_rng(0).integers(0, 256, (IMAGES, side, side, 3), dtype=np.uint8)
@@ -84,12 +78,7 @@ def compare_features(model: Model, graph: bytes, *, allowed: float = FEATURE_TOL
 
 
 def compare_head(model: Model, graph: bytes) -> Difference:
-    """Run `head.onnx` and torch's head in float64 on random features: 1 and 5 shots, ragged, and p on both sides of d.
-
-    Args:
-        model: the torch model; its head is an `FRNHead`.
-        graph: bytes of its `head.onnx`.
-    """
+    """Run `head.onnx` and torch's FRN head in float64 on random features: 1 to 5 shots, p on both sides of d."""
     assert model.head.ridge is not None
     head = copy.deepcopy(model.head.ridge).double()
     learned = HeadParameters.of(model.head.ridge)

@@ -29,12 +29,7 @@ BACKBONES: dict[str, BackboneFactory] = {
 
 
 def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> Backbone:
-    """Return a new backbone with random weights.
-
-    Args:
-        name: of `BACKBONES`, or `torchvision:NAME` or `timm:NAME`.
-        last_pool: whether the last pooling of our own backbones is there.
-        size: side of the images; a network of others may be built for it.
+    """Return a new backbone with random weights; a pretrained one is built for images of `size` pixels.
 
     Raises:
         FrnError: if there is no backbone of that name.

@@ -40,11 +40,7 @@ class Pretrained(Backbone):
     """Maps of a frozen network; it stays in evaluation mode."""
 
     def __init__(self, name: str, size: int) -> None:
-        """Build the network, its weights still random.
-
-        Args:
-            name: `torchvision:NAME` or `timm:NAME`.
-            size: side S of the images.
+        """Build the network for images of `size` pixels, its weights still random.
 
         Raises:
             FrnError: if there is no such network, it gives no map, or it takes no images of that size.
@@ -287,12 +283,7 @@ def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
 
 
 def find_weights(name: str, file: Path | None, *, download: bool = False) -> Path:
-    """The file with a network's weights: the one given, or the one in the user's cache.
-
-    Args:
-        name: `torchvision:NAME` or `timm:NAME`.
-        file: given by the user; None looks into the cache of torchvision or timm.
-        download: fetch what the cache lacks.
+    """The file with a network's weights: the one given, or the one in the cache of torchvision or timm.
 
     Raises:
         FrnError: saying where it looked and what to do.

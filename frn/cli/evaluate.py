@@ -9,7 +9,8 @@ from frn.cli.options import AsJson, Device, EpisodeSeed, MethodName, PrecisionNa
 from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
-    from frn.evaluation.report import Result, Unknown
+    from frn.evaluation.open_set import Unknown
+    from frn.evaluation.report import Result
 
 
 def evaluate(

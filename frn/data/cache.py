@@ -88,18 +88,11 @@ class StoredImages:
 
 
 def load_images(
-    folders: ClassFolders,
-    transform: EvaluationTransform | int,
-    *,
-    progress: Progress | None = None,
+    folders: ClassFolders, transform: EvaluationTransform | int, *, progress: Progress | None = None
 ) -> StoredImages:
     """Return the pixels of a split from the cache, decoding it first where there is none.
 
-    Args:
-        folders: the split.
-        transform: the evaluation transform to apply, or the length that shorter sides are scaled down to (training
-            augments from larger images).
-        progress: called while images are decoded.
+    The transform may be the length that shorter sides are scaled down to: training augments from larger images.
 
     Raises:
         FrnError: if the cache cannot be written (disk full, no permission), or a class has no readable image.

@@ -45,12 +45,7 @@ class SplitReport:
 
 
 def check_split(folder: Path, per_class: int, progress: Progress | None = None) -> SplitReport:
-    """Decode every image of a split.
-
-    Args:
-        folder: class folders.
-        per_class: images an episode takes from a class.
-        progress: called with images done and in all.
+    """Decode every image of a split; an episode takes `per_class` images from a class.
 
     Raises:
         FrnError: if the folder holds no class folders, or one is empty.

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -25,17 +24,11 @@ BATCH, ONNX_BATCH = 256, 64
 class FeatureExtractor(Protocol):
     """What evaluation needs of a model, whatever runs it."""
 
-    @property
-    def transform(self) -> EvaluationTransform:
-        """How its images are prepared."""
-
-    @property
-    def method(self) -> str:
-        """What its head is called."""
-
-    @property
-    def untrained_head(self) -> bool:
-        """Whether nobody trained its head."""
+    transform: EvaluationTransform
+    """How its images are prepared."""
+    method: str
+    """What its head is called."""
+    untrained_head: bool
 
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return feature maps (n, r, d), float32, of uniform images of the model's size."""
@@ -48,25 +41,20 @@ class FeatureExtractor(Protocol):
         """
 
 
-@dataclass(frozen=True)
 class TorchExtractor:
     """A torch model in evaluation mode, on `device`."""
 
-    model: Model
-    precision: Precision = "fp32"
-    device: torch.device | str = "cpu"
-    untrained_head: bool = False
-    """Whether nobody trained its head, also where it is trained as a rule."""
-
-    @property
-    def transform(self) -> EvaluationTransform:
-        """How its images are prepared."""
-        return self.model.config.transform
-
-    @property
-    def method(self) -> str:
-        """What its head is called."""
-        return self.model.config.method
+    def __init__(
+        self,
+        model: Model,
+        precision: Precision = "fp32",
+        device: torch.device | str = "cpu",
+        *,
+        untrained_head: bool = False,
+    ) -> None:
+        self.model, self.precision, self.device = model, precision, device
+        self.transform, self.method = model.config.transform, model.config.method
+        self.untrained_head = untrained_head
 
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return feature maps (n, r, d), float32, on the device."""
@@ -77,26 +65,13 @@ class TorchExtractor:
         return copy.deepcopy(self.model.head)
 
 
-@dataclass(frozen=True)
 class OnnxExtractor:
     """An exported model, run by onnxruntime."""
 
-    extractor: Extractor
-
-    @property
-    def transform(self) -> EvaluationTransform:
-        """How its images are prepared."""
-        return self.extractor.transform
-
-    @property
-    def method(self) -> str:
-        """What its head is called."""
-        return self.extractor.method
-
-    @property
-    def untrained_head(self) -> bool:
-        """Whether nobody trained its head."""
-        return self.extractor.untrained_head
+    def __init__(self, extractor: Extractor) -> None:
+        self.extractor = extractor
+        self.transform, self.method = extractor.transform, extractor.method
+        self.untrained_head = extractor.untrained_head
 
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return feature maps (n, r, d), float32, on the processor."""
@@ -135,15 +110,7 @@ def extract_features(
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Tensor:
-    """Return feature maps (n, r, d), float32, on the device.
-
-    Args:
-        model: in evaluation mode, on `device`.
-        images: uniform images of the model's size.
-        precision: of the backbone.
-        device: where the model is.
-        progress: called with images done and in all.
-    """
+    """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on."""
     return torch.cat(list(_batches(model, images, precision, device, progress)))
 
 
@@ -163,11 +130,7 @@ def mean_feature(
 
 
 def _batches(
-    model: Model,
-    images: StoredImages,
-    precision: Precision,
-    device: torch.device | str,
-    progress: Progress | None,
+    model: Model, images: StoredImages, precision: Precision, device: torch.device | str, progress: Progress | None
 ) -> Iterator[Tensor]:
     pixels = images.images()
     for start in range(0, len(images), BATCH):

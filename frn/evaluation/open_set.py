@@ -7,14 +7,14 @@ and, for comparison, by the largest probability.
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
 
-from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frn.data.cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.accuracy import Accuracy, summarise
+from frn.evaluation.accuracy import summarise
 from frn.inference.unknown import calibrate, explained, left_out_explained
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters, probabilities
@@ -22,18 +22,15 @@ from frn.ridge.parameters import HeadParameters, probabilities
 Scores = NDArray[np.floating]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSetResult:
-    """Means over episodes, in percent."""
+class Unknown(TypedDict):
+    """In percent; `missed` known and `caught` unknown queries are below the calibrated threshold."""
 
-    auroc: Accuracy
-    """By the explained share."""
-    auroc_softmax: Accuracy
-    """By the largest probability."""
-    missed: Accuracy
-    """Known queries below the calibrated threshold."""
-    caught: Accuracy
-    """Unknown queries below it."""
+    auroc: float
+    auroc_ci95: float
+    auroc_softmax: float
+    auroc_softmax_ci95: float
+    missed: float
+    caught: float
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
@@ -43,42 +40,44 @@ def doubled(shape: EpisodeShape) -> EpisodeShape:
 
 def measure_open_set(
     head: HeadParameters,
-    maps: NDArray[np.float32],
+    feature_maps: NDArray[np.float32],
     sizes: tuple[int, ...],
     shape: EpisodeShape,
     *,
     episodes: int,
     seed: int,
     progress: Progress | None = None,
-) -> OpenSetResult:
-    """Measure over random episodes.
-
-    Args:
-        head: of the model.
-        maps: feature maps of all images, class by class, (n, r, d).
-        sizes: images of each class.
-        shape: of the enrolled half; there must be twice as many classes.
-        episodes: how many.
-        seed: the same seed draws the same episodes.
-        progress: called with episodes done and in all.
-    """
+) -> Unknown:
+    """Measure over random episodes; `shape` is that of the enrolled half, and there must be twice as many classes."""
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
         drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
-        supports = maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
+        supports = feature_maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
         bank = ClassScorer([enroll(pool, head) for pool in supports])
         left_out = [left_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
         threshold = calibrate(left_out)
-        shares, likeliest = [], []
+        best, likeliest = [], []
         for half in (drawn[: shape.way], drawn[shape.way :]):
-            queries = maps[half[:, shape.shot :].flatten()]
+            queries = feature_maps[half[:, shape.shot :].flatten()]
             errors = bank.class_error(queries)
-            shares.append(explained(errors, queries).max(1))
+            best.append(explained(errors, queries).max(1))
             likeliest.append(probabilities(errors, head.gamma).max(1))
-        outcomes[index] = auroc(*shares), auroc(*likeliest), *(np.mean(half < threshold) for half in shares)
+        outcomes[index] = (
+            auroc(*best),
+            auroc(*likeliest),
+            *(np.mean(half < threshold) for half in best),
+        )
         if progress:
             progress(index + 1, episodes)
-    return OpenSetResult(*(summarise(column) for column in outcomes.T))
+    by_share, softmax, missed, caught = (summarise(column) for column in outcomes.T)
+    return {
+        "auroc": by_share.mean,
+        "auroc_ci95": by_share.ci95,
+        "auroc_softmax": softmax.mean,
+        "auroc_softmax_ci95": softmax.ci95,
+        "missed": missed.mean,
+        "caught": caught.mean,
+    }
 
 
 def auroc(known: Scores, unknown: Scores) -> float:

@@ -5,29 +5,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NotRequired, TypedDict
 
-from torch import Tensor
-
 from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import FeatureExtractor
-from frn.evaluation.open_set import doubled, measure_open_set
-from frn.heads.base import Head
+from frn.evaluation.open_set import Unknown, doubled, measure_open_set
 from frn.numerics import keep_freed_memory
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_on_episodes
-
-
-class Unknown(TypedDict):
-    """Telling unknown from known classes, in percent; `missed` and `caught` at the calibrated threshold."""
-
-    auroc: float
-    auroc_ci95: float
-    auroc_softmax: float
-    auroc_softmax_ci95: float
-    missed: float
-    caught: float
 
 
 class Result(TypedDict):
@@ -81,14 +67,8 @@ def evaluate_images(
 ) -> list[Result]:
     """Evaluate a model on images prepared by its own transform. The model stays as it is.
 
-    Args:
-        extractor: the model.
-        images: uniform images of the model's size.
-        plan: what is measured.
-        validation: images of other classes, on which an untrained FRN head is tuned for each shape.
-        where: what to call the images in an error.
-        extracting: progress over images.
-        scoring: progress over the episodes of one shape.
+    An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
+    `where`; progress is told over images, and over the episodes of one shape.
 
     Raises:
         FrnError: if a class is too small for one of the shapes.
@@ -121,30 +101,19 @@ def evaluate_images(
         if chosen:
             result["head"] = asdict(chosen)
         if plan.unknown:
-            result["unknown"] = _unknown(head, feature_maps, images.sizes, shape, plan, scoring)
+            if head.ridge is None:
+                raise FrnError(
+                    "--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn"
+                )
+            learned = HeadParameters.of(head.ridge)
+            result["unknown"] = measure_open_set(
+                learned,
+                feature_maps.cpu().numpy(),
+                images.sizes,
+                shape,
+                episodes=plan.episodes,
+                seed=plan.seed,
+                progress=scoring,
+            )
         results.append(result)
     return results
-
-
-def _unknown(
-    head: Head,
-    feature_maps: Tensor,
-    sizes: tuple[int, ...],
-    shape: EpisodeShape,
-    plan: EvaluationPlan,
-    progress: Progress | None,
-) -> Unknown:
-    if head.ridge is None:
-        raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
-    parameters = HeadParameters.of(head.ridge)
-    found = measure_open_set(
-        parameters, feature_maps.cpu().numpy(), sizes, shape, episodes=plan.episodes, seed=plan.seed, progress=progress
-    )
-    return {
-        "auroc": found.auroc.mean,
-        "auroc_ci95": found.auroc.ci95,
-        "auroc_softmax": found.auroc_softmax.mean,
-        "auroc_softmax_ci95": found.auroc_softmax.ci95,
-        "missed": found.missed.mean,
-        "caught": found.caught.mean,
-    }

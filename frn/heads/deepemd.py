@@ -42,14 +42,9 @@ class DeepEMDHead(Head):
     def __init__(
         self, *, solver: Solver = "pot", sfc_passes: int = 100, sfc_rate: float = 100.0, sfc_batch: int = 4
     ) -> None:
-        """Set the solver and how the SFC is fitted.
+        """Set the solver, and how often and fast SGD fits the SFC, with momentum and dampening of 0.9.
 
-        Args:
-            solver: of the linear programs.
-            sfc_passes: how often SGD goes through all supports.
-            sfc_rate: its learning rate: by default that of the authors' evaluation, on ResNet-12 (their training has
-                0.1). Momentum and dampening are 0.9.
-            sfc_batch: supports of a step.
+        The rate is by default that of the authors' evaluation, on ResNet-12 (their training has 0.1).
         """
         super().__init__()
         self.solver: Solver = solver
@@ -109,16 +104,7 @@ def direction(maps: Tensor) -> Tensor:
 
 
 def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor, solver: Solver = "pot") -> Tensor:
-    """Least total cost of moving `supply` to `demand`.
-
-    Args:
-        cost: of moving a unit from i to j, (..., r, r).
-        supply: what each location sends, (..., r), summing to one.
-        demand: what each location takes, (..., r), summing to one.
-        solver: "pot" or "opencv".
-
-    Returns:
-        Costs (...), in the dtype of `cost`.
+    """Least total cost of moving `supply` (..., r) to `demand` (..., r), of sum one each, at `cost` (..., r, r) a unit.
 
     Raises:
         FrnError: if the solver is not installed.

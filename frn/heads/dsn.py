@@ -15,8 +15,8 @@ from frn.ridge.reconstruction import location_error
 class DSNHead(Head):
     """Scores a query by its squared distance from the subspace of each class's supports.
 
-    The origin is in every subspace; the original method moves it to the class's mean. Logits are divided
-    by d and multiplied by the temperature gamma.
+    The origin is in every subspace; the original method moves it to the class's mean. Logits are divided by d and
+    multiplied by the temperature gamma.
     """
 
     lam = 0.01

@@ -38,15 +38,7 @@ class Panel:
 
 
 def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bool = False) -> Image.Image:
-    """The crop in grey under the colours of its errors.
-
-    Args:
-        crop: what the network saw, (S, S, 3).
-        error_map: (h, w).
-        low: the error that is drawn as the least.
-        high: the error that is drawn as the largest.
-        smooth: blend between locations instead of drawing blocks.
-    """
+    """The crop (S, S, 3) in grey under colours for its errors (h, w) from `low` to `high`."""
     height, width = crop.shape[:2]
     share = np.clip((error_map - low) / (high - low), 0, 1) if high > low else np.zeros(error_map.shape)
     grid = Image.fromarray((255 * share).round().astype(np.uint8))
@@ -59,14 +51,7 @@ def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bo
 
 
 def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = False) -> Image.Image:
-    """The photo and its error map for each class, side by side on one scale.
-
-    Args:
-        crop: what the network saw, (S, S, 3).
-        title: written below the photo.
-        panels: classes, the likeliest first.
-        smooth: blend between locations instead of drawing blocks.
-    """
+    """The photo and its error map for each class, the likeliest first, side by side on one scale."""
     maps = np.stack([panel.error_map for panel in panels])
     low, high = float(maps.min()), float(maps.max())
     pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high, smooth=smooth) for m in maps)]

@@ -38,14 +38,9 @@ class Extractor:
     def __init__(
         self, data: bytes, where: str, *, trusted: bool = False, device: Device = "auto", threads: int = 0
     ) -> None:
-        """Open an extractor.
+        """Open the bytes of a `features.onnx`, which a message calls `where`.
 
-        Args:
-            data: bytes of a `features.onnx`.
-            where: what to call it in a message.
-            trusted: skip the check of a file that we made ourselves.
-            device: where to run.
-            threads: of the processor; 0 means all cores this process may use.
+        A trusted file is one that we made ourselves: it is not checked. No `threads` means all cores.
 
         Raises:
             FrnError: if the file is not an extractor of a known version, or fails the checks of `runtime`.

@@ -48,12 +48,7 @@ class FeatureStore:
     """Feature maps (r, d) by extractor and content key. Any number of processes may share one."""
 
     def __init__(self, path: Path | None = None, *, limit: int = MAX_BYTES) -> None:
-        """Open or create a store.
-
-        Args:
-            path: of the file; in the user's cache folder by default.
-            limit: bytes of maps to keep; the longest unused go first.
-        """
+        """Open or create a store of at most `limit` bytes of maps; the longest unused go first."""
         self.limit = limit
         self._database: sqlite3.Connection | None = None
         path = path or cache_folder() / "features.sqlite"

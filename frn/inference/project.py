@@ -128,10 +128,7 @@ def load_project(path: Path) -> Project:
 def save_project(path: Path, project: Project, *, replace: bool = False) -> Project:
     """Write a project file and return the project as it is on disk.
 
-    Args:
-        path: where; its folder is made if it is missing.
-        project: what to write.
-        replace: overwrite a file that this project was not read from. The old one is kept as `.bak` in any case.
+    A file that this project was not read from is overwritten only with `replace`, and kept as `.bak` in any case.
 
     Raises:
         FrnError: if there is another file, or it was changed meanwhile, or it cannot be written.

@@ -37,18 +37,10 @@ OPERATORS = frozenset(_OPERATORS.split())
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
-    """Refuse an ONNX file that could do anything but compute.
-
-    Args:
-        data: the file's bytes; the session must be made from the same ones.
-        where: what to call it in a message.
-        formats: values of `frn.format` that are welcome.
-
-    Returns:
-        Its metadata.
+    """Refuse an ONNX file, by its bytes, that could do anything but compute; its metadata, if `frn.format` is welcome.
 
     Raises:
-        FrnError: saying what was found.
+        FrnError: saying what was found in `where`.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -96,16 +88,10 @@ def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
 def open_session(
     data: bytes, where: str, *, device: Device = "auto", threads: int = 0
 ) -> "onnxruntime.InferenceSession":
-    """Make a session from bytes, without a word on stdout or stderr.
-
-    Args:
-        data: a checked (or shipped) model.
-        where: what to call it in a message.
-        device: "auto" takes CUDA where a device answers; "cuda" insists.
-        threads: of the processor; 0 leaves it to onnxruntime.
+    """Make a session from the bytes of a checked or shipped model, without a word on stdout or stderr.
 
     Raises:
-        FrnError: if the model cannot run, or CUDA was insisted on and did not come up.
+        FrnError: if the model cannot run, or CUDA was insisted on ("cuda") and did not come up.
     """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors

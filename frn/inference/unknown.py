@@ -28,30 +28,23 @@ Shares = NDArray[np.float64]
 
 
 def explained(errors: NDArray[np.floating], queries: NDArray[np.floating]) -> Shares:
-    """R^2 of each query's reconstruction by each class, at least 0.
+    """R^2 of each query's reconstruction by each class, at least 0, (q, way): from errors (q, way) and maps (q, r, d).
 
-    Args:
-        errors: class errors (q, way).
-        queries: their feature maps (q, r, d).
-
-    Returns:
-        Shares (q, way); a map that is zero everywhere has nothing to explain and gets 0.
+    A map that is zero everywhere has nothing to explain and gets 0.
     """
     energy = np.square(queries, dtype=np.float64).sum(-1).mean(-1)[:, None]
     shares: Shares = 1 - np.divide(errors, energy, out=np.ones(errors.shape), where=energy > 0)
     return shares.clip(0)
 
 
-def left_out_explained(maps: NDArray[np.floating], head: HeadParameters) -> Shares:
+def left_out_explained(feature_maps: NDArray[np.floating], head: HeadParameters) -> Shares:
     """What the other supports of a class explain of each: (k, r, d), k >= 2, to (k,)."""
-    return np.diagonal(explained(leave_one_out(maps, head)[:, None].repeat(len(maps), 1), maps)).copy()
+    return explained(leave_one_out(feature_maps, head)[:, None], feature_maps)[:, 0]
 
 
 def calibrate(left_out: Sequence[Shares]) -> float:
     """The threshold that all but `MISSED` of the left-out supports of all classes reach.
 
-    Args:
-        left_out: of every class with at least two supports. Where there is none, nothing is known of the classes'
-            spread, and the threshold is 0: no photo is unknown.
+    Where no class has two supports, nothing is known of their spread, and the threshold is 0: no photo is unknown.
     """
     return float(np.quantile(np.concatenate(left_out), MISSED)) if left_out else 0.0

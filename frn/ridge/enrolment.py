@@ -31,17 +31,13 @@ class EnrolledClass:
     """+1 or -1, (m,)."""
 
 
-def enroll(maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
-    """Enroll a class.
-
-    Args:
-        maps: feature maps of its supports, (k, r, d), finite.
-        head: the learned parameters; lambda follows the number of supports.
+def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
+    """Enroll a class from feature maps of its supports, (k, r, d); lambda follows their number.
 
     Raises:
         ValueError: if the maps are empty or not finite.
     """
-    pool = pool_rows(maps)
+    pool = pool_rows(feature_maps)
     p, d = pool.shape
     lam, rho = head.lam(p, d), head.rho()
     if p > d:  # the triangle of its QR has the same S^T S
@@ -98,13 +94,13 @@ class ClassScorer:
         return error
 
 
-def pool_rows(maps: NDArray[np.floating]) -> Array:
+def pool_rows(feature_maps: NDArray[np.floating]) -> Array:
     """The supports' locations as one pool, in float64: (k, r, d) to (p, d).
 
     Raises:
         ValueError: if the maps are empty or not finite.
     """
-    pool = np.asarray(maps, dtype=np.float64).reshape(-1, maps.shape[-1])
+    pool = np.asarray(feature_maps, dtype=np.float64).reshape(-1, feature_maps.shape[-1])
     if pool.size == 0 or not np.isfinite(pool).all():
-        raise ValueError(f"feature maps of shape {maps.shape} must be finite and not empty")
+        raise ValueError(f"feature maps of shape {feature_maps.shape} must be finite and not empty")
     return pool

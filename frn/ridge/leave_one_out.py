@@ -10,42 +10,30 @@ from frn.ridge.enrolment import Array, pool_rows
 from frn.ridge.parameters import HeadParameters
 
 
-def leave_one_out(maps: NDArray[np.floating], head: HeadParameters) -> Array:
-    """Class error of every support when the other k - 1 rebuild it, from one inverse for all of them.
+def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
+    """Class error of every support (k, r, d), k >= 2, when the other k - 1 rebuild it, (k,): large for an outlier.
 
     With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
     -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
     B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports.
 
-    Args:
-        maps: feature maps of a class's supports, (k, r, d), at least two.
-        head: the learned parameters.
-
-    Returns:
-        Errors (k,): large for an outlier.
-
     Raises:
         ValueError: if there are fewer than two supports, or the maps are not finite.
     """
-    k, r, d = maps.shape
+    k, r, d = feature_maps.shape
     if k < 2:
         raise ValueError(f"leaving one out needs at least two supports, not {k}")
     lam, rho = head.lam((k - 1) * r, d), head.rho()
-    energy, along, kept = left_out_parts(maps, lam)
+    energy, along, kept = left_out_parts(feature_maps, lam)
     error = energy - 2 * rho * along + rho**2 * kept
     mean: Array = error.mean(axis=1)
     return mean
 
 
-def left_out_parts(maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:
-    """What `leave_one_out` is made of: |q|^2, q.q' and |q'|^2 of each location, q' rebuilt at rho = 1; (k, r) each.
-
-    Args:
-        maps: feature maps of a class's supports, (k, r, d), at least two.
-        lam: ridge penalty of k - 1 supports, already rescaled.
-    """
-    k, r, d = maps.shape
-    pool = pool_rows(maps)
+def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:
+    """What `leave_one_out` is made of: |q|^2, q.q' and |q'|^2 of each location, q' rebuilt at rho = 1; (k, r) each."""
+    k, r, d = feature_maps.shape
+    pool = pool_rows(feature_maps)
     images = pool.reshape(k, r, d)
     identity = np.eye(r)
     if len(pool) <= d:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,24 +16,6 @@ LAMBDA_FLOOR = 1e-6
 """Added to lambda by the authors' released code, not by the paper; kept so that published weights score the same."""
 
 Scalar = TypeVar("Scalar")
-
-
-class LearnedScalar(Protocol):
-    """A parameter of a torch module, as far as it is needed here."""
-
-    def item(self) -> float:
-        """Return its value."""
-
-
-class LearnedHead(Protocol):
-    """A torch module with the parameters of an FRN head."""
-
-    @property
-    def alpha(self) -> LearnedScalar: ...  # noqa: D102
-    @property
-    def beta(self) -> LearnedScalar: ...  # noqa: D102
-    @property
-    def gamma(self) -> LearnedScalar: ...  # noqa: D102
 
 
 def rescaled_lambda(exp_alpha: Scalar, p: int, d: int) -> Scalar:
@@ -59,8 +41,8 @@ class HeadParameters:
         return math.exp(self.beta)
 
     @classmethod
-    def of(cls, head: LearnedHead) -> "HeadParameters":
-        """The values of a torch head."""
+    def of(cls, head: Any) -> "HeadParameters":
+        """The values of a torch module with scalars alpha, beta and gamma."""
         return cls(head.alpha.item(), head.beta.item(), head.gamma.item())
 
     @classmethod

@@ -44,22 +44,11 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 
 
 def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
-    """Squared distance of every query location from its reconstruction (the summand of Eq. 4).
+    """Squared distance of every query location from its reconstruction (the summand of Eq. 4), (way, n).
 
     No rebuilt map is formed: it is |q|^2 less what a few directions of the class take off, or, where p >= d,
-    |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes.
-
-    Args:
-        query: query features, (n, d).
-        pool: support features gathered per class, (way, p, d).
-        lam: ridge penalty, already rescaled by p / d; must be positive.
-        rho: recalibration of the reconstruction's length.
-
-    Returns:
-        Errors (way, n), in the dtype of `query` (float32 at least).
-
-    Raises:
-        ValueError: if the channels differ, or a class's system is not positive definite.
+    |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes. Arguments
+    and errors are those of `reconstruct`.
     """
     with torch.autocast(query.device.type, enabled=False):
         query, pool, lam, rho = _prepared(query, pool, lam, rho)
@@ -71,19 +60,9 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
 
 
 def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
-    """Mean squared reconstruction error of whole query maps, <Q, Q_c> of Eq. 4.
+    """Mean squared reconstruction error of query maps (queries, r, d), <Q, Q_c> of Eq. 4, (queries, way).
 
-    Args:
-        query: query feature maps, (queries, r, d).
-        pool: support features gathered per class, (way, p, d).
-        lam: ridge penalty, already rescaled by p / d; must be positive.
-        rho: recalibration of the reconstruction's length.
-
-    Returns:
-        Errors (queries, way), in the dtype of `query` (float32 at least).
-
-    Raises:
-        ValueError: if the channels differ, or a class's system is not positive definite.
+    The other arguments, and errors, are those of `reconstruct`.
     """
     queries, r, d = query.shape
     if not moments_are_cheaper(queries, r, d, way=len(pool), p=pool.shape[1]):

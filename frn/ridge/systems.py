@@ -44,15 +44,9 @@ def ridge_factor(pool: Tensor, lam: Tensor) -> Tensor:
 
 
 def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1.
+    """B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1, symmetric, (way, d, d).
 
-    Args:
-        system: S^T S of every class, (way, d, d).
-        lam: ridge penalty, a scalar.
-        rho: recalibration, a scalar.
-
-    Returns:
-        Symmetric operators (way, d, d); `query @ B` is the query less its reconstruction.
+    From S^T S of every class; `query @ B` is the query less its reconstruction.
     """
     residual = rho * lam * torch.cholesky_inverse(cholesky(system + lam * identity_like(system), lam))
     residual.diagonal(dim1=-2, dim2=-1).add_(1 - rho)

@@ -39,14 +39,6 @@ Maps = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True)
-class Parabolas:
-    """Errors of queries (q, way) for one alpha, as functions of rho."""
-
-    along: Array
-    kept: Array
-
-
-@dataclass(frozen=True, slots=True)
 class TuningEpisode:
     """Queries whose class is known, and the pools of all classes."""
 
@@ -73,13 +65,9 @@ def tune_by_leave_one_out(pools: Sequence[Maps]) -> HeadParameters:
 
 
 def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
-    """The best parameters for episodes of a shape; one shot is enough, and no test label is used.
+    """The best parameters for episodes of a shape, drawn from validation images by their feature maps (n, r, d).
 
-    Args:
-        maps: feature maps of the validation images, class by class, (n, r, d).
-        sizes: images of each class, each at least shot + queries.
-        shape: of the episodes.
-        seed: the same seed draws the same episodes.
+    One shot is enough, and no test label is used.
     """
     drawn = [evaluation_episode(sizes, shape, seed=seed, index=index) for index in range(TUNING_EPISODES)]
     return tune([TuningEpisode.split(maps[episode], shape.shot) for episode in drawn])
@@ -94,8 +82,7 @@ def tune(episodes: Sequence[TuningEpisode]) -> HeadParameters:
 
     def attempt(alpha: float) -> float:
         if alpha not in found:
-            pieces = [solver.parabolas(alpha) for solver in solvers]
-            along, kept = (np.concatenate([getattr(piece, part) for piece in pieces]) for part in ("along", "kept"))
+            along, kept = map(np.concatenate, zip(*(solver.parabolas(alpha) for solver in solvers), strict=True))
             found[alpha] = min(
                 (_best_gamma(energy, along, kept, labels, alpha, float(beta)) for beta in BETAS), key=lambda f: f[0]
             )
@@ -152,8 +139,8 @@ class _Solver:
         left_out = slice(0) if episode.queries else slice(None, None, stride)
         self.classes = [_Class(pool, queries.astype(np.float32), left_out) for pool in pools]
 
-    def parabolas(self, alpha: float) -> Parabolas:
-        """For one alpha."""
+    def parabolas(self, alpha: float) -> tuple[Array, Array]:
+        """Errors for one alpha as functions of rho: the terms `along` and `kept`, (q, way) each."""
         head = HeadParameters(alpha, 0.0, 1.0)
         along, kept = np.empty((2, len(self.labels), len(self.classes)))
         for column, class_ in enumerate(self.classes):
@@ -162,7 +149,7 @@ class _Solver:
             if len(class_.images) and k > 1:
                 own = self.labels == column
                 along[own, column], kept[own, column] = class_.rebuild_left_out(head.lam((k - 1) * r, d))
-        return Parabolas(along, kept)
+        return along, kept
 
 
 class _Class:

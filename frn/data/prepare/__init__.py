@@ -45,10 +45,10 @@ def prepare(
     drawn: DrawnSplit | None = None,
     progress: Progress | None = None,
 ) -> dict[str, tuple[int, int]]:
-    """Make a data set from archives or folders.
+    """Make a data set, a benchmark by name or "folder" for anything else, from archives or folders.
 
     Args:
-        name: a benchmark's name, or "folder" for anything else.
+        name: see above.
         sources: archives as released, folders that hold them, or what they unpack to.
         out: the data set's folder; what is already there and whole stays as it is.
         split: name of the class split, where a benchmark has several; the first by default.

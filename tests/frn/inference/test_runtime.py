@@ -205,6 +205,7 @@ def test_a_session_says_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
     path.write_bytes(graph.SerializeToString())
     code = (
         "import sys; from pathlib import Path; import numpy as np\n"
+        "import frn, frn.few_shot, frn.loading, frn.zoo, frn.ridge.enrolment, frn.ridge.tuning\n"
         "from frn.inference.extractor import Extractor\n"
         "Extractor.open(Path(sys.argv[1])).feature_maps(np.zeros((1, 32, 32, 3), np.uint8))\n"
         "assert 'torch' not in sys.modules"

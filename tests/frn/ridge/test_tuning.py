@@ -39,10 +39,10 @@ def loss(pools: list[np.ndarray], head: HeadParameters) -> float:
 def test_the_parabolas_are_the_errors_of_leaving_out_and_of_the_rivals(k: int, r: int, d: int, alpha: float) -> None:
     pools = classes(3, k, r, d, noise=0.5)
     solver = _Solver(TuningEpisode(pools))
-    parts = solver.parabolas(alpha)
+    along, kept = solver.parabolas(alpha)
     for beta in (-0.4, 0.5):
         head = HeadParameters(alpha, beta, 1.0)
-        found = solver.energy[:, None] - 2 * head.rho() * parts.along + head.rho() ** 2 * parts.kept
+        found = solver.energy[:, None] - 2 * head.rho() * along + head.rho() ** 2 * kept
         expected = ClassScorer([enroll(pool, head) for pool in pools]).class_error(np.concatenate(pools)).astype(float)
         for label, pool in enumerate(pools):
             expected[solver.labels == label, label] = leave_one_out(pool, head)
@@ -88,4 +88,4 @@ def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     assert alone != HeadParameters()
     solver = _Solver(TuningEpisode([pools[0], pools[1], pools[2][:1]]))
     assert set(solver.labels.tolist()) == {0, 1}
-    assert solver.parabolas(0.0).along.shape == (8, 3)
+    assert solver.parabolas(0.0)[0].shape == (8, 3)
