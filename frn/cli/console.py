@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -48,9 +48,11 @@ def command_line() -> str:
     return shlex.join(["frn", *sys.argv[1:]])
 
 
-def resume_command() -> str:
-    """The command that continues a run that was stopped."""
-    return shlex.join(["frn", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
+def end_stopped_run(steps: int) -> NoReturn:
+    """Say how to go on with a run that was stopped, and exit as after Ctrl-C."""
+    command = shlex.join(["frn", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
+    note(f"saved after {steps} steps. Go on with: {command}")
+    raise typer.Exit(INTERRUPTED)
 
 
 def note(message: str) -> None:

@@ -8,13 +8,12 @@ from typing import Annotated
 import typer
 
 from frn.cli.console import (
-    INTERRUPTED,
     command_line,
+    end_stopped_run,
     note,
     print_json,
     progress_bar,
     report_left_out,
-    resume_command,
     stdout,
     user_errors,
 )
@@ -72,8 +71,7 @@ def train(
         with progress_bar("training") as progress, interruptible() as stopped:
             trained = train_decoder(loaded, images, out, schedule, settings, progress=progress, stop=stopped)
         if not trained.finished:
-            note(f"saved after {trained.position.total_steps} steps. Go on with: {resume_command()}")
-            raise typer.Exit(INTERRUPTED)
+            end_stopped_run(trained.position.total_steps)
     seconds = round(trained.position.seconds, 1)
     if as_json:
         print_json({"decoder": str(out), "steps": trained.position.total_steps, "seconds": seconds})

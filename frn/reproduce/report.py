@@ -155,7 +155,7 @@ def _line(row: Row, locations: Locations, missing: str | None) -> Line:
 def training_command(run: RunSpec) -> str:
     """The command of a run, places by name."""
     init = ("--init", f"runs/{run.init.name}") if run.init else ()
-    return shlex.join(("frn", *run.words, *init, "--data", data_name(run.prepare), "--out", f"runs/{run.name}"))
+    return shlex.join(("frn", *run.options.words, *init, "--data", data_name(run.prepare), "--out", f"runs/{run.name}"))
 
 
 def evaluation_command(measurement: Measurement) -> str:

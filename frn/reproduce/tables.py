@@ -6,7 +6,7 @@ said again here: published figures, data sets and what a run starts from are the
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from frn.errors import FrnError
@@ -19,27 +19,15 @@ class RunSpec:
     """A training run; its folder has its name."""
 
     name: str
-    preset: str
-    changed: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """What is changed of the preset: fields of `RunOptions`, in the order of the command."""
+    options: RunOptions
+    """What decides the run; what is missing is only where things are."""
     init: "RunSpec | None" = None
     """The run whose result it starts from."""
 
     @property
-    def options(self) -> RunOptions:
-        """What decides the run; what is missing is only where things are."""
-        return RunOptions(preset=self.preset, **self.changed)
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The same as words of an `frn` command."""
-        flags = (word for name, value in self.changed.items() for word in (f"--{name.replace('_', '-')}", str(value)))
-        return ("train" if PRESETS[self.preset].trains_on_episodes else "pretrain", self.preset, *flags)
-
-    @property
     def prepare(self) -> str:
         """The data set, as `frn data prepare` calls it."""
-        return PRESETS[self.preset].data.prepare or ""
+        return PRESETS[self.options.preset].data.prepare or ""
 
     @property
     def chain(self) -> "tuple[RunSpec, ...]":
@@ -106,7 +94,7 @@ def data_name(prepare: str) -> str:
 def run_of(preset: str) -> RunSpec:
     """The run of a preset as it stands, after the pre-training that it needs."""
     start = PRESETS[preset].pretraining.init_from
-    return RunSpec(name=preset, preset=preset, init=run_of(start) if start else None)
+    return RunSpec(name=preset, options=RunOptions(preset=preset), init=run_of(start) if start else None)
 
 
 def paper(label: str, *presets: str, shots: tuple[int, ...] = (1, 5)) -> Row:
@@ -178,19 +166,18 @@ def at_both(label: str, measurement: Measurement, published: PublishedPair = NON
 
 def short(name: str, **changed: Any) -> RunSpec:
     """A run of the short budget on CIFAR-FS."""
-    return RunSpec(name=name, preset="cifar-fs-conv4-short", changed=changed)
+    return RunSpec(name=name, options=RunOptions(preset="cifar-fs-conv4-short", **changed))
 
 
 AT_ONE_SHOT = {"way": 30, "shot": 1}
 FRN = short("frn")
-AVERAGE = RunSpec(name="average", preset="cifar-fs-conv4-average", changed={"epochs": 24})
-DUMMY = RunSpec(name="dummy", preset="cifar-fs-conv4-pretrain", changed={"epochs": 24})
+AVERAGE = RunSpec(name="average", options=RunOptions(preset="cifar-fs-conv4-average", epochs=24))
+DUMMY = RunSpec(name="dummy", options=RunOptions(preset="cifar-fs-conv4-pretrain", epochs=24))
 SIMPLESHOT = Measurement(name="simpleshot", run=AVERAGE, flags=("--method", "simpleshot"), prepare="cifar-fs")
 TUNED = {
     kind: RunSpec(
         name=f"{kind.name}-tuned",
-        preset="cifar-fs-conv4-finetune",
-        changed={"queries": 5, "epochs": 8},
+        options=RunOptions(preset="cifar-fs-conv4-finetune", queries=5, epochs=8),
         init=kind,
     )
     for kind in (DUMMY, AVERAGE)

@@ -1,6 +1,6 @@
 """What people ask of a training run: a preset, what to change of it, and where and how to run it. Free of torch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -45,6 +45,16 @@ class RunOptions:
     resume: bool = False
     init: str | None = None
     """The model to start from."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The `frn` command of these options."""
+        command = "train" if find_preset(self.preset).trains_on_episodes else "pretrain"
+        words = [command, self.preset]
+        for field in fields(self)[1:]:
+            if (value := getattr(self, field.name)) != field.default:
+                words += [f"--{field.name.replace('_', '-')}", str(value)]
+        return tuple(words)
 
     @property
     def folder(self) -> Path:

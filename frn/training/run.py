@@ -85,7 +85,7 @@ class TrainingRun:
         self.position.seconds = self.spent + self.saved - self.began
         self.folder.save_last(self.model, self.objective, self.optimizer, self.position, self.decides)
 
-    def go_on(
+    def run_epochs(
         self,
         epochs: int,
         draw: Callable[[], Sequence[Drawn]],

@@ -117,7 +117,7 @@ def train_decoder(
         run.folder.append_metrics(total_steps=done, epoch=position.epoch + 1, loss=round(loss, 5), learning_rate=rate)
         progress(done, steps * schedule.epochs)
 
-    return run.go_on(schedule.epochs, draw, take, stop)
+    return run.run_epochs(schedule.epochs, draw, take, stop)
 
 
 def _step(
