@@ -3,7 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
@@ -13,6 +13,7 @@ from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from frn.data.cache import Progress
 
@@ -75,6 +76,16 @@ def stdout() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence["str | Text"]]) -> None:
+    """Print rows under their heads."""
+    from rich.table import Table
+
+    table = Table(*heads, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    stdout().print(table)
 
 
 @contextmanager

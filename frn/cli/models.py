@@ -1,13 +1,11 @@
 """`frn models`: the models that ship with the program."""
 
-from frn.cli.console import print_json, stdout, user_errors
+from frn.cli.console import print_json, print_table, user_errors
 from frn.cli.options import AsJson
 
 
 def models(as_json: AsJson = False) -> None:
     """List the shipped models: their names stand for their files in every command."""
-    from rich.table import Table
-
     from frn.model_file import read_header
     from frn.shipped import shipped_models
 
@@ -27,16 +25,18 @@ def models(as_json: AsJson = False) -> None:
             }
         )
         return
-    table = Table("model", "method", "backbone", "image", "size", "trained on", "validation", box=None, pad_edge=False)
+    rows = []
     for name, (path, config, record) in found.items():
         validation = record.get("validation") or {}
-        table.add_row(
-            f"[bold]{name}[/bold]",
-            config.method,
-            config.backbone,
-            f"{config.transform.size} px",
-            f"{path.stat().st_size / 1e6:.2f} MB",
-            str(record.get("data", "")),
-            f"{validation['accuracy']:.2f} ± {validation['ci95']:.2f} % ({validation['shape']})" if validation else "",
+        rows.append(
+            (
+                f"[bold]{name}[/bold]",
+                config.method,
+                config.backbone,
+                f"{config.transform.size} px",
+                f"{path.stat().st_size / 1e6:.2f} MB",
+                str(record.get("data", "")),
+                "{accuracy:.2f} ± {ci95:.2f} % ({shape})".format(**validation) if validation else "",
+            )
         )
-    stdout().print(table)
+    print_table(("model", "method", "backbone", "image", "size", "trained on", "validation"), rows)

@@ -86,14 +86,7 @@ class RunOptions:
         )
 
     def check(self, *, episodes: bool) -> None:
-        """Refuse a run that cannot begin, before anything is read.
-
-        Args:
-            episodes: whether the run is to train on episodes, not to pre-train.
-
-        Raises:
-            FrnError: saying what to do instead.
-        """
+        """Refuse what cannot begin, before anything is read; `episodes`: training on them is asked for."""
         name, preset = self.preset, self.overridden()
         if episodes != preset.trains_on_episodes:
             if episodes:

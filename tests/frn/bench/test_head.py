@@ -37,7 +37,7 @@ def test_what_one_contestant_leaves_behind_is_not_timed_with_the_next() -> None:
 
 
 def test_the_head_beats_the_papers_formulations_where_channels_are_many() -> None:
-    timing = time_head(640, 1, head_graph(INITIAL).SerializeToString(), way=3, queries=4, rounds=3)
+    timing = time_head(640, 1, head_graph(INITIAL).SerializeToString(), rounds=3)
     assert set(timing.milliseconds) == {*PLAIN, "frn, torch", "frn, numpy", "frn, onnx"}
     for plain in PLAIN:
         faster = timing.times_as_fast(plain)
