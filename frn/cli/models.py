@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.console import note, print_json, stdout, user_errors
+from frn.cli.console import note, print_json, print_table, stdout, user_errors
 from frn.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ def add(
 @app.command()
 def known(as_json: AsJson = False) -> None:
     """List the networks that `frn models add` knows by a short name."""
-    from rich.table import Table
-
     from frn.catalogue import CATALOGUE
 
     if as_json:
@@ -74,10 +72,8 @@ def known(as_json: AsJson = False) -> None:
             {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
         )
         return
-    table = Table("name", "network", "what it is", "licence", box=None, pad_edge=False)
-    for name, entry in CATALOGUE.items():
-        table.add_row(f"[bold]{name}[/bold]", entry.backbone, entry.about, entry.licence)
-    stdout().print(table)
+    rows = [(f"[bold]{name}[/bold]", n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
+    print_table(("name", "network", "what it is", "licence"), rows)
 
 
 @app.command()
@@ -112,25 +108,24 @@ def _facts(files: "ModelFiles") -> dict[str, Any]:
 
 def _show(found: dict[str, dict[str, Any]]) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table(
-        "model", "method", "backbone", "image", "size", "time", "trained on", "validation, licence",
-        box=None, pad_edge=False,
-    )  # fmt: skip
+    rows = []
     for name, facts in found.items():
-        validation = facts.get("validation") or {}
-        spent = facts.get("milliseconds")
-        table.add_row(
-            f"[bold]{name}[/bold]",
-            str(facts["method"]),
-            str(facts["backbone"]),
-            f"{facts['size']} px",
-            f"{facts['bytes'] / 1e6:.2f} MB",
-            f"{spent} ms" if spent else "",
-            escape(str(facts.get("about") or facts.get("data", ""))),
-            f"{validation['accuracy']:.2f} ± {validation['ci95']:.2f} % ({validation['shape']})"
-            if validation
-            else escape(str(facts.get("licence", ""))),
+        validation = facts.get("validation")
+        rows.append(
+            (
+                f"[bold]{name}[/bold]",
+                facts["method"],
+                facts["backbone"],
+                f"{facts['size']} px",
+                f"{facts['bytes'] / 1e6:.2f} MB",
+                f"{facts['milliseconds']} ms" if "milliseconds" in facts else "",
+                escape(str(facts.get("about") or facts.get("data", ""))),
+                "{accuracy:.2f} ± {ci95:.2f} % ({shape})".format(**validation)
+                if validation
+                else escape(str(facts.get("licence", ""))),
+            )
         )
-    stdout().print(table)
+    print_table(
+        ("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows
+    )

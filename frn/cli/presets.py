@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.console import print_json, stdout, user_errors
+from frn.cli.console import print_json, print_table, stdout, user_errors
 from frn.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -32,24 +32,24 @@ def presets(
 
 
 def _list(chosen: "dict[str, Preset]") -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("preset", "model", "step", "epochs", "1-shot", "5-shot", "about", box=None, pad_edge=False)
-    for number, (_, family) in enumerate(groupby(chosen.items(), key=lambda entry: entry[1].data.prepare)):
-        if number:
-            table.add_row()
+    rows: list[tuple[str | Text, ...]] = []
+    for _, family in groupby(chosen.items(), key=lambda entry: entry[1].data.prepare):
+        rows += [()] if rows else []
         for name, preset in family:
             figures = preset.published.accuracy if preset.published else {}
-            table.add_row(
-                Text(name, style="bold", no_wrap=True),
-                f"{preset.method} {preset.backbone}",
-                describe_step(preset),
-                str(preset.schedule.epochs),
-                *(f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)),
-                preset.about,
+            rows.append(
+                (
+                    Text(name, style="bold", no_wrap=True),
+                    f"{preset.method} {preset.backbone}",
+                    describe_step(preset),
+                    str(preset.schedule.epochs),
+                    *(f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)),
+                    preset.about,
+                )
             )
-    stdout().print(table)
+    print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
     stdout().print("\n1-shot, 5-shot: what the paper reports, in percent. `frn presets NAME` shows one in full.")
 
 

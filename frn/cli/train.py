@@ -6,31 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from frn.cli import options
 from frn.cli.console import (
-    INTERRUPTED,
     command_line,
+    end_stopped_run,
     note,
     print_json,
     progress_bar,
     report_left_out,
-    resume_command,
     stdout,
     user_errors,
 )
 from frn.cli.evaluate import describe
-from frn.cli.options import (
-    AsJsonAtEnd,
-    Backbone,
-    Device,
-    Epochs,
-    MethodName,
-    Precision,
-    Resume,
-    RunOut,
-    Threads,
-    TrainingData,
-    WarmUp,
-)
 from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
@@ -41,17 +28,17 @@ if TYPE_CHECKING:
 
 def train(
     preset: Annotated[str, typer.Argument(help="What to train; `frn presets` lists them. `demo` needs no data.")],
-    data: TrainingData = None,
-    out: RunOut = None,
+    data: options.TrainingData = None,
+    out: options.RunOut = None,
     method: Annotated[
-        MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
+        options.MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
     ] = None,
-    backbone: Backbone = None,
+    backbone: options.Backbone = None,
     way: Annotated[int | None, typer.Option(help="Classes per episode.", show_default=False)] = None,
     shot: Annotated[int | None, typer.Option(help="Support images per class.", show_default=False)] = None,
     queries: Annotated[int | None, typer.Option(help="Query images per class.", show_default=False)] = None,
-    epochs: Epochs = None,
-    warm_up: WarmUp = None,
+    epochs: options.Epochs = None,
+    warm_up: options.WarmUp = None,
     aux: Annotated[
         Literal["reference", "paper", "off"] | None,
         typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
@@ -61,14 +48,14 @@ def train(
         typer.Option(help="What FRN does not learn but keeps at its start.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
-    precision: Precision = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    resume: Resume = False,
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    resume: options.Resume = False,
     init: Annotated[
         str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)
     ] = None,
-    as_json: AsJsonAtEnd = False,
+    as_json: options.AsJsonAtEnd = False,
 ) -> None:
     """Train a model on episodes, validate it, keep the best.
 
@@ -79,18 +66,18 @@ def train(
 
 def pretrain(
     preset: Annotated[str, typer.Argument(help="What to pre-train; `frn presets` lists them.")],
-    data: TrainingData = None,
-    out: RunOut = None,
-    backbone: Backbone = None,
+    data: options.TrainingData = None,
+    out: options.RunOut = None,
+    backbone: options.Backbone = None,
     batch: Annotated[int | None, typer.Option(min=2, help="Images per step.", show_default=False)] = None,
-    epochs: Epochs = None,
-    warm_up: WarmUp = None,
+    epochs: options.Epochs = None,
+    warm_up: options.WarmUp = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, batches and augmentation.")] = 0,
-    precision: Precision = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    resume: Resume = False,
-    as_json: AsJsonAtEnd = False,
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    resume: options.Resume = False,
+    as_json: options.AsJsonAtEnd = False,
 ) -> None:
     """Pre-train on all training classes at once, before episodes: with dummy maps (Sec. 3.6) or classically.
 
@@ -106,20 +93,19 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
     with user_errors():
         from frn.training.options import RunOptions
 
-        options = RunOptions(**given)
-        options.check(episodes=episodes)  # before torch: a wrong option is told at once
+        wanted = RunOptions(**given)
+        wanted.check(episodes=episodes)  # before torch: a wrong option is told at once
 
         from frn.cli.training_display import TrainingDisplay, interruptible
         from frn.training.launch import prepare_run
 
-        run = prepare_run(options, command=command_line(), bars=progress_bar)
+        run = prepare_run(wanted, command=command_line(), bars=progress_bar)
         report_left_out(run.broken)
         note(str(run))
-        with TrainingDisplay(run.preset, options.folder) as display, interruptible() as stopped:
+        with TrainingDisplay(run.preset, wanted.folder) as display, interruptible() as stopped:
             ended = run.train(display, stopped)
         if not ended.finished:
-            note(f"saved after {ended.position.total_steps} steps. Go on with: {resume_command()}")
-            raise typer.Exit(INTERRUPTED)
+            end_stopped_run(ended.position.total_steps)
         tests = run.test()
     if as_json:
         _print_result(run.best, ended.position, tests)

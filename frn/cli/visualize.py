@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from frn.cli.console import (
-    INTERRUPTED,
     command_line,
+    end_stopped_run,
     note,
     print_json,
+    print_table,
     progress_bar,
     report_left_out,
-    resume_command,
     stdout,
     user_errors,
 )
@@ -72,8 +72,7 @@ def train(
         with progress_bar("training") as progress, interruptible() as stopped:
             trained = train_decoder(loaded, images, out, schedule, settings, progress=progress, stop=stopped)
         if not trained.finished:
-            note(f"saved after {trained.position.total_steps} steps. Go on with: {resume_command()}")
-            raise typer.Exit(INTERRUPTED)
+            end_stopped_run(trained.position.total_steps)
     seconds = round(trained.position.seconds, 1)
     if as_json:
         print_json({"decoder": str(out), "steps": trained.position.total_steps, "seconds": seconds})
@@ -106,7 +105,6 @@ def render(
     """
     with user_errors():
         from PIL import Image
-        from rich.table import Table
 
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder
@@ -145,8 +143,6 @@ def render(
         shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
         print_json({**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)})
         return
-    table = Table("regenerated from", "L2 pixel error", box=None, pad_edge=False)
-    for name, error in rows.items():
-        table.add_row(name, f"{error.mean:.4f} ± {error.ci95:.4f}")
-    stdout().print(table)
+    cells = ((name, f"{error.mean:.4f} ± {error.ci95:.4f}") for name, error in rows.items())
+    print_table(("regenerated from", "L2 pixel error"), cells)
     stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: [bold]{out}[/bold]")

@@ -134,7 +134,7 @@ def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
     position, settings = record["training"]["place"], record["training"]["run"]
     if differing := changes(settings, {"seed": run.options.seed, **deciding_fields(run.options.overridden())}):
         raise FrnError(
-            f"{folder}: holds another run than `{shlex.join(('frn', *run.words))}` ({', '.join(differing[:4])}). "
+            f"{folder}: holds another run than `{Command(run.options.words)}` ({', '.join(differing[:4])}). "
             "Move it away, or give another --runs."
         )
     return RunStatus(
@@ -150,7 +150,7 @@ def _training(run: RunSpec, locations: Locations) -> list[Command]:
     before = run_status(run, locations)
     if before and before.finished:
         return []
-    words = [*run.words, "--data", str(locations.data_for(run.prepare)), "--out", str(locations.folder(run))]
+    words = [*run.options.words, "--data", str(locations.data_for(run.prepare)), "--out", str(locations.folder(run))]
     first = []
     if run.init:
         first = _training(run.init, locations)

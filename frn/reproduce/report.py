@@ -100,14 +100,7 @@ class Report:
 
 
 def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Mapping[str, str]) -> Report:
-    """What is known of a table.
-
-    Args:
-        table: the table.
-        rows: those to report.
-        locations: where runs are.
-        missing: by row, why it could not be measured.
-    """
+    """What is known of some rows of a table; `missing` says of rows why they could not be measured."""
     runs: dict[str, FinishedRun] = {}
     measured: dict[str, Measured] = {}
     for measurement in (measurement for row in rows for measurement in measurements(row)):
@@ -155,7 +148,7 @@ def _line(row: Row, locations: Locations, missing: str | None) -> Line:
 def training_command(run: RunSpec) -> str:
     """The command of a run, places by name."""
     init = ("--init", f"runs/{run.init.name}") if run.init else ()
-    return shlex.join(("frn", *run.words, *init, "--data", data_name(run.prepare), "--out", f"runs/{run.name}"))
+    return shlex.join(("frn", *run.options.words, *init, "--data", data_name(run.prepare), "--out", f"runs/{run.name}"))
 
 
 def evaluation_command(measurement: Measurement) -> str:

@@ -77,16 +77,7 @@ class PreparedRun:
 
 
 def prepare_run(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:
-    """Read the images of a run and settle how it is run.
-
-    Args:
-        options: already checked.
-        command: noted in `config.toml`.
-        bars: shows progress.
-
-    Raises:
-        FrnError: if the folder is taken, or images are missing.
-    """
+    """Read the images of a run, whose options are already checked; `command` is noted in `config.toml`."""
     preset = options.overridden()
     if not options.resume:
         RunFolder(options.folder).require_free()  # before images are read

@@ -111,20 +111,20 @@ class _Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)
-        if init and not settings.resume and self.preset.trains_on_episodes and self.introduces(init):
-            self.introduce()
+        if init and not settings.resume and self.preset.trains_on_episodes and self.tunes_head(init):
+            self.tune_head()
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
         decides = {"seed": settings.seed, "precision": settings.precision, "images": describe_images(self.images)}
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
         self.position = run.position
-        return run.go_on(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
+        return run.run_epochs(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
 
-    def introduces(self, init: Model) -> bool:
-        """Whether the head is introduced to the backbone: after another method's training, or if the preset says so."""
+    def tunes_head(self, init: Model) -> bool:
+        """Whether the head is to be tuned first: after training with another head, or if the preset says so."""
         return self.preset.pretraining.tune_head_at_start or init.config.method != self.preset.method
 
-    def introduce(self) -> None:
+    def tune_head(self) -> None:
         """Let an FRN head begin with what suits a backbone that was trained otherwise, by the first episodes.
 
         At the small rates of episodes after pre-training, alpha and gamma would take most of the run to get there.

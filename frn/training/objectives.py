@@ -22,13 +22,7 @@ class Objective(nn.Module, ABC):
 
     @abstractmethod
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
-        """Image indices of every step of an epoch: a function of its arguments alone.
-
-        Args:
-            sets: images of each class of each data set.
-            seed: of the run.
-            epoch: from 0.
-        """
+        """Image indices of every step of an epoch; `sets` has the images of each class of each data set."""
 
     @abstractmethod
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,11 +60,7 @@ class PretrainingObjective(Objective):
     """Shuffled batches of all classes; an incomplete last batch is dropped, as the authors' `drop_last=True` does."""
 
     def __init__(self, model: Model, sizes: Sequence[int], *, batch: int, average: bool) -> None:
-        """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps.
-
-        Raises:
-            FrnError: if there are fewer images than a batch.
-        """
+        """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
         super().__init__()
         if sum(sizes) < batch:
             raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {batch}")

@@ -1,6 +1,6 @@
 """What people ask of a training run: a preset, what to change of it, and where and how to run it. Free of torch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -47,6 +47,16 @@ class RunOptions:
     """The model to start from."""
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """The `frn` command of these options."""
+        command = "train" if find_preset(self.preset).trains_on_episodes else "pretrain"
+        words = [command, self.preset]
+        for field in fields(self)[1:]:
+            if (value := getattr(self, field.name)) != field.default:
+                words += [f"--{field.name.replace('_', '-')}", str(value)]
+        return tuple(words)
+
+    @property
     def folder(self) -> Path:
         """The run's folder, `runs/PRESET` by default."""
         return self.out or Path("runs") / self.preset
@@ -76,14 +86,7 @@ class RunOptions:
         )
 
     def check(self, *, episodes: bool) -> None:
-        """Refuse a run that cannot begin, before anything is read.
-
-        Args:
-            episodes: whether the run is to train on episodes, not to pre-train.
-
-        Raises:
-            FrnError: saying what to do instead.
-        """
+        """Refuse what cannot begin, before anything is read; `episodes`: training on them is asked for."""
         name, preset = self.preset, self.overridden()
         if episodes != preset.trains_on_episodes:
             if episodes:

@@ -55,13 +55,7 @@ class TrainingRun:
     ) -> None:
         """Begin in a folder without a run, or restore the one that is there.
 
-        Args:
-            folder: of the run.
-            model: is restored.
-            objective: what learns beside the model; is restored.
-            optimizer: of both; is restored.
-            decides: what a resumed run must share with its beginning.
-            settings: whether to resume, seconds between checkpoints, and the command to note.
+        `decides` is what a resumed run must share with its beginning.
 
         Raises:
             FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
@@ -85,7 +79,7 @@ class TrainingRun:
         self.position.seconds = self.spent + self.saved - self.began
         self.folder.save_last(self.model, self.objective, self.optimizer, self.position, self.decides)
 
-    def go_on(
+    def run_epochs(
         self,
         epochs: int,
         draw: Callable[[], Sequence[Drawn]],

@@ -50,11 +50,7 @@ class RunFolder:
         self.config = path / "config.toml"
 
     def require_free(self) -> None:
-        """Refuse a folder that holds a run.
-
-        Raises:
-            FrnError: if it does.
-        """
+        """Refuse a folder that holds a run, by an `FrnError`."""
         if self.last.exists():
             raise FrnError(f"{self.path}: already holds a run. Add --resume to continue it, or give another --out.")
 
@@ -118,11 +114,7 @@ class RunFolder:
         write_atomically(self.metrics, "".join(kept))
 
     def append_metrics(self, **values: object) -> None:
-        """Add one line of JSON to the metrics.
-
-        Raises:
-            FrnError: if it cannot be written (disk full).
-        """
+        """Add one line of JSON to the metrics."""
         try:
             with open(self.metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(values) + "\n")

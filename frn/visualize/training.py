@@ -74,14 +74,7 @@ def train_decoder(
 ) -> RunResult:
     """Train a decoder; `last.safetensors` in `out` is the result, at any moment.
 
-    Args:
-        model: in evaluation mode; it does not change.
-        images: training images under its own transform.
-        out: the run's folder.
-        schedule: how long.
-        settings: seed, number format, device, seconds between checkpoints.
-        progress: called with steps done and in all.
-        stop: asked after every step; True saves and returns.
+    The model does not change; images are under its own transform; `stop` is asked after every step.
 
     Raises:
         FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
@@ -116,7 +109,7 @@ def train_decoder(
         run.folder.append_metrics(total_steps=done, epoch=position.epoch + 1, loss=round(loss, 5), learning_rate=rate)
         progress(done, steps * schedule.epochs)
 
-    return run.go_on(schedule.epochs, draw, take, stop)
+    return run.run_epochs(schedule.epochs, draw, take, stop)
 
 
 def _step(
@@ -144,10 +137,6 @@ def _step(
 
 def load_decoder(path: Path, model: Model) -> Decoder:
     """Read a decoder, in evaluation mode, on the model's device.
-
-    Args:
-        path: a run of `train_decoder`, or its `last.safetensors`.
-        model: what it was trained for.
 
     Raises:
         FrnError: if there is none, or it was trained for another model.

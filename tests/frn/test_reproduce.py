@@ -26,10 +26,9 @@ from frn.training.options import RunOptions
 from frn.training.presets import PRESETS
 from frn.training.run import RunSettings
 
-CHANGED = {"way": 4, "shot": 2, "queries": 3, "epochs": 2}
 FLAGS = ("--way", "4", "--shot", "2", "--queries", "3", "--epochs", "2")
 QUICK = ("--queries", "5", "--episodes", "20")
-TINY = RunSpec(name="tiny", preset="cifar-fs-conv4-short", changed=CHANGED)
+TINY = RunSpec(name="tiny", options=RunOptions(preset="cifar-fs-conv4-short", way=4, shot=2, queries=3, epochs=2))
 PLAIN = Measurement(name="tiny", run=TINY, flags=QUICK, prepare="cifar-fs")
 CENTRED = Measurement(name="centred", run=TINY, flags=("--method", "simpleshot", *QUICK), prepare="cifar-fs")
 TABLE = Table(
@@ -93,7 +92,7 @@ def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
 def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = RunSpec(name="other", preset=TINY.preset, changed={"seed": 1, **CHANGED})
+    other = RunSpec(name="other", options=replace(TINY.options, seed=1))
     rows = [*TABLE.rows, at_both("another seed", Measurement(name="other", run=other, flags=QUICK, prepare="cifar-fs"))]
     monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=rows))
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
@@ -245,7 +244,7 @@ def test_every_row_names_presets_and_data_sets_that_exist() -> None:
                 words = shlex.split(cell.measurement.prepare)
                 benchmark = BENCHMARKS[words[0]]
                 assert words[1:] == [] or (words[1] == "--split" and words[2] in benchmark.splits)
-                assert cell.measurement.run.preset in PRESETS
+                assert cell.measurement.run.options.preset in PRESETS
 
 
 def test_what_another_command_measures_is_told(tmp_path: Path) -> None:

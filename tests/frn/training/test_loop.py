@@ -25,6 +25,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
+from frn.images import EvaluationTransform
 from frn.model import Model, load_model
 from frn.model_file import ModelConfig
 from frn.training.loop import StepReport, ValidationReport, train
@@ -119,14 +120,9 @@ def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_pat
 
 
 def pretraining(objective: Objective = "frn-pretrain", *, every: int = 1, batch: int = 32, **changes: Any) -> Preset:
-    return replace(
-        TINY,
-        objective=objective,
-        method="frn" if objective == "frn-pretrain" else "proto",
-        validation=ValidationProtocol(every=every, episodes=20, shot=1),
-        pretraining=Pretraining(batch=batch),
-        **changes,
-    )
+    changes.setdefault("method", "frn" if objective == "frn-pretrain" else "proto")
+    validation = ValidationProtocol(every=every, episodes=20, shot=1)
+    return replace(TINY, objective=objective, validation=validation, pretraining=Pretraining(batch=batch), **changes)
 
 
 PIECES = {
@@ -357,7 +353,7 @@ def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="has 96 images, fewer than a batch of 128"):
         quick(tmp_path / "a", pretraining(batch=128))
     with pytest.raises(FrnError, match="FRN pre-training is for --method frn, not proto"):
-        quick(tmp_path / "b", pretraining(method="proto"))
+        pretraining(method="proto")
 
 
 @pytest.mark.parametrize(("fixed", "alpha", "beta"), [((), 1, 1), (("lambda",), 0, 1), (("lambda", "rho"), 0, 0)])
@@ -370,9 +366,15 @@ def test_what_is_fixed_stays_where_it_starts(
     assert [int(head.alpha.item() != 0), int(head.beta.item() != 0)] == [alpha, beta]
 
 
-def test_only_frn_has_something_to_fix(tmp_path: Path) -> None:
+def test_a_preset_refuses_what_does_not_fit_together() -> None:
     with pytest.raises(FrnError, match="--method frn, not proto"):
-        quick(tmp_path / "run", replace(TINY, method="proto", fixed=("rho",)))
+        replace(TINY, method="proto", fixed=("rho",))
+    with pytest.raises(FrnError, match="training crops of 32 pixels and evaluation at 84 do not fit"):
+        replace(TINY, transform=EvaluationTransform(size=84))
+    with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
+        ValidationProtocol(every=0)
+    with pytest.raises(FrnError, match="at least two images"):
+        Pretraining(batch=1)
 
 
 def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path) -> None:
