@@ -94,7 +94,6 @@ class Bars(Widget):
         return len(self._rows) + 3 if self._rows else 1
 
     def render_line(self, y: int) -> Strip:
-        """A line of the verdict, a class or the gauge."""
         width, height = self.size
         lines = self._lines(width, height)
         parts = lines[y] if y < len(lines) else []
@@ -171,7 +170,6 @@ class Bars(Widget):
         self.post_message(self.ThresholdDragged(self._threshold, released))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Take hold of the mark."""
         offset = event.get_content_offset(self)
         if offset is not None and offset.y == self._gauge_line() and event.button == 1:
             self._dragging = True
@@ -179,12 +177,10 @@ class Bars(Widget):
             self._drag(event, released=False)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Move the mark."""
         if self._dragging:
             self._drag(event, released=False)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Let go of the mark."""
         if self._dragging:
             self._dragging = False
             self.release_mouse()
