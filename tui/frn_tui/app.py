@@ -102,9 +102,9 @@ class FrnApp(App[None]):
         self.exit(return_code=128 + number)
 
     def _begin(self) -> None:
-        if not self.is_headless:  # else the garbage is its host's
+        if not self.is_headless:  # else the collector is its host's
             gc_policy.begin()
-            self.set_interval(gc_policy.PAUSE, self._collect_garbage)
+            self.set_interval(gc_policy.IDLE, self._collect_garbage)
             if os.isatty(0):
                 self.set_interval(CHECK_INTERVAL, end_without_terminal)
         self.context.start(self._start)

@@ -107,7 +107,7 @@ def test_ranks_that_are_too_many_come_bit_by_bit(monkeypatch: pytest.MonkeyPatch
     classes = [enroll(np.stack([maps[key] for key in group]), head) for group in groups]
     whole = ClassErrors().errors(groups, classes, maps, lambda: None)
     monkeypatch.setattr(class_ranks, "BLOCK", 2 * 4 * 64)
-    monkeypatch.setattr(class_ranks, "MOST", 30 * 64)
+    monkeypatch.setattr(class_ranks, "MAX_OPERATIONS", 30 * 64)
     slow = ClassErrors()
     missing = [np.isnan(slow.errors(groups, classes, maps, lambda: None)).sum() for _ in range(40)]
     assert missing[0] > 0
@@ -163,5 +163,5 @@ def test_missing_maps_are_named_and_leave_the_classes_as_they_were(
 def test_maps_beyond_the_limit_are_found_in_the_store(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frn_tui.engine.embedding.MAX_KEPT", 20_000)
+    monkeypatch.setattr("frn_tui.engine.embedding.MAX_CACHED", 20_000)
     assert engine.done("classes", state=engine.state(first(members, 3)))["missing"] == []

@@ -15,7 +15,7 @@ from frn_tui.protocol import EmbedImages, FileCounts
 
 BATCH = 4
 """Images per run: a cancelled run is over, and progress shown, after few."""
-MAX_KEPT = 128 << 20
+MAX_CACHED = 128 << 20
 """Bytes of maps to keep in memory."""
 
 
@@ -43,11 +43,11 @@ class Embedding:
         """Feature maps of files, in order; stops where the request is cancelled."""
         extractor = self._models.model.extractor
         store = self._open_store()
-        told, named = tee(names)
+        opened, named = tee(names)
 
         def opening(path: Path) -> None:
             job.check()
-            job.event("reading", {"path": next(told)})
+            job.event("reading", {"path": next(opened)})
 
         while batch := list(islice(named, BATCH)):
             found = extractor.read(map(Path, batch), store=store, opening=opening)
@@ -81,7 +81,7 @@ class Embedding:
             self._bytes += maps.nbytes
             self._maps[key] = maps.copy()  # a view would keep its whole batch
         self._maps.move_to_end(key)
-        while self._bytes > MAX_KEPT and len(self._maps) > 1:
+        while self._bytes > MAX_CACHED and len(self._maps) > 1:
             _, oldest = self._maps.popitem(last=False)
             self._bytes -= oldest.nbytes
 

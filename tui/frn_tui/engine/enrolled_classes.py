@@ -22,7 +22,7 @@ from frn_tui.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.serialization import state_from_json
 
 Keys = tuple[str, ...]
-MAX_KEPT = 96 << 20
+MAX_CACHED = 96 << 20
 """Bytes of enrolled classes to keep that are not in use, for undo."""
 
 
@@ -159,7 +159,7 @@ class EnrolledClasses:
         unused = [keys for keys in self._members if keys not in used]
         kept = sum(self._members[keys].enrolled.rows.nbytes for keys in unused)
         for keys in unused:  # the oldest first
-            if kept > MAX_KEPT:
+            if kept > MAX_CACHED:
                 kept -= self._members.pop(keys).enrolled.rows.nbytes
 
     def _report(

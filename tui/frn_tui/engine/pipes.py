@@ -11,7 +11,7 @@ MAX_LOG = 1 << 20
 """Bytes from which on a log is begun anew."""
 
 
-def claim_stdout(log: Path) -> int:
+def redirect_stdout(log: Path) -> int:
     """Keep standard output for the protocol; what anything prints, on either stream, goes to the log.
 
     Returns:

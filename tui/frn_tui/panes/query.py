@@ -20,7 +20,7 @@ from frn_tui.widgets.bars import BarRow, Bars
 
 
 class QueryPane(Pane):
-    """The photo that was asked about, and how strongly each class claims it."""
+    """The photo that was asked about, and the score of each class for it."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("p", "ask", "Ask"),

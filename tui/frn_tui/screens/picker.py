@@ -135,14 +135,14 @@ class Picker(Dialog[Picked | None]):
         return f"{self.folder.rstrip('/')}/{name}"
 
     @on(OptionList.OptionHighlighted)
-    def look(self) -> None:
+    def preview_current(self) -> None:
         entry = self.current
         if entry is not None and entry["kind"] == "image":
             self.draw(self.path_of(entry["name"]))
         else:
             self.query_one(Preview).show(None)
 
-    @work(exclusive=True, group="look")
+    @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:
         """Show a photo beside the list."""
         preview = self.query_one(Preview)

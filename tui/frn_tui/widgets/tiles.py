@@ -21,7 +21,7 @@ StyleOf = Callable[[str], Style]
 
 TILE = Size(16, 8)
 """Cells of a picture."""
-KEPT = 512
+CACHED_PICTURES = 512
 """Pictures in memory."""
 
 GLYPHS = {"cursor": "›", "selected": "✓", "broken": "⚠", "near": "≈", "outlier": "!", "": ""}
@@ -46,8 +46,8 @@ class Tiles:
 
     def __init__(self) -> None:
         """Without pictures."""
-        self._pictures: LRUCache[str, Rgb] = LRUCache(KEPT)
-        self._drawn: LRUCache[str, list[list[Segment]]] = LRUCache(KEPT)
+        self._pictures: LRUCache[str, Rgb] = LRUCache(CACHED_PICTURES)
+        self._drawn: LRUCache[str, list[list[Segment]]] = LRUCache(CACHED_PICTURES)
 
     def put(self, path: str, picture: Rgb) -> None:
         """Keep a picture."""
