@@ -147,7 +147,6 @@ class FrnApp(App[None]):
         await self.controller.open_model(self.model or DEFAULT_MODEL)
 
     def remember(self, path: str) -> None:
-        """Put a project or folder at the head of the recent ones."""
         self.settings = self.settings.opened(absolute(path))
 
     async def action_leave(self) -> None:
@@ -185,11 +184,9 @@ class FrnApp(App[None]):
             self.push_screen(Palette())
 
     def search_themes(self) -> None:
-        """Show the themes."""
         self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Every action is in the palette."""
         yield from super().get_system_commands(screen)
         if screen is not self.workspace:
             return
@@ -207,7 +204,6 @@ class FrnApp(App[None]):
         return run
 
     def set_images(self, images: str) -> None:
-        """Draw pictures in another way from now on."""
         self.settings = replace(self.settings, images=images)
         self.workspace.set_mode(self._mode(images))
         self.workspace.mode_was_chosen = False
@@ -216,7 +212,6 @@ class FrnApp(App[None]):
         return default_mode(os.environ, self.console.color_system) if images == "auto" else images  # type: ignore[return-value]
 
     def action_settings(self) -> None:
-        """Show the settings."""
         if self.screen is self.workspace:
             from frn_tui.screens.settings_menu import change_settings  # here: few sessions change them
 

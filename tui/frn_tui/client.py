@@ -240,20 +240,21 @@ class EngineClient:
     async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> Message:
         """Ask about files; where one of them kills the engine, go on once with the others."""
         paths, file_event = request.paths, RESUMED[type(request)]
-        counts = [0, 0]  # good, broken
+        answered = 0
 
         def note(event: Message) -> None:
+            nonlocal answered
             if event["event"] == file_event:
-                counts["reason" in event] += 1
+                answered += 1
             elif event["event"] == "progress":
-                event = {**event, "done": sum(counts), "total": len(paths)}
+                event = {**event, "done": answered, "total": len(paths)}
             if on_event:
                 on_event(event)
 
         try:
             return await self._ask(request, note)
         except EngineDiedError as death:
-            rest, culprit = paths[sum(counts) :], death.reading
+            rest, culprit = paths[answered:], death.reading
             if not rest:
                 raise
         at = rest.index(culprit) if culprit in rest else len(rest)
@@ -261,7 +262,7 @@ class EngineClient:
         if at < len(rest):
             note({"event": file_event, "path": culprit, "reason": f"{culprit}: reading it stopped the engine"})
             await self._ask(replace(request, paths=rest[at + 1 :]), note)
-        return {"done": counts[0], "broken": counts[1]}
+        return {}
 
     def _cancel(self, number: int) -> None:
         """Cancel a request; an engine that does not stop is killed."""

@@ -58,7 +58,7 @@ def test_progress_comes_in_order_and_lanes_do_not_wait_for_each_other(photos: Ca
         preview = await client.call(RenderPreview(path=paths[0], width=2, height=2, heat=None))
         assert preview["width"] == 2
         assert not embedding.done()
-        assert (await embedding)["done"] == 20
+        await embedding
         assert [event["path"] for event in events if event["event"] == "embedded"] == paths
         assert [event["done"] for event in events if event["event"] == "progress"] == [4, 8, 12, 16, 20]
 
@@ -83,7 +83,7 @@ def test_what_libraries_print_goes_to_the_log(photos: Callable[..., list[str]], 
     log = tmp_path / "deep" / "engine.log"
 
     async def scenario(client: EngineClient) -> None:
-        assert (await client.call(EmbedImages(paths=photos("chatty"))))["done"] == 1
+        await client.call(EmbedImages(paths=photos("chatty")))
 
     play(scenario, program=("-c", MISCHIEF), log=log)
     assert "a warning from C" in log.read_text()
@@ -131,7 +131,7 @@ def test_a_cancelled_request_stops_softly(photos: Callable[..., list[str]]) -> N
                 await task
         assert time.monotonic() - before < 1  # 0.25 is measured by `frn bench tui`
         seen = len(events)
-        assert (await client.call(EmbedImages(paths=paths[:1])))["done"] == 1
+        await client.call(EmbedImages(paths=paths[:1]))
         assert time.monotonic() - before < 3
         assert (len(events), client.pid) == (seen, pid)
 

@@ -38,7 +38,7 @@ def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable
         stuck.cancel()
         with pytest.raises(EngineError, match="the engine stopped"):
             await behind
-        assert (await client.call(EmbedImages(paths=photos("fine"))))["done"] == 1
+        await client.call(EmbedImages(paths=photos("fine")))
         assert restarts == [client.pid]
         assert client.pid != pid
 
@@ -79,8 +79,7 @@ def test_a_file_that_kills_the_engine_is_left_out_and_the_rest_goes_on(photos: C
 
     async def scenario(client: EngineClient) -> None:
         events: list[Message] = []
-        end = await client.call(EmbedImages(paths=paths), events.append)
-        assert end == {"done": 9, "broken": 1}
+        await client.call(EmbedImages(paths=paths), events.append)
         told = [event for event in events if event["event"] == "embedded"]
         assert [event["path"] for event in told] == paths
         assert [event["path"] for event in told if "reason" in event] == [paths[6]]

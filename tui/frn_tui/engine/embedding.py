@@ -11,7 +11,7 @@ from frn.inference.features import FeatureStore, Maps
 from frn.inference.session import Support
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import EmbedImages, FileCounts
+from frn_tui.protocol import EmbedImages, Nothing
 
 BATCH = 4
 """Images per run: a cancelled run is over, and progress shown, after few."""
@@ -29,15 +29,14 @@ class Embedding:
         self._maps: OrderedDict[str, Maps] = OrderedDict()
         self._bytes = 0
 
-    def embed(self, request: EmbedImages, job: Job) -> FileCounts:
+    def embed(self, request: EmbedImages, job: Job) -> Nothing:
         """Embed files; tells of each what it is, or why it is of no use."""
-        paths, broken = request.paths, 0
+        paths = request.paths
         for done, (name, outcome) in enumerate(self.read(job, paths), 1):
             job.event("embedded", describe(name, outcome))
-            broken += isinstance(outcome, FrnError)
             if done % BATCH == 0 or done == len(paths):
                 job.progress(done, len(paths))
-        return {"done": len(paths) - broken, "broken": broken}
+        return {}
 
     def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
         """Feature maps of files, in order; stops where the request is cancelled."""

@@ -37,7 +37,6 @@ class Previews:
         self._bytes = 0
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
-        """The crop of a photo, scaled."""
         size = request.width, request.height
         if not all(1 <= side <= MAX_SIDE for side in size):
             raise FrnError(f"preview: a side should be a whole number from 1 to {MAX_SIDE}, not {size}")

@@ -22,7 +22,6 @@ class Projects:
         self._last: Project | None = None
 
     def load(self, request: LoadProject, job: Job) -> Loaded:
-        """Read a project file."""
         path = Path(request.path)
         project = load_project(path)
         self._note(path, project)

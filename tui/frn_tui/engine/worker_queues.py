@@ -41,12 +41,10 @@ class Job:
             raise Cancelled
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
-        """Tell the app something on the way."""
         self.last_progress = time.monotonic()
         self._send({"id": self.number, "event": event, **fields})
 
     def progress(self, done: int, total: int) -> None:
-        """Tell how far the work is."""
         self.event("progress", {"done": done, "total": total})
 
     def end(self, end: str, fields: Mapping[str, object]) -> None:

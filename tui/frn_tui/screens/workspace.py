@@ -78,7 +78,6 @@ class Workspace(Screen[None]):
     )
 
     def __init__(self, controller: Controller, mode: Mode) -> None:
-        """Take the controller and how pictures are drawn."""
         super().__init__(classes="-show-query")
         self.controller = controller
         self.context = Context(self, controller, mode)
@@ -113,7 +112,6 @@ class Workspace(Screen[None]):
         self.project_bar.show()
 
     def refresh_all(self) -> None:
-        """Show everything as it is now."""
         if self.is_attached:
             self.project_bar.show()
             self.classes_pane.show()
@@ -141,18 +139,14 @@ class Workspace(Screen[None]):
         self.ask(event.paths)
 
     def ask(self, paths: Sequence[str]) -> None:
-        """Ask about photos or folders of them."""
         self.show_pane("query")
         if not (self.photos_pane.has_focus_within and self.has_class("-wide")):
             self.query_pane.picture.preview.focus()  # else who looks through photos goes on with that
         self.context.start(self.query_pane.ask_now, paths)
 
     @on(ProjectBar.Picked)
-    def open_picked(self, event: ProjectBar.Picked) -> None:
-        self.context.start(self._open_place_if_allowed, event.path)
-
     @on(ClassesPane.ProjectPicked)
-    def open_picked_project(self, event: ClassesPane.ProjectPicked) -> None:
+    def open_picked(self, event: ProjectBar.Picked | ClassesPane.ProjectPicked) -> None:
         self.context.start(self._open_place_if_allowed, event.path)
 
     async def _open_place_if_allowed(self, path: str) -> None:
@@ -252,7 +246,6 @@ class Workspace(Screen[None]):
         self.mode_was_chosen = True
 
     def set_mode(self, mode: Mode) -> None:
-        """Draw pictures in another way."""
         self.context.mode = self.query_pane.picture.preview.mode = self.photos_pane.gallery.mode = mode
         self.context.say(f"pictures: {mode}")
         self.query_pane.picture.show()

@@ -70,7 +70,6 @@ class Bars(Widget):
         """False while the button is held: more will follow."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        """Bars of nothing yet."""
         super().__init__(id=id)
         self._rows: tuple[BarRow, ...] = ()
         self._threshold = 0.0
@@ -90,7 +89,6 @@ class Bars(Widget):
         self.refresh(layout=fewer_or_more and self.styles.auto_dimensions)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """All rows, the verdict and the gauge."""
         return len(self._rows) + 3 if self._rows else 1
 
     def render_line(self, y: int) -> Strip:

@@ -106,7 +106,6 @@ class Gallery(ScrollView, can_focus=True):
         paths: list[str]
 
     def __init__(self, *, mode: Mode = "half", id: str | None = None) -> None:  # noqa: A002
-        """A gallery without items, drawn in a mode."""
         super().__init__(id=id)
         self.set_reactive(Gallery.mode, mode)
         self._items: tuple[GalleryItem, ...] = ()
@@ -157,12 +156,10 @@ class Gallery(ScrollView, can_focus=True):
             self.post_message(self.SelectionChanged(self.selection))
 
     def provide(self, path: str, picture: Rgb) -> None:
-        """Hand over the picture of an item."""
         self._tiles.put(path, picture)
         self._refresh_item(self._places.get(path))
 
     def select(self, paths: Iterable[str]) -> None:
-        """Select these items and no others."""
         selected = self._places.keys() & set(paths)
         if selected != self._selected:
             self._selected = set(selected)
@@ -272,7 +269,6 @@ class Gallery(ScrollView, can_focus=True):
             self.post_message(self.Want(missing, *size))
 
     def render_line(self, y: int) -> Strip:
-        """A line of tiles, of their names, or of the list."""
         if not self._items:
             return Strip.blank(self.scrollable_content_region.width, self._style("empty"))
         width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
@@ -293,8 +289,8 @@ class Gallery(ScrollView, can_focus=True):
         cursor, selected = index == self.cursor, item.path in self._selected
         ascii_only = self.mode in ("ascii", "none")
         if self._is_grid:
-            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
-        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
+            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
+        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
@@ -303,13 +299,11 @@ class Gallery(ScrollView, can_focus=True):
         self.cursor += step
 
     def action_move_line(self, step: int) -> None:
-        """Move by lines, staying in the column."""
         target = self._grid.below(self.cursor, step)
         if target // self._grid.columns != self.cursor // self._grid.columns:
             self.cursor = target
 
     def action_move_page(self, step: int) -> None:
-        """Move by as many lines as are visible."""
         lines = max(self.size.height // self._grid.pitch.height, 1)
         self.cursor = self._grid.below(self.cursor, step * lines)
 

@@ -25,7 +25,6 @@ class JobLine(Static):
     """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        """A line with nothing to say."""
         super().__init__(markup=False, id=id)
         self._job: tuple[str, int, int | None, float | None] | None = None
         self._message = ""
@@ -44,7 +43,6 @@ class JobLine(Static):
         self.refresh()
 
     def say(self, text: str) -> None:
-        """Show a message for a while."""
         self._message = text
         if self._timer is not None:
             self._timer.stop()
@@ -61,7 +59,6 @@ class JobLine(Static):
         self.refresh()
 
     def render(self) -> Content:
-        """The line, as wide as its place."""
         width = self.size.width
         left = self._progress(width) if self._job else ""
         room = width - cell_len(left) - (2 if left else 0)

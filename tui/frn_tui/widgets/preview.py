@@ -75,7 +75,6 @@ class Preview(Widget, can_focus=True):
         return columns * across, rows * down
 
     def show(self, picture: Rgb | None) -> None:
-        """Replace the picture."""
         self._picture = picture
         self._changed()
 
