@@ -50,14 +50,7 @@ class FrnApp(App[None]):
         images: Mode | Literal["auto"] = "auto",
         engine: EngineClient | None = None,
     ) -> None:
-        """Prepare the app; nothing heavy happens before its first paint.
-
-        Args:
-            place: a folder or project to open; None opens the shipped samples.
-            model: of the classes; None: the project's own, or the default.
-            images: auto, half, quad, ascii or none.
-            engine: a test's own.
-        """
+        """Open a place, or the shipped samples; nothing heavy happens before the first paint."""
         super().__init__()
         self.place, self.model, self.images = place, model, images
         self.engine = engine or EngineClient(log=state_folder() / "engine.log")

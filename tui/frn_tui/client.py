@@ -64,14 +64,7 @@ class EngineClient:
         cancel_timeout: float = CANCEL_TIMEOUT,
         silence_timeout: float = SILENCE_TIMEOUT,
     ) -> None:
-        """Prepare; `start` starts.
-
-        Args:
-            log: file for what the engine's libraries print, and for tracebacks.
-            program: of Python; a test's own.
-            cancel_timeout: as `CANCEL_TIMEOUT`.
-            silence_timeout: as `SILENCE_TIMEOUT`.
-        """
+        """Prepare. `log` takes what the engine's libraries print, and tracebacks; the others are for tests."""
         self.on_restart: Callable[[], Awaitable[object] | None] | None = None
         """Called once a new engine has taken a dead one's place."""
         self.on_silence: Callable[[], object] | None = None
@@ -100,11 +93,7 @@ class EngineClient:
         return self.state == "closed"
 
     async def start(self) -> None:
-        """Start the engine, also one that is dead.
-
-        Raises:
-            EngineError: if it does not start.
-        """
+        """Start the engine, also one that is dead; raises EngineError where it does not start."""
         if self.state in ("new", "dead"):
             self._crashes.clear()
             await self._begin()

@@ -225,11 +225,7 @@ class Controller:
         return supports, broken
 
     async def edit(self, change: Callable[[Session], object]) -> None:
-        """Make an edit (or take one back) and bring the engine in step.
-
-        Raises:
-            FrnError: if the edit is refused; nothing has changed then.
-        """
+        """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
         change(self.session)
         self._changed()
         await self.sync()

@@ -91,7 +91,7 @@ def test_what_libraries_print_goes_to_the_log(photos: Callable[..., list[str]], 
 
 def test_a_bug_in_the_engine_leaves_a_traceback_and_the_message_says_where(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
-    program = "import frn_tui.engine.listing as m; del m.os; from frn_tui.engine.__main__ import main; main()"
+    program = "import frn_tui.engine.scan as m; del m.os; from frn_tui.engine.__main__ import main; main()"
 
     async def scenario(client: EngineClient) -> None:
         with pytest.raises(EngineError, match=rf"^internal error: NameError: .*; more in {log}$") as caught:

@@ -35,14 +35,7 @@ class ClassErrors:
     def errors(
         self, groups: Sequence[Group], classes: Sequence[Enrolled], maps: Mapping[str, Maps], check: Check
     ) -> Array:
-        """Class errors (n, way); NaN where there was too much to do.
-
-        Args:
-            groups: the keys of each class's examples; the rows of the result are these, in order.
-            classes: the same classes, enrolled.
-            maps: feature maps (r, d) by key.
-            check: ends the work where it is not wanted any more.
-        """
+        """Class errors (n, way), the rows by the keys in `groups`, in order; NaN where there was too much to do."""
         keys = [key for group in groups for key in group]
         errors = self._known(keys, groups)
         missing = np.isnan(errors).sum(0)

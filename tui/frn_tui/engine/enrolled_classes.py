@@ -75,11 +75,7 @@ class EnrolledClasses:
 
     @property
     def current(self) -> Classes:
-        """The classes in use.
-
-        Raises:
-            FrnError: if there are none, or they belong to another model.
-        """
+        """The classes in use; raises FrnError if there are none, or they belong to another model."""
         sha256 = self._models.model.extractor.sha256
         if self._current is None or self._current.sha256 != sha256:
             raise FrnError("there is no class with examples yet")

@@ -12,11 +12,7 @@ MAX_LOG = 1 << 20
 
 
 def redirect_stdout(log: Path) -> int:
-    """Keep standard output for the protocol; what anything prints, on either stream, goes to the log.
-
-    Returns:
-        A descriptor of what was standard output.
-    """
+    """Send what anything prints, on either stream, to the log; returns a descriptor of what was standard output."""
     pipe = os.dup(1)
     descriptor = _open_log(log)
     os.dup2(descriptor, 2)

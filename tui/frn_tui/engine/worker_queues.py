@@ -31,11 +31,7 @@ class Job:
         self._send = send
 
     def check(self) -> None:
-        """Note that the work gets on; to be called often.
-
-        Raises:
-            Cancelled: if the work is not wanted any more.
-        """
+        """Note that the work gets on; raises Cancelled if it is not wanted any more."""
         self.last_progress = time.monotonic()
         if self.cancelled.is_set():
             raise Cancelled

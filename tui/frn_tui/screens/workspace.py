@@ -9,7 +9,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer, OptionList, Static
@@ -84,6 +83,14 @@ class Workspace(Screen[None]):
         self.project_bar = ProjectBar(self.context)
         self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context)
         self.query_pane = QueryPane(self.context)
+        self.panes: dict[str, Widget] = {
+            "classes": self.classes_pane,
+            "photos": self.photos_pane,
+            "query": self.query_pane,
+            "picture": self.query_pane.picture,
+            "answers": self.query_pane.answers,
+            "project": self.project_bar,
+        }
         self.mode_was_chosen = False
         """Whether the user set how pictures are drawn, so that it should be remembered."""
         self.own_keys: dict[str, str] = {}
@@ -180,33 +187,21 @@ class Workspace(Screen[None]):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """However a pane got the focus, the next one is counted from there."""
-        for name, pane in zip(PANES, (self.classes_pane, self.photos_pane, self.query_pane), strict=True):
-            if pane in event.widget.ancestors:
+        for name in PANES:
+            if self.panes[name] in event.widget.ancestors:
                 self.focused_pane = name
                 self.query_pane.show_keys(in_focus=name == "query")
 
     def action_pane(self, step: int) -> None:
         self.focused_pane = PANES[(PANES.index(self.focused_pane) + step) % len(PANES)]
         self.show_pane(self.focused_pane)
-        first: dict[str, Widget] = {
-            "classes": self.classes_pane.list,
-            "photos": self.photos_pane.gallery,
-            "query": self.query_pane.picture.preview,
-        }
-        first[self.focused_pane].focus()  # takes effect later than the next key may come
+        pane = self.panes[self.focused_pane]
+        next(widget for widget in pane.query("*") if widget.can_focus).focus()  # later than the next key may come
 
     # Keys
 
     async def action_in_pane(self, pane: str, action: str) -> None:
-        panes: dict[str, DOMNode] = {
-            "classes": self.classes_pane,
-            "photos": self.photos_pane,
-            "query": self.query_pane,
-            "picture": self.query_pane.picture,
-            "answers": self.query_pane.answers,
-            "project": self.project_bar,
-        }
-        await self.app.run_action(action, panes[pane])
+        await self.app.run_action(action, self.panes[pane])
 
     def action_number(self, number: int) -> None:
         """Class N takes the selected photos, or the photo that was asked about; from the class list it is chosen."""

@@ -77,13 +77,7 @@ class Bars(Widget):
         self._dragging = False
 
     def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
-        """Replace everything.
-
-        Args:
-            rows: the likeliest first.
-            threshold: share of a photo that a class must explain.
-            unknown: whether the photo is none of the classes.
-        """
+        """Replace everything; the likeliest row comes first."""
         fewer_or_more = len(rows) != len(self._rows)
         self._rows, self._threshold, self._unknown = tuple(rows), threshold, unknown
         self.refresh(layout=fewer_or_more and self.styles.auto_dimensions)

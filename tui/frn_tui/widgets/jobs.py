@@ -31,14 +31,7 @@ class JobLine(Static):
         self._timer: Timer | None = None
 
     def show(self, what: str, done: int, total: int | None, seconds_left: float | None = None) -> None:
-        """Show how far a job is.
-
-        Args:
-            what: the job does, like "Embedding house sparrow".
-            done: steps so far.
-            total: steps in all; None where nobody knows yet.
-            seconds_left: until the end; None where nobody knows yet.
-        """
+        """Show how far a job is; `total` and `seconds_left` are None where nobody knows yet."""
         self._job = what, done, total, seconds_left
         self.refresh()
 

@@ -49,13 +49,6 @@ class Preview(Widget, can_focus=True):
         height: int
 
     def __init__(self, *, mode: Mode = "half", empty_text: str = "", id: str | None = None) -> None:  # noqa: A002
-        """A preview without a picture.
-
-        Args:
-            mode: how to draw.
-            empty_text: shown while there is no picture.
-            id: of the widget.
-        """
         super().__init__(id=id)
         self.set_reactive(Preview.mode, mode)
         self.set_reactive(Preview.empty_text, empty_text)

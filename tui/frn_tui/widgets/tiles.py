@@ -67,15 +67,7 @@ class Tiles:
         return picture is not None and (picture.width, picture.height) == size
 
     def lines(self, item: GalleryItem, mode: Mode, text: Style, waiting: Style, *, dark: bool) -> list[list[Segment]]:
-        """A tile, line by line.
-
-        Args:
-            item: whose picture.
-            mode: how to draw.
-            text: style of ASCII pictures.
-            waiting: style of the tile while there is no picture.
-            dark: whether text is bright on dark.
-        """
+        """A tile, line by line; `text` is the style of ASCII pictures, `waiting` that of a tile without a picture."""
         drawn = self._drawn.get(item.path)
         if drawn is None:
             picture = self._pictures.get(item.path)
