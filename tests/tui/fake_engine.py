@@ -113,7 +113,7 @@ class FakeEngine(EngineClient):
                 self.known.add(key)
                 tell({"event": "embedded", "path": path, "key": key, "size": 1, "mtime_ns": 2})
             tell({"event": "progress", "done": number, "total": len(paths)})
-        return {"done": len(paths), "broken": 0}
+        return {}
 
     def op_classes(self, tell: OnEvent, state: dict[str, Any]) -> dict[str, Any]:
         self.classes = state
@@ -133,7 +133,7 @@ class FakeEngine(EngineClient):
             else:
                 tell(self._answer(path, alone=len(paths) == 1))
             tell({"event": "progress", "done": number, "total": len(paths)})
-        return {"done": len(paths), "broken": 0}
+        return {}
 
     def _answer(self, path: str, *, alone: bool) -> dict[str, Any]:
         own = Path(path).name.partition("-")[0]

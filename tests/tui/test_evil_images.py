@@ -275,8 +275,9 @@ async def ask_about(
                 await why_no_preview(client, path),
             ]
             assert time.monotonic() - began < PATIENCE, kind
-        all_at_once = await client.call(EmbedImages(paths=[*map(str, paths.values())]))
-        assert all_at_once["done"] + all_at_once["broken"] == len(paths)
+        events: list[Message] = []
+        await client.call(EmbedImages([*map(str, paths.values())]), events.append)
+        assert sum(event["event"] == "embedded" for event in events) == len(paths)
         found = await client.call(ScanPath(path=str(folder)))
         await client.call(ListFolder(path=str(folder)))
         assert client.pid == pid

@@ -50,14 +50,7 @@ class FrnApp(App[None]):
         images: Mode | Literal["auto"] = "auto",
         engine: EngineClient | None = None,
     ) -> None:
-        """Prepare the app; nothing heavy happens before its first paint.
-
-        Args:
-            place: a folder or project to open; None opens the shipped samples.
-            model: of the classes; None: the project's own, or the default.
-            images: auto, half, quad, ascii or none.
-            engine: a test's own.
-        """
+        """Open a place, or the shipped samples; nothing heavy happens before the first paint."""
         super().__init__()
         self.place, self.model, self.images = place, model, images
         self.engine = engine or EngineClient(log=state_folder() / "engine.log")
@@ -102,9 +95,9 @@ class FrnApp(App[None]):
         self.exit(return_code=128 + number)
 
     def _begin(self) -> None:
-        if not self.is_headless:  # else the garbage is its host's
+        if not self.is_headless:  # else the collector is its host's
             gc_policy.begin()
-            self.set_interval(gc_policy.PAUSE, self._collect_garbage)
+            self.set_interval(gc_policy.IDLE, self._collect_garbage)
             if os.isatty(0):
                 self.set_interval(CHECK_INTERVAL, end_without_terminal)
         self.context.start(self._start)
@@ -147,7 +140,6 @@ class FrnApp(App[None]):
         await self.controller.open_model(self.model or DEFAULT_MODEL)
 
     def remember(self, path: str) -> None:
-        """Put a project or folder at the head of the recent ones."""
         self.settings = self.settings.opened(absolute(path))
 
     async def action_leave(self) -> None:
@@ -185,11 +177,9 @@ class FrnApp(App[None]):
             self.push_screen(Palette())
 
     def search_themes(self) -> None:
-        """Show the themes."""
         self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Every action is in the palette."""
         yield from super().get_system_commands(screen)
         if screen is not self.workspace:
             return
@@ -207,7 +197,6 @@ class FrnApp(App[None]):
         return run
 
     def set_images(self, images: str) -> None:
-        """Draw pictures in another way from now on."""
         self.settings = replace(self.settings, images=images)
         self.workspace.set_mode(self._mode(images))
         self.workspace.mode_was_chosen = False
@@ -216,7 +205,6 @@ class FrnApp(App[None]):
         return default_mode(os.environ, self.console.color_system) if images == "auto" else images  # type: ignore[return-value]
 
     def action_settings(self) -> None:
-        """Show the settings."""
         if self.screen is self.workspace:
             from frn_tui.screens.settings_menu import change_settings  # here: few sessions change them
 

@@ -64,14 +64,7 @@ class EngineClient:
         cancel_timeout: float = CANCEL_TIMEOUT,
         silence_timeout: float = SILENCE_TIMEOUT,
     ) -> None:
-        """Prepare; `start` starts.
-
-        Args:
-            log: file for what the engine's libraries print, and for tracebacks.
-            program: of Python; a test's own.
-            cancel_timeout: as `CANCEL_TIMEOUT`.
-            silence_timeout: as `SILENCE_TIMEOUT`.
-        """
+        """Prepare. `log` takes what the engine's libraries print, and tracebacks; the others are for tests."""
         self.on_restart: Callable[[], Awaitable[object] | None] | None = None
         """Called once a new engine has taken a dead one's place."""
         self.on_silence: Callable[[], object] | None = None
@@ -87,8 +80,8 @@ class EngineClient:
         self._replayed: dict[type[Request[Any]], Request[Any]] = {}
         self._crashes: deque[float] = deque(maxlen=CRASHES)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._heard = self._quiet = 0.0
-        self._told = self._stopping = False
+        self._last_message = self._engine_quiet = 0.0
+        self._silence_reported = self._stopping = False
 
     @property
     def pid(self) -> int | None:
@@ -100,11 +93,7 @@ class EngineClient:
         return self.state == "closed"
 
     async def start(self) -> None:
-        """Start the engine, also one that is dead.
-
-        Raises:
-            EngineError: if it does not start.
-        """
+        """Start the engine, also one that is dead; raises EngineError where it does not start."""
         if self.state in ("new", "dead"):
             self._crashes.clear()
             await self._begin()
@@ -151,12 +140,12 @@ class EngineClient:
         except EngineError:
             self._settle("dead")
             raise
-        self._heard, self._quiet, self._stopping = _now(), 0.0, False
+        self._last_message, self._engine_quiet, self._stopping = _now(), 0.0, False
         for request in self._replayed.values():  # ahead of whatever waits: a queue keeps the order
             self._send({"id": 0, "op": request.op, **vars(request)})
         self._settle("ready")
-        self._go(self._listen(process))
-        self._go(self._watch(process))
+        self._start_task(self._listen(process))
+        self._start_task(self._watch(process))
 
     async def _spawn(self) -> Process:
         process = await spawn(self._command)
@@ -191,11 +180,11 @@ class EngineClient:
     async def _watch(self, process: Process) -> None:
         while self._process is process and self.state == "ready":
             await asyncio.sleep(min(1.0, self._silence_timeout / 4))
-            silent = max(_now() - self._heard, self._quiet) >= self._silence_timeout
+            silent = max(_now() - self._last_message, self._engine_quiet) >= self._silence_timeout
             if not (silent and self._pending):
-                self._told = False
-            elif not self._told:
-                self._told = True
+                self._silence_reported = False
+            elif not self._silence_reported:
+                self._silence_reported = True
                 if self.on_silence:
                     self.on_silence()
 
@@ -204,7 +193,7 @@ class EngineClient:
             self.state = state
         self._settled.set()
 
-    def _go(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -234,26 +223,27 @@ class EngineClient:
         try:
             return await pending.end
         except asyncio.CancelledError:
-            self._give_up(number)
+            self._cancel(number)
             raise
 
     async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> Message:
         """Ask about files; where one of them kills the engine, go on once with the others."""
         paths, file_event = request.paths, RESUMED[type(request)]
-        told = [0, 0]  # good, broken
+        answered = 0
 
         def note(event: Message) -> None:
+            nonlocal answered
             if event["event"] == file_event:
-                told["reason" in event] += 1
+                answered += 1
             elif event["event"] == "progress":
-                event = {**event, "done": sum(told), "total": len(paths)}
+                event = {**event, "done": answered, "total": len(paths)}
             if on_event:
                 on_event(event)
 
         try:
             return await self._ask(request, note)
         except EngineDiedError as death:
-            rest, culprit = paths[sum(told) :], death.reading
+            rest, culprit = paths[answered:], death.reading
             if not rest:
                 raise
         at = rest.index(culprit) if culprit in rest else len(rest)
@@ -261,9 +251,9 @@ class EngineClient:
         if at < len(rest):
             note({"event": file_event, "path": culprit, "reason": f"{culprit}: reading it stopped the engine"})
             await self._ask(replace(request, paths=rest[at + 1 :]), note)
-        return {"done": told[0], "broken": told[1]}
+        return {}
 
-    def _give_up(self, number: int) -> None:
+    def _cancel(self, number: int) -> None:
         """Cancel a request; an engine that does not stop is killed."""
         pending = self._pending.get(number)
         if pending is None or self.state != "ready":
@@ -283,9 +273,9 @@ class EngineClient:
             self._process.stdin.write(encode(message))
 
     def _receive(self, message: Message) -> None:
-        self._heard = _now()
+        self._last_message = _now()
         if message.get("event") == "alive":
-            self._quiet = message["quiet"]
+            self._engine_quiet = message["quiet"]
             return
         number = message.pop("id", None)
         pending = self._pending.get(number)
@@ -301,7 +291,7 @@ class EngineClient:
                 pending.on_event(message)
             except Exception as error:  # the caller's mistake is the caller's to see
                 _fail(pending.end, error)
-                self._give_up(number)
+                self._cancel(number)
 
     def _fail_all(self, reason: str, *, blame: bool) -> None:
         for pending in self._pending.values():

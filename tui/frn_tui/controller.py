@@ -64,7 +64,6 @@ class Controller:
 
     @property
     def names(self) -> dict[int, str]:
-        """Class names by id."""
         return {entry.id: entry.name for entry in self.session.state.classes}
 
     def report(self, problems: Sequence[Problem]) -> None:
@@ -80,7 +79,6 @@ class Controller:
         self._changed()
 
     async def scan(self, path: str) -> Found:
-        """What is at a path."""
         return await self.engine.call(protocol.ScanPath(path))
 
     async def holder(self, path: str) -> int | None:
@@ -227,17 +225,12 @@ class Controller:
         return supports, broken
 
     async def edit(self, change: Callable[[Session], object]) -> None:
-        """Make an edit (or take one back) and bring the engine in step.
-
-        Raises:
-            FrnError: if the edit is refused; nothing has changed then.
-        """
+        """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
         change(self.session)
         self._changed()
         await self.sync()
 
     async def hide_and_test(self, shot: int) -> Confusion:
-        """Enroll `shot` examples per class and ask about the others."""
         return await self.engine.call(protocol.HideAndTest(shot))
 
     async def export(self, path: str, *, replace: bool = False) -> None:
@@ -246,7 +239,6 @@ class Controller:
         await self.engine.call(protocol.ExportClasses(path, "arrays" if arrays else "classifier", replace))
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
-        """Ask about photos."""
         if not self._has_examples:
             raise FrnError("there is no class with an example yet: add photos to one first")
         self.problems += await self.query.ask(paths, progress)

@@ -29,11 +29,7 @@ class EngineError(Exception):
 
 
 async def spawn(command: Sequence[str]) -> Process:
-    """Start an engine; it has yet to say `hello`.
-
-    Raises:
-        EngineError: if it cannot be started.
-    """
+    """Start an engine; it has yet to say `hello`."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     try:
         return await asyncio.create_subprocess_exec(
@@ -50,11 +46,7 @@ async def spawn(command: Sequence[str]) -> Process:
 
 
 async def hear_hello(process: Process) -> None:
-    """Wait for an engine's first words; one that says others is ended.
-
-    Raises:
-        EngineError: if it says nothing, or speaks another protocol.
-    """
+    """Wait for an engine's first message; one that says something else is ended, with an EngineError."""
     assert process.stdout is not None
     try:
         hello = decode(await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT))

@@ -60,12 +60,7 @@ def shown(keys: str) -> str:
 
 
 def key_in_use(binding: Binding, own: Mapping[str, str]) -> str:
-    """The first key that a binding has now, as it is written on a keyboard.
-
-    Args:
-        binding: with an id.
-        own: keys that the user has set, by the bindings' ids.
-    """
+    """The first key that a binding has now, as it is written on a keyboard; `own` has the user's, by id."""
     key = own.get(str(binding.id), binding.key).split(",")[0]
     return key if "+" in key else format_key(key)
 

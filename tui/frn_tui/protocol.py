@@ -51,6 +51,10 @@ class Engine(Protocol):
         """Answer a request, or raise its failure (`EngineError`)."""
 
 
+class Nothing(TypedDict):
+    """No result."""
+
+
 class Model(TypedDict):
     """The open model."""
 
@@ -72,26 +76,12 @@ class OpenModel(Request[Model], op="open_model", queue="compute"):
     """A shipped name, or the path of a features.onnx."""
 
 
-class FileCounts(TypedDict):
-    """How many files could be used, and how many could not."""
-
-    done: int
-    broken: int
-
-
-class Embedded(TypedDict):
-    """A file's outcome: a key, or a reason why it cannot be used."""
-
-    path: str
-    key: NotRequired[str]
-    size: NotRequired[int]
-    mtime_ns: NotRequired[int]
-    reason: NotRequired[str]
-
-
 @dataclass(frozen=True)
-class EmbedImages(Request[FileCounts], op="embed", queue="compute"):
-    """Compute feature maps. Events on the way: `embedded` (`Embedded`) per file, `progress` {done, total}."""
+class EmbedImages(Request[Nothing], op="embed", queue="compute"):
+    """Compute feature maps.
+
+    Events: `embedded` per file, in order, {path, key, size, mtime_ns} or {path, reason}; `progress` {done, total}.
+    """
 
     paths: list[str]
 
@@ -152,8 +142,8 @@ class Answer(TypedDict):
 
 
 @dataclass(frozen=True)
-class AskClasses(Request[FileCounts], op="query", queue="compute"):
-    """Classify photos. Events on the way: `answer` (`Answer`) per path, in order, `progress` {done, total}."""
+class AskClasses(Request[Nothing], op="query", queue="compute"):
+    """Classify photos. Events: `answer` (`Answer`) per path, in order; `progress` {done, total}."""
 
     paths: list[str]
 
@@ -260,10 +250,6 @@ class LoadProject(Request[Loaded], op="load", queue="files"):
     """Read a project file."""
 
     path: str
-
-
-class Nothing(TypedDict):
-    """No result."""
 
 
 @dataclass(frozen=True)

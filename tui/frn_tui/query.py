@@ -38,16 +38,13 @@ class Query:
 
     @property
     def answer(self) -> Answer | None:
-        """The one on show."""
         return self.answers[self.at] if self.answers else None
 
     @property
     def rejected(self) -> int:
-        """How many are unknown."""
         return sum(bool(answer.get("unknown")) for answer in self.answers)
 
     def clear(self) -> None:
-        """Nothing was asked."""
         self.answers, self.at = [], 0
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[Problem]:
@@ -68,7 +65,6 @@ class Query:
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
     async def show(self, index: int) -> None:
-        """Show another answer."""
         if self.answers:
             self.at = index % len(self.answers)
             self._changed()

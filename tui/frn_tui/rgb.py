@@ -21,11 +21,7 @@ class Rgb:
 
     @classmethod
     def from_picture(cls, picture: Picture) -> "Rgb":
-        """Read a picture from a message.
-
-        Raises:
-            ValueError: if it is no base64, or not that many pixels.
-        """
+        """Read a picture from a message; raises ValueError if it is no base64, or not that many pixels."""
         try:
             data = base64.b64decode(picture["rgb"], validate=True)
         except binascii.Error as error:

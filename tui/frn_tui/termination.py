@@ -33,7 +33,6 @@ class SignalHandlers:
                 self._before[number] = signal.signal(number, told)
 
     def restore(self) -> None:
-        """Give the signals back."""
         for number, before in self._before.items():
             signal.signal(number, before)
 

@@ -20,11 +20,7 @@ def encode(message: object) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """A line as a message.
-
-    Raises:
-        ProtocolError: if it is no JSON object.
-    """
+    """A line as a message; raises ProtocolError if it is no JSON object."""
     try:
         message = json.loads(line)
     except ValueError as error:

@@ -22,7 +22,6 @@ def test_a_folder_is_answered_file_by_file(engine: Engine, members: dict[str, li
     ]
     assert not any("maps" in answer for answer in answers)
     assert asked.told("progress")[-1]["done"] == 3
-    assert (asked.end["done"], asked.end["broken"]) == (2, 1)
     assert engine.ask("query", paths=paths, cancel_at="answer").end["end"] == "cancelled"
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from frn_tui.engine.pipes import Sender, claim_stdout
+from frn_tui.engine.pipes import Sender, redirect_stdout
 from frn_tui.protocol import PROTOCOL_VERSION
 
 
@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, default=Path(os.devnull), help="What libraries print, and tracebacks.")
     parser.add_argument("--app", type=int, default=os.getppid(), help="Process that the journal belongs to.")
     options = parser.parse_args()
-    send = Sender(claim_stdout(options.log))
+    send = Sender(redirect_stdout(options.log))
     send({"event": "hello", "protocol": PROTOCOL_VERSION, "pid": os.getpid()})
     faulthandler.enable()  # a library that crashes leaves a traceback, too
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # waiting threads would take the cores from the app

@@ -1,4 +1,4 @@
-"""Error of every example under every class, for the place of its own among them; only what is new is computed.
+"""The rank of its own class for every example, by the errors under all classes; only what is new is computed.
 
 An error summed over locations is tr Q^T Q - <Q^T Q, V^T D V> for the rows V and signs D of a class: with d x d matrices
 for each example and each class, all pairs are one product, far cheaper than rebuilding location by location.
@@ -17,7 +17,7 @@ from frn_tui.engine.worker_queues import Check
 
 BLOCK = 64 << 20
 """Bytes of d x d matrices at a time, for examples and for classes."""
-MOST = 6e9
+MAX_OPERATIONS = 6e9
 """Multiplications in one call, under a second; pairs beyond that are left for the next."""
 
 Group = tuple[str, ...]
@@ -35,14 +35,7 @@ class ClassErrors:
     def errors(
         self, groups: Sequence[Group], classes: Sequence[EnrolledClass], maps: Mapping[str, Maps], check: Check
     ) -> Array:
-        """Class errors (n, way); NaN where there was too much to do.
-
-        Args:
-            groups: the keys of each class's examples; the rows of the result are these, in order.
-            classes: the same classes, enrolled.
-            maps: feature maps (r, d) by key.
-            check: ends the work where it is not wanted any more.
-        """
+        """Class errors (n, way), the rows by the keys in `groups`, in order; NaN where there was too much to do."""
         keys = [key for group in groups for key in group]
         errors = self._known(keys, groups)
         missing = np.isnan(errors).sum(0)
@@ -72,10 +65,10 @@ class ClassErrors:
         maps: Mapping[str, Maps],
         check: Check,
     ) -> None:
-        """Compute what is missing in some columns, as far as `MOST` reaches."""
+        """Compute what is missing in some columns, as far as `MAX_OPERATIONS` reaches."""
         r, d = maps[keys[0]].shape
         step = max(1, BLOCK // (4 * d * d))
-        budget = MOST
+        budget = MAX_OPERATIONS
         for some in (group[first : first + step] for group in columns for first in range(0, len(group), step)):
             taken = np.stack([_weigh(classes[column]) for column in some]).reshape(len(some), -1)
             rows = np.flatnonzero(np.isnan(errors[:, some]).any(1))

@@ -24,7 +24,7 @@ from frn_tui.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.serialization import state_from_json
 
 Keys = tuple[str, ...]
-MAX_KEPT = 96 << 20
+MAX_CACHED = 96 << 20
 """Bytes of enrolled classes to keep that are not in use, for undo."""
 
 
@@ -77,11 +77,7 @@ class EnrolledClasses:
 
     @property
     def current(self) -> Classes:
-        """The classes in use.
-
-        Raises:
-            FrnError: if there are none, or they belong to another model.
-        """
+        """The classes in use; raises FrnError if there are none, or they belong to another model."""
         sha256 = self._models.model.extractor.sha256
         if self._current is None or self._current.sha256 != sha256:
             raise FrnError("there is no class with examples yet")
@@ -161,7 +157,7 @@ class EnrolledClasses:
         unused = [keys for keys in self._members if keys not in used]
         kept = sum(self._members[keys].enrolled.rows.nbytes for keys in unused)
         for keys in unused:  # the oldest first
-            if kept > MAX_KEPT:
+            if kept > MAX_CACHED:
                 kept -= self._members.pop(keys).enrolled.rows.nbytes
 
     def _report(

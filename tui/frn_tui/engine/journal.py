@@ -16,7 +16,7 @@ from frn_tui.serialization import state_from_json, state_to_json
 from frn_tui.state import state_folder
 
 FORMAT = "frn-journal"
-VERSION = 1
+JOURNAL_VERSION = 1
 
 
 class Journals:
@@ -33,7 +33,7 @@ class Journals:
             return {}
         entry = {
             "format": FORMAT,
-            "version": VERSION,
+            "version": JOURNAL_VERSION,
             "process": self._app,
             "born": birth(self._app),
             "time": time.time(),
@@ -64,7 +64,11 @@ def _read(path: Path) -> tuple[float, Recovered] | None:
     """A journal whose app is gone, and when it was written."""
     try:
         entry = json.loads(path.read_bytes())
-        if entry["format"] != FORMAT or entry["version"] != VERSION or lives(int(entry["process"]), entry["born"]):
+        if (
+            entry["format"] != FORMAT
+            or entry["version"] != JOURNAL_VERSION
+            or lives(int(entry["process"]), entry["born"])
+        ):
             return None
         return float(entry["time"]), {
             "state": state_to_json(state_from_json(entry["state"])),

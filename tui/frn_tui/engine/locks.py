@@ -27,7 +27,6 @@ class Locks:
         self._folder = state_folder() / "open"
 
     def find_holder(self, request: FindHolder, job: Job) -> Holder:
-        """Which other app has a project open."""
         return {"holder": self.holder(request.path)}
 
     def lock(self, request: LockProject, job: Job) -> Nothing:

@@ -17,11 +17,7 @@ class LoadedModel:
     """A model and what it is called."""
 
     def __init__(self, name: str, extractor: Extractor) -> None:
-        """Note a model.
-
-        Raises:
-            FrnError: if it was not trained for classes by reconstruction.
-        """
+        """Refuse a model that was not trained for classes by reconstruction."""
         if extractor.head is None:
             raise FrnError(
                 f"{name}: was trained as {extractor.method}, but classes are enrolled by reconstruction. "
@@ -44,11 +40,7 @@ class Models:
 
     @property
     def model(self) -> LoadedModel:
-        """The open model.
-
-        Raises:
-            FrnError: if there is none.
-        """
+        """The open model; raises FrnError if there is none."""
         if self.current is None:
             raise FrnError("no model is open yet")
         return self.current

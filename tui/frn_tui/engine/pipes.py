@@ -11,12 +11,8 @@ MAX_LOG = 1 << 20
 """Bytes from which on a log is begun anew."""
 
 
-def claim_stdout(log: Path) -> int:
-    """Keep standard output for the protocol; what anything prints, on either stream, goes to the log.
-
-    Returns:
-        A descriptor of what was standard output.
-    """
+def redirect_stdout(log: Path) -> int:
+    """Send what anything prints, on either stream, to the log; returns a descriptor of what was standard output."""
     pipe = os.dup(1)
     descriptor = _open_log(log)
     os.dup2(descriptor, 2)

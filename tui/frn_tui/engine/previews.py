@@ -16,7 +16,7 @@ from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import Heat, Picture, RenderPreview
 
 MAX_SIDE = 4096
-MAX_KEPT = 32 << 20
+MAX_CACHED = 32 << 20
 """Bytes of crops to keep."""
 NO_MODEL = EvaluationTransform(size=84)
 
@@ -37,7 +37,6 @@ class Previews:
         self._bytes = 0
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
-        """The crop of a photo, scaled."""
         size = request.width, request.height
         if not all(1 <= side <= MAX_SIDE for side in size):
             raise FrnError(f"preview: a side should be a whole number from 1 to {MAX_SIDE}, not {size}")
@@ -63,7 +62,7 @@ class Previews:
     def _keep(self, key: _Key, crop: Pixels) -> None:
         self._kept[key] = crop
         self._bytes += crop.nbytes
-        while self._bytes > MAX_KEPT and len(self._kept) > 1:
+        while self._bytes > MAX_CACHED and len(self._kept) > 1:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.nbytes
 

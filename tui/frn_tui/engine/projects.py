@@ -21,7 +21,6 @@ class Projects:
         self._last: Project | None = None
 
     def load(self, request: LoadProject, job: Job) -> Loaded:
-        """Read a project file."""
         path = Path(request.path)
         project = load_project(path)
         self._note(path, project)
@@ -32,11 +31,7 @@ class Projects:
         }
 
     def save(self, request: SaveProject, job: Job) -> Nothing:
-        """Write a project file. Saved under another name, a project keeps what was unknown in it.
-
-        Raises:
-            FrnError: also if it is open in another app.
-        """
+        """Write a project file. Saved under another name, a project keeps what was unknown in it."""
         path = Path(request.path)
         if (holder := self._locks.holder(str(path))) is not None:
             raise FrnError(
@@ -67,11 +62,7 @@ def write_text(request: WriteText, job: Job) -> Nothing:
 
 
 def refuse_overwriting(path: Path, *, replace: bool) -> None:
-    """Refuse a path where there is something.
-
-    Raises:
-        FrnError: if it is a folder, or a file and `replace` is not given.
-    """
+    """Raise FrnError if a path is a folder, or a file and `replace` is not given."""
     try:
         if path.is_dir():
             raise FrnError(f"{path}: is a folder; name a file in it")

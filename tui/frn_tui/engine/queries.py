@@ -13,7 +13,7 @@ from frn_tui.engine.embedding import Embedding, describe
 from frn_tui.engine.enrolled_classes import Classes, EnrolledClasses, keys_of
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Check, Job
-from frn_tui.protocol import MAPPED, AskClasses, ClassScore, Confusion, FileCounts, HideAndTest
+from frn_tui.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest, Nothing
 
 CHUNK = 16
 """Queries scored together."""
@@ -29,19 +29,17 @@ class Queries:
         self._embedding = embedding
         self._classes = classes
 
-    def query(self, request: AskClasses, job: Job) -> FileCounts:
+    def query(self, request: AskClasses, job: Job) -> Nothing:
         """Ask about photos; one that cannot be read has its reason for an answer and stops nothing."""
         paths = request.paths
         classes = self._classes.current
-        broken = 0
         for done, (name, outcome) in enumerate(self._embedding.read(job, paths), 1):
             if isinstance(outcome, FrnError):
-                broken += 1
                 job.event("answer", describe(name, outcome))
             else:
                 job.event("answer", self._answer(classes, name, outcome, with_maps=len(paths) == 1))
             job.progress(done, len(paths))
-        return {"done": len(paths) - broken, "broken": broken}
+        return {}
 
     def _answer(self, classes: Classes, name: str, found: Found, *, with_maps: bool) -> dict[str, object]:
         model = self._models.model

@@ -1,13 +1,16 @@
-"""What a path holds: an image, a folder of images, a folder of class folders, a project, or nothing of use."""
+"""What a path holds: an image, a folder of images, of class folders, a project; and what a file picker lists."""
 
 import os
 import stat
 from pathlib import Path
 
+from frn.errors import FrnError
 from frn.images import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
 from frn_tui.engine.worker_queues import Check, Job
-from frn_tui.protocol import Found, ScanPath
+from frn_tui.protocol import Entry, Found, ListFolder, Listing, ScanPath
+
+ORDER = ("folder", "image", "project", "model")
 
 
 def scan(request: ScanPath, job: Job) -> Found:
@@ -95,3 +98,31 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
                 files.append(entry.path)
                 check()
     return files, folders
+
+
+def list_folder(request: ListFolder, job: Job) -> Listing:
+    """The folders, images, projects and models in a folder."""
+    folder = resolve(request.path)
+    entries: list[Entry] = []
+    try:
+        with os.scandir(folder) as found:
+            for item in found:
+                job.check()
+                if not item.name.startswith(".") and (entry := _describe(item)):
+                    entries.append(entry)
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{folder}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
+    entries.sort(key=lambda entry: (ORDER.index(entry["kind"]), entry["name"]))
+    return {"path": folder, "parent": os.path.dirname(folder), "entries": entries}  # noqa: PTH120
+
+
+def _describe(item: os.DirEntry[str]) -> Entry | None:
+    if is_folder(item):
+        return {"name": item.name, "kind": "folder"}
+    if looks_like_image(item.name):
+        return {"name": item.name, "kind": "image"}
+    if is_project(Path(item.name)):
+        return {"name": item.name, "kind": "project"}
+    if item.name.lower().endswith(".onnx"):
+        return {"name": item.name, "kind": "model"}
+    return None

@@ -31,22 +31,16 @@ class Job:
         self._send = send
 
     def check(self) -> None:
-        """Note that the work gets on; to be called often.
-
-        Raises:
-            Cancelled: if the work is not wanted any more.
-        """
+        """Note that the work gets on; raises Cancelled if it is not wanted any more."""
         self.last_progress = time.monotonic()
         if self.cancelled.is_set():
             raise Cancelled
 
     def event(self, event: str, fields: Mapping[str, object]) -> None:
-        """Tell the app something on the way."""
         self.last_progress = time.monotonic()
         self._send({"id": self.number, "event": event, **fields})
 
     def progress(self, done: int, total: int) -> None:
-        """Tell how far the work is."""
         self.event("progress", {"done": done, "total": total})
 
     def end(self, end: str, fields: Mapping[str, object]) -> None:

@@ -24,7 +24,6 @@ class AnswersLine(Static):
         self.context, self.controller = context, context.controller
 
     def show(self) -> None:
-        """Show which answer this is."""
         query = self.controller.query
         count = len(query.answers)
         self.update(
@@ -32,7 +31,6 @@ class AnswersLine(Static):
         )
 
     def go_to(self, index: int) -> None:
-        """Show another answer."""
         self.context.start(self.controller.query.show, index, group="step")
 
     def action_results(self) -> None:

@@ -56,11 +56,9 @@ class ClassesPane(Pane):
 
     @property
     def entry(self) -> ClassEntry | None:
-        """The chosen class."""
         return next((entry for entry in self.controller.session.state.classes if entry.id == self.chosen), None)
 
     def show(self) -> None:
-        """Show the classes as they are now."""
         classes = self.controller.session.state.classes
         if self.entry is None:
             self.chosen = classes[0].id if classes else None
@@ -78,13 +76,11 @@ class ClassesPane(Pane):
         self.list.choose(target.id)
 
     def delete(self) -> None:
-        """Delete the chosen class."""
         if (entry := self.entry) is not None:
             said = f"deleted {entry.name}, {len(entry.supports)} photos"
             self.context.edit(lambda session: session.delete(entry.id), said)
 
     def filter(self) -> None:
-        """Find a class by its name."""
         classes = self.controller.session.state.classes
         self.context.choose(
             "Find a class", [entry.name for entry in classes], lambda index: self.list.choose(classes[index].id)

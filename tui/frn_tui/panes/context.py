@@ -57,7 +57,6 @@ class Context:
         return None
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
-        """Make an edit; say what can be undone."""
         self.start(self._edit, change, said, group="edit")
 
     async def _edit(self, change: Callable[[Session], object], said: str) -> None:
@@ -66,7 +65,6 @@ class Context:
             self.say(f"{said}   u: undo")
 
     def progress(self, progress: Progress) -> None:
-        """Show how far the work is."""
         now = time.monotonic()
         if progress.done == 0 or self._job_began == 0:
             self._job_began = now

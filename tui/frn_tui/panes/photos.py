@@ -40,7 +40,6 @@ class PhotosPane(Pane):
         yield self.gallery
 
     def show(self, entry: ClassEntry | None) -> None:
-        """Show the photos of a class."""
         self.entry = entry
         if entry is None:
             self.gallery.set_items([])
@@ -91,7 +90,6 @@ class PhotosPane(Pane):
             self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
 
     def delete(self) -> None:
-        """Remove the selected photos from the class."""
         keys = self._selected_keys()
         if keys and self.entry is not None:
             self.context.edit(lambda session: session.remove(keys), f"removed {len(keys)} from {self.entry.name}")
@@ -103,8 +101,6 @@ class PhotosPane(Pane):
         return [by_path[path] for path in paths if path in by_path]
 
     def filter(self) -> None:
-        """Ask what the names of the photos must have in them."""
-
         def named(text: str) -> None:
             self.wanted_name = text.strip()
             self.show(self.entry)

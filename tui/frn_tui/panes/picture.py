@@ -43,7 +43,6 @@ class PicturePane(Vertical):
         yield Static(id="caption")
 
     def show(self) -> None:
-        """Show the photo and the map of the answer on show."""
         answer = self.controller.query.answer
         self.query_one("#caption", Static).update(self._caption(answer))
         self.draw()

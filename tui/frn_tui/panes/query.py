@@ -20,7 +20,7 @@ from frn_tui.widgets.bars import BarRow, Bars
 
 
 class QueryPane(Pane):
-    """The photo that was asked about, and how strongly each class claims it."""
+    """The photo that was asked about, and the score of each class for it."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("p", "ask", "Ask"),
@@ -53,7 +53,6 @@ class QueryPane(Pane):
         yield self.answers
 
     def show(self) -> None:
-        """Show the answer as it is now."""
         controller, answer = self.controller, self.controller.query.answer
         of = f" · {display_name(answer['path'].rpartition('/')[2], 30)}" if answer else ""
         self.border_title = Text(f"Query{of}")
@@ -97,7 +96,6 @@ class QueryPane(Pane):
             self.answers.go_to(self.controller.query.at + step)
 
     def assign(self, target: ClassEntry) -> None:
-        """Say that the photo is of a class."""
         self.context.start(self._correct, target, group="edit")
 
     async def _correct(self, target: ClassEntry) -> None:

@@ -55,12 +55,7 @@ SIGNS = [
 
 
 def help_page(bindings: Iterable[Binding], own: Mapping[str, str]) -> Table:
-    """The keys as they are now.
-
-    Args:
-        bindings: what there is, with ids.
-        own: keys that the user has set, by the bindings' ids.
-    """
+    """The keys of `bindings` as they are now; `own` has those that the user has set, by id."""
     keys = {str(binding.id): key_in_use(binding, own) for binding in bindings}
     numbers = [keys[f"class-{number}"] for number in range(1, 10)]
     keys["class-n"] = "1-9" if numbers == list("123456789") else "".join(numbers)

@@ -70,7 +70,6 @@ class Picker(Dialog[Picked | None]):
     ]
 
     def __init__(self, engine: Engine, title: str, mode: Mode, *, start: str = ".") -> None:
-        """Start in a folder."""
         super().__init__()
         self.mode: Mode = mode
         self.engine, self.dialog_title = engine, title
@@ -95,13 +94,11 @@ class Picker(Dialog[Picked | None]):
             )
 
     def begin(self) -> None:
-        """List the folder."""
         self.query_one("#picker-list").focus()
         self.open(self.folder)
 
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "") -> None:
-        """Show a folder."""
         # Found before the engine is asked: this screen may be going when it answers, its widgets one by one.
         listing, preview = self.query_one("#picker-list", OptionList), self.query_one(Preview)
         box = self.query_one("#picker", Vertical)
@@ -126,25 +123,22 @@ class Picker(Dialog[Picked | None]):
 
     @property
     def current(self) -> Entry | None:
-        """The highlighted entry."""
         at = self.query_one("#picker-list", OptionList).highlighted
         return self.entries[at] if at is not None and at < len(self.entries) else None
 
     def path_of(self, name: str) -> str:
-        """Path of an entry."""
         return f"{self.folder.rstrip('/')}/{name}"
 
     @on(OptionList.OptionHighlighted)
-    def look(self) -> None:
+    def preview_current(self) -> None:
         entry = self.current
         if entry is not None and entry["kind"] == "image":
             self.draw(self.path_of(entry["name"]))
         else:
             self.query_one(Preview).show(None)
 
-    @work(exclusive=True, group="look")
+    @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:
-        """Show a photo beside the list."""
         preview = self.query_one(Preview)
         width, height = preview.pixel_size
         if not width or not height:
@@ -173,7 +167,6 @@ class Picker(Dialog[Picked | None]):
             self.dismiss(Picked(paths))
 
     def on_paste(self, event: events.Paste) -> None:
-        """Dropped files are taken at once."""
         event.stop()
         paths = parse_paths(event.text)
         if paths:
@@ -211,6 +204,3 @@ class Picker(Dialog[Picked | None]):
 
     def action_type(self) -> None:
         self.query_one(Input).focus()
-
-    def action_leave(self) -> None:
-        self.dismiss(None)

@@ -112,7 +112,6 @@ class Results(Dialog[int | str | None]):
         )
 
     def begin(self) -> None:
-        """Fill the table."""
         table: DataTable[Text] = self.query_one(DataTable)
         table.add_columns("photo", "verdict", "probability", "explained", "margin")
         self._show()
@@ -174,6 +173,3 @@ class Results(Dialog[int | str | None]):
 
     def action_write(self, kind: str) -> None:
         self.dismiss(kind)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)

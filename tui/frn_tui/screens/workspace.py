@@ -9,7 +9,6 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.dom import DOMNode
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer, OptionList, Static
@@ -78,13 +77,20 @@ class Workspace(Screen[None]):
     )
 
     def __init__(self, controller: Controller, mode: Mode) -> None:
-        """Take the controller and how pictures are drawn."""
         super().__init__(classes="-show-query")
         self.controller = controller
         self.context = Context(self, controller, mode)
         self.project_bar = ProjectBar(self.context)
         self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context)
         self.query_pane = QueryPane(self.context)
+        self.panes: dict[str, Widget] = {
+            "classes": self.classes_pane,
+            "photos": self.photos_pane,
+            "query": self.query_pane,
+            "picture": self.query_pane.picture,
+            "answers": self.query_pane.answers,
+            "project": self.project_bar,
+        }
         self.mode_was_chosen = False
         """Whether the user set how pictures are drawn, so that it should be remembered."""
         self.own_keys: dict[str, str] = {}
@@ -113,7 +119,6 @@ class Workspace(Screen[None]):
         self.project_bar.show()
 
     def refresh_all(self) -> None:
-        """Show everything as it is now."""
         if self.is_attached:
             self.project_bar.show()
             self.classes_pane.show()
@@ -141,18 +146,14 @@ class Workspace(Screen[None]):
         self.ask(event.paths)
 
     def ask(self, paths: Sequence[str]) -> None:
-        """Ask about photos or folders of them."""
         self.show_pane("query")
         if not (self.photos_pane.has_focus_within and self.has_class("-wide")):
             self.query_pane.picture.preview.focus()  # else who looks through photos goes on with that
         self.context.start(self.query_pane.ask_now, paths)
 
     @on(ProjectBar.Picked)
-    def open_picked(self, event: ProjectBar.Picked) -> None:
-        self.context.start(self._open_place_if_allowed, event.path)
-
     @on(ClassesPane.ProjectPicked)
-    def open_picked_project(self, event: ClassesPane.ProjectPicked) -> None:
+    def open_picked(self, event: ProjectBar.Picked | ClassesPane.ProjectPicked) -> None:
         self.context.start(self._open_place_if_allowed, event.path)
 
     async def _open_place_if_allowed(self, path: str) -> None:
@@ -186,33 +187,21 @@ class Workspace(Screen[None]):
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """However a pane got the focus, the next one is counted from there."""
-        for name, pane in zip(PANES, (self.classes_pane, self.photos_pane, self.query_pane), strict=True):
-            if pane in event.widget.ancestors:
+        for name in PANES:
+            if self.panes[name] in event.widget.ancestors:
                 self.focused_pane = name
                 self.query_pane.show_keys(in_focus=name == "query")
 
     def action_pane(self, step: int) -> None:
         self.focused_pane = PANES[(PANES.index(self.focused_pane) + step) % len(PANES)]
         self.show_pane(self.focused_pane)
-        first: dict[str, Widget] = {
-            "classes": self.classes_pane.list,
-            "photos": self.photos_pane.gallery,
-            "query": self.query_pane.picture.preview,
-        }
-        first[self.focused_pane].focus()  # takes effect later than the next key may come
+        pane = self.panes[self.focused_pane]
+        next(widget for widget in pane.query("*") if widget.can_focus).focus()  # later than the next key may come
 
     # Keys
 
     async def action_in_pane(self, pane: str, action: str) -> None:
-        panes: dict[str, DOMNode] = {
-            "classes": self.classes_pane,
-            "photos": self.photos_pane,
-            "query": self.query_pane,
-            "picture": self.query_pane.picture,
-            "answers": self.query_pane.answers,
-            "project": self.project_bar,
-        }
-        await self.app.run_action(action, panes[pane])
+        await self.app.run_action(action, self.panes[pane])
 
     def action_number(self, number: int) -> None:
         """Class N takes the selected photos, or the photo that was asked about; from the class list it is chosen."""
@@ -252,7 +241,6 @@ class Workspace(Screen[None]):
         self.mode_was_chosen = True
 
     def set_mode(self, mode: Mode) -> None:
-        """Draw pictures in another way."""
         self.context.mode = self.query_pane.picture.preview.mode = self.photos_pane.gallery.mode = mode
         self.context.say(f"pictures: {mode}")
         self.query_pane.picture.show()

@@ -70,7 +70,6 @@ class Bars(Widget):
         """False while the button is held: more will follow."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        """Bars of nothing yet."""
         super().__init__(id=id)
         self._rows: tuple[BarRow, ...] = ()
         self._threshold = 0.0
@@ -78,23 +77,15 @@ class Bars(Widget):
         self._dragging = False
 
     def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
-        """Replace everything.
-
-        Args:
-            rows: the likeliest first.
-            threshold: share of a photo that a class must explain.
-            unknown: whether the photo is none of the classes.
-        """
+        """Replace everything; the likeliest row comes first."""
         fewer_or_more = len(rows) != len(self._rows)
         self._rows, self._threshold, self._unknown = tuple(rows), threshold, unknown
         self.refresh(layout=fewer_or_more and self.styles.auto_dimensions)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """All rows, the verdict and the gauge."""
         return len(self._rows) + 3 if self._rows else 1
 
     def render_line(self, y: int) -> Strip:
-        """A line of the verdict, a class or the gauge."""
         width, height = self.size
         lines = self._lines(width, height)
         parts = lines[y] if y < len(lines) else []
@@ -171,7 +162,6 @@ class Bars(Widget):
         self.post_message(self.ThresholdDragged(self._threshold, released))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Take hold of the mark."""
         offset = event.get_content_offset(self)
         if offset is not None and offset.y == self._gauge_line() and event.button == 1:
             self._dragging = True
@@ -179,12 +169,10 @@ class Bars(Widget):
             self._drag(event, released=False)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Move the mark."""
         if self._dragging:
             self._drag(event, released=False)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Let go of the mark."""
         if self._dragging:
             self._dragging = False
             self.release_mouse()

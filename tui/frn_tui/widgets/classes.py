@@ -91,14 +91,12 @@ class ClassList(Options):
         class_id: int
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        """A list without classes."""
         super().__init__(markup=False, id=id)
         self._class_rows: tuple[ClassRow, ...] = ()
         self._told: int | None = None
 
     @property
     def chosen_id(self) -> int | None:
-        """The highlighted class."""
         return None if self.highlighted is None else self._class_rows[self.highlighted].id
 
     def show(self, rows: Sequence[ClassRow]) -> None:
@@ -118,7 +116,6 @@ class ClassList(Options):
         self.scroll_to_highlight()
 
     def choose(self, class_id: int) -> None:
-        """Highlight a class, if it is there."""
         for index, row in enumerate(self._class_rows):
             if row.id == class_id:
                 self.highlighted = index

@@ -23,6 +23,30 @@ from frn_tui.widgets.tiles import TILE, GalleryItem, Tiles
 __all__ = ["Gallery", "GalleryItem", "View"]
 
 View = Literal["grid", "list"]
+CSS = """
+Gallery {
+    background: $surface;
+    color: $foreground;
+    overflow-x: hidden;
+    overflow-y: auto;
+    scrollbar-gutter: stable;
+    & > .gallery--name { color: $foreground; }
+    & > .gallery--selected { color: $text-success; text-style: bold; }
+    & > .gallery--mark { color: $text-warning; }
+    & > .gallery--empty { color: $text-muted; }
+    & > .gallery--waiting { background: $panel; color: $text-muted; }
+    & > .gallery--cursor {
+        color: $block-cursor-blurred-foreground;
+        background: $block-cursor-blurred-background;
+        text-style: bold;
+    }
+    &:focus > .gallery--cursor {
+        color: $block-cursor-foreground;
+        background: $block-cursor-background;
+        text-style: $block-cursor-text-style;
+    }
+}
+"""
 
 
 class Gallery(ScrollView, can_focus=True):
@@ -54,30 +78,7 @@ class Gallery(ScrollView, can_focus=True):
         "gallery--empty",
         "gallery--waiting",
     }
-    DEFAULT_CSS = """
-    Gallery {
-        background: $surface;
-        color: $foreground;
-        overflow-x: hidden;
-        overflow-y: auto;
-        scrollbar-gutter: stable;
-        & > .gallery--name { color: $foreground; }
-        & > .gallery--selected { color: $text-success; text-style: bold; }
-        & > .gallery--mark { color: $text-warning; }
-        & > .gallery--empty { color: $text-muted; }
-        & > .gallery--waiting { background: $panel; color: $text-muted; }
-        & > .gallery--cursor {
-            color: $block-cursor-blurred-foreground;
-            background: $block-cursor-blurred-background;
-            text-style: bold;
-        }
-        &:focus > .gallery--cursor {
-            color: $block-cursor-foreground;
-            background: $block-cursor-background;
-            text-style: $block-cursor-text-style;
-        }
-    }
-    """
+    DEFAULT_CSS = CSS
 
     view: reactive[View] = reactive("grid", init=False)
     mode: reactive[Mode] = reactive("half", init=False)
@@ -105,7 +106,6 @@ class Gallery(ScrollView, can_focus=True):
         paths: list[str]
 
     def __init__(self, *, mode: Mode = "half", id: str | None = None) -> None:  # noqa: A002
-        """A gallery without items, drawn in a mode."""
         super().__init__(id=id)
         self.set_reactive(Gallery.mode, mode)
         self._items: tuple[GalleryItem, ...] = ()
@@ -119,12 +119,10 @@ class Gallery(ScrollView, can_focus=True):
 
     @property
     def items(self) -> Sequence[GalleryItem]:
-        """What is shown."""
         return self._items
 
     @property
     def cursor_item(self) -> GalleryItem | None:
-        """The item under the cursor."""
         return self._items[self.cursor] if self._items else None
 
     @property
@@ -158,19 +156,15 @@ class Gallery(ScrollView, can_focus=True):
             self.post_message(self.SelectionChanged(self.selection))
 
     def provide(self, path: str, picture: Rgb) -> None:
-        """Hand over the picture of an item."""
         self._tiles.put(path, picture)
         self._refresh_item(self._places.get(path))
 
     def select(self, paths: Iterable[str]) -> None:
-        """Select these items and no others."""
         selected = self._places.keys() & set(paths)
         if selected != self._selected:
             self._selected = set(selected)
             self.refresh()
             self.post_message(self.SelectionChanged(self.selection))
-
-    # Layout
 
     @property
     def _is_grid(self) -> bool:
@@ -201,41 +195,32 @@ class Gallery(ScrollView, can_focus=True):
             place = Region(0, region.y, 1, region.height)
             self.scroll_to_region(place, animate=False, force=True, immediate=True)
 
-    # Events
-
     def on_resize(self, _: events.Resize) -> None:
-        """Find places for the items."""
         self._lay_out()
         self._show_cursor()
 
     def notify_style_update(self) -> None:
-        """Draw again after a change of theme."""
         self._tiles.redraw()
         super().notify_style_update()
 
     def validate_cursor(self, cursor: int) -> int:
-        """Keep the cursor on an item."""
         return max(min(cursor, len(self._items) - 1), 0)
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """Show where the cursor is."""
         self._refresh_item(before)
         self._refresh_item(now)
         self._show_cursor()
 
     def watch_view(self) -> None:
-        """Find other places for the items."""
         self._lay_out()
         self._show_cursor()
 
     def watch_mode(self) -> None:
-        """Draw differently, and ask for the pixels that this needs."""
         self._tiles.redraw()
         self._lay_out()
         self._show_cursor()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Ask for what has become visible."""
         super().watch_scroll_y(old_value, new_value)
         self._want()
 
@@ -264,8 +249,6 @@ class Gallery(ScrollView, can_focus=True):
             return None
         return self._grid.at(*(offset + self.scroll_offset))
 
-    # Pictures
-
     def _want(self) -> None:
         if not self._asking:
             self._asking = True
@@ -285,10 +268,7 @@ class Gallery(ScrollView, can_focus=True):
             self._asked = frozenset(missing), size
             self.post_message(self.Want(missing, *size))
 
-    # Drawing
-
     def render_line(self, y: int) -> Strip:
-        """A line of tiles, of their names, or of the list."""
         if not self._items:
             return Strip.blank(self.scrollable_content_region.width, self._style("empty"))
         width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
@@ -309,35 +289,28 @@ class Gallery(ScrollView, can_focus=True):
         cursor, selected = index == self.cursor, item.path in self._selected
         ascii_only = self.mode in ("ascii", "none")
         if self._is_grid:
-            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
-        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
+            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
+        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
 
-    # Keys
-
     def action_move(self, step: int) -> None:
-        """Move by items."""
         self.cursor += step
 
     def action_move_line(self, step: int) -> None:
-        """Move by lines, staying in the column."""
         target = self._grid.below(self.cursor, step)
         if target // self._grid.columns != self.cursor // self._grid.columns:
             self.cursor = target
 
     def action_move_page(self, step: int) -> None:
-        """Move by as many lines as are visible."""
         lines = max(self.size.height // self._grid.pitch.height, 1)
         self.cursor = self._grid.below(self.cursor, step * lines)
 
     def action_first(self) -> None:
-        """Move to the first item."""
         self.cursor = 0
 
     def action_last(self) -> None:
-        """Move to the last item."""
         self.cursor = len(self._items) - 1
 
     def action_mark(self) -> None:
@@ -361,7 +334,6 @@ class Gallery(ScrollView, can_focus=True):
         self.select(() if self._selected == everything else everything)
 
     def action_open(self) -> None:
-        """Open the item."""
         if self.cursor_item is not None:
             self.post_message(self.Opened(self.cursor_item))
 

@@ -49,13 +49,6 @@ class Preview(Widget, can_focus=True):
         height: int
 
     def __init__(self, *, mode: Mode = "half", empty_text: str = "", id: str | None = None) -> None:  # noqa: A002
-        """A preview without a picture.
-
-        Args:
-            mode: how to draw.
-            empty_text: shown while there is no picture.
-            id: of the widget.
-        """
         super().__init__(id=id)
         self.set_reactive(Preview.mode, mode)
         self.set_reactive(Preview.empty_text, empty_text)
@@ -75,7 +68,6 @@ class Preview(Widget, can_focus=True):
         return columns * across, rows * down
 
     def show(self, picture: Rgb | None) -> None:
-        """Replace the picture."""
         self._picture = picture
         self._changed()
 
@@ -87,25 +79,20 @@ class Preview(Widget, can_focus=True):
         self._changed()
 
     def on_resize(self, _: events.Resize) -> None:
-        """Ask for a picture that fits."""
         self._want()
 
     def watch_mode(self) -> None:
-        """Draw differently, and ask for the pixels that this needs."""
         self._changed()
         self._want()
 
     def watch_empty_text(self) -> None:
-        """Show the new text."""
         self._changed()
 
     def notify_style_update(self) -> None:
-        """Draw again after a change of theme."""
         self._changed()
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        """A line of the picture."""
         key = (self._revision, self.size, self.app.current_theme.dark)
         if self._drawn[0] != key:
             self._drawn = key, self._draw()
