@@ -126,6 +126,4 @@ def _show(found: dict[str, dict[str, Any]]) -> None:
                 else escape(str(facts.get("licence", ""))),
             )
         )
-    print_table(
-        ("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows
-    )
+    print_table(("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows)

@@ -34,7 +34,7 @@ def test_training_has_the_differentiable_solver_alone() -> None:
 @needs_pot
 @pytest.mark.parametrize(("phase", "shot"), [pytest.param("test", 5, marks=needs_solvers), ("train", 1)])
 def test_the_head_beats_deepemd(phase: str, shot: int) -> None:
-    milliseconds = time_emd(phase, shot, d=8, r=4, way=2, rounds=1, sfc_passes=1).milliseconds
+    milliseconds = time_emd(phase, shot, d=8, r=4, rounds=1, sfc_passes=1).milliseconds
     assert milliseconds[POT] > milliseconds[OURS]
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ Message = dict[str, Any]
 Scenario = Callable[[EngineClient], Coroutine[Any, Any, None]]
 
 
-PATIENCE, CLOSED = 20.0, 0.6
+PATIENCE = 20.0
 """Seconds that a scenario and closing may take."""
 MISCHIEF = """
 import os, sys, time
@@ -75,9 +74,7 @@ def play(scenario: Scenario, *, model: bool = True, **options: Any) -> None:
                 await client.call(OpenModel(model="conv4"))
             await asyncio.wait_for(scenario(client), PATIENCE)
         finally:
-            began = time.monotonic()
-            await client.close()
-            assert time.monotonic() - began < CLOSED
+            await asyncio.wait_for(client.close(), PATIENCE)  # how long it takes, `frn bench tui` measures
         await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not others
