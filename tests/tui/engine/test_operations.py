@@ -43,6 +43,7 @@ def test_a_bug_is_an_answer_too(bare: Engine, capsys: pytest.CaptureFixture[str]
 def test_a_model_tells_what_it_is_and_a_wrong_one_leaves_the_old_open(engine: Engine, tmp_path: Path) -> None:
     told = engine.done("open_model", model="conv4")
     assert (told["side"], told["grid"], told["d"], told["device"]) == (32, [4, 4], 64, "cpu")
+    (tmp_path / "x.safetensors").touch()
     assert "frn export --onnx" in engine.ask("open_model", model=str(tmp_path / "x.safetensors")).reason
     assert "cannot be read" in engine.ask("open_model", model=str(tmp_path / "x.onnx")).reason
     (tmp_path / "junk.onnx").write_bytes(b"junk")
