@@ -86,24 +86,32 @@ def _conv4(graph: GraphBuilder, x: str, backbone: Conv4) -> str:
 
 
 def _resnet12(graph: GraphBuilder, x: str, backbone: ResNet12) -> str:
+    stem = backbone.stem
     for block in backbone.blocks:
         assert isinstance(block, ResidualBlock)
-        main = x
-        for convolution in (block.conv1, block.conv2):
-            main = _leaky(graph, _convolution(graph, main, *convolution))
+        main = _leaky(graph, _convolution(graph, x, *block.conv1, stem=stem))
+        main = _leaky(graph, _convolution(graph, main, *block.conv2))
         main = _convolution(graph, main, *block.conv3)
-        x = graph.node("Add", main, _convolution(graph, x, *block.shortcut))
+        x = graph.node("Add", main, _convolution(graph, x, *block.shortcut, stem=stem))
+        stem = 1
         if block.pool:
             x = _pool(graph, x)
         x = _leaky(graph, x)
     return x
 
 
-def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> str:
+def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.BatchNorm2d, *, stem: int = 1) -> str:
+    """A convolution; behind a stem of s x s patches it is one on pixels, s times as large, in steps of s."""
     weight, bias = fold(convolution, norm)
-    side = convolution.kernel_size[0]
+    padding = convolution.kernel_size[0] // 2 * stem
+    if stem > 1:
+        out, _, side, _ = weight.shape
+        patches = weight.reshape(out, -1, stem, stem, side, side)  # out, 3, s, s, side, side
+        weight = patches.transpose(0, 1, 4, 2, 5, 3).reshape(out, -1, side * stem, side * stem)
     inputs = (graph.constant(weight.astype(np.float32)), graph.constant(bias.astype(np.float32)))
-    return graph.node("Conv", x, *inputs, kernel_shape=[side, side], pads=[side // 2] * 4)
+    side = weight.shape[-1]
+    steps = {"strides": [stem, stem]} if stem > 1 else {}
+    return graph.node("Conv", x, *inputs, kernel_shape=[side, side], pads=[padding] * 4, **steps)
 
 
 def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ from typing import Protocol
 from frn.backbones.base import Backbone
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
-from frn.backbones.resnet12 import SMALL, ResNet12
+from frn.backbones.resnet12 import PATCHES, SMALL, ResNet12
 from frn.errors import FrnError
 
 
@@ -25,6 +25,7 @@ BACKBONES: dict[str, BackboneFactory] = {
     "conv4": Conv4,
     "resnet12": ResNet12,
     "resnet12-small": partial(ResNet12, SMALL),
+    "resnet9-patch4": partial(ResNet12, PATCHES, stem=4),
 }
 
 

@@ -1,6 +1,21 @@
 """Episodes: their shape, and which images they are made of. Free of torch."""
 
-from frn.episodes.sampler import Episode, check_classes, concat_epoch, evaluation_episode, training_epoch
+from frn.episodes.sampler import (
+    Episode,
+    balanced_shares,
+    check_classes,
+    concat_epoch,
+    evaluation_episode,
+    training_epoch,
+)
 from frn.episodes.shape import EpisodeShape
 
-__all__ = ["Episode", "EpisodeShape", "check_classes", "concat_epoch", "evaluation_episode", "training_epoch"]
+__all__ = [
+    "Episode",
+    "EpisodeShape",
+    "balanced_shares",
+    "check_classes",
+    "concat_epoch",
+    "evaluation_episode",
+    "training_epoch",
+]

@@ -42,16 +42,17 @@ def check_classes(
     )
 
 
-def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoch: int) -> list[Episode]:
+def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoch: int, turn: int = 0) -> list[Episode]:
     """One epoch of the authors' sampler: images without replacement, classes by what they have left.
 
     Classes are drawn with probability proportional to their remaining images; one that can no longer serve leaves,
-    and the epoch ends when fewer than `way` are left. The remainder is discarded until the next epoch.
+    and the epoch ends when fewer than `way` are left. The remainder is discarded until the next epoch. An epoch that
+    passes over the images more than once has as many turns, counted from 0.
 
     Raises:
         FrnError: if fewer than `way` classes have enough images for a single episode.
     """
-    generator = np.random.default_rng([seed, epoch])
+    generator = np.random.default_rng([seed, epoch, turn] if turn else [seed, epoch])
     starts = np.cumsum([0, *sizes[:-1]])
     shuffled = [start + generator.permutation(size) for start, size in zip(starts, sizes, strict=True)]
     left = np.asarray(sizes, dtype=np.int64).copy()
@@ -75,20 +76,30 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     return episodes
 
 
-def concat_epoch(sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int) -> list[Episode]:
+def balanced_shares(lengths: Sequence[int], power: float) -> list[int]:
+    """How much of an epoch each data set gets, if that goes with a power of its length; together as much as before."""
+    weights = np.asarray(lengths, dtype=np.float64) ** power
+    return [max(1, round(share)) for share in sum(lengths) * weights / weights.sum()]
+
+
+def concat_epoch(
+    sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int, balance: float = 1.0
+) -> list[Episode]:
     """One epoch of several data sets: `training_epoch` of each, in shuffled order, so that no episode mixes them.
 
-    Images of different sets are told apart by their look alone, and an episode of both would teach that.
+    Images of different sets are told apart by their look alone, and an episode of both would teach that. A set's share
+    of the episodes goes with the power `balance` of how many it has: at 1 each image comes about once.
 
     Raises:
         FrnError: if a data set cannot serve a single episode.
     """
     starts = np.cumsum([0, *map(sum, sets)])
-    episodes = [
-        start + episode
-        for start, sizes in zip(starts, sets, strict=False)
-        for episode in training_epoch(sizes, shape, seed=seed, epoch=epoch)
-    ]
+    drawn = [training_epoch(sizes, shape, seed=seed, epoch=epoch) for sizes in sets]
+    for sizes, own, share in zip(sets, drawn, balanced_shares([len(own) for own in drawn], balance), strict=True):
+        for turn in range(1, -(-share // len(own))):
+            own.extend(training_epoch(sizes, shape, seed=seed, epoch=epoch, turn=turn))
+        del own[share:]
+    episodes = [start + episode for start, own in zip(starts, drawn, strict=False) for episode in own]
     if len(sets) == 1:
         return episodes
     return [episodes[i] for i in np.random.default_rng([seed, epoch, len(sets)]).permutation(len(episodes))]

@@ -184,7 +184,7 @@ class _Trainer:
         """Maps (images, r, d) of a step's images, augmented."""
         device = self.settings.device
         canvas, extents = self.images.gather(drawn.ravel())
-        batch = augment(canvas, extents, self.preset.augmentation, generator, device)
+        batch = augment(canvas, extents, self.preset.augmentation_at(self.position.epoch), generator, device)
         with autocast(device, self.settings.precision):
             maps: Tensor = self.model.feature_maps(batch)
         return maps

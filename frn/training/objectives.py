@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.episodes import Episode, EpisodeShape, concat_epoch
+from frn.episodes import Episode, EpisodeShape, balanced_shares, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.pretrain import AveragePoolHead, DummyMapHead
@@ -32,15 +32,17 @@ class Objective(nn.Module, ABC):
 class EpisodicObjective(Objective):
     """Episodes by the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
-    def __init__(self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = ()) -> None:
+    def __init__(
+        self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = (), balance: float = 1.0
+    ) -> None:
         """Take the episodes' shape, the auxiliary loss, and heads that learn from the same maps as the model's own."""
         super().__init__()
-        self.shape, self.aux = shape, aux
+        self.shape, self.aux, self.balance = shape, aux, balance
         self.aux_heads = nn.ModuleList(aux_heads)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Episodes of image indices (way, shot + queries)."""
-        return concat_epoch(sets, self.shape, seed=seed, epoch=epoch)
+        return concat_epoch(sets, self.shape, seed=seed, epoch=epoch, balance=self.balance)
 
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
         """Score the queries of an episode by its supports."""
@@ -59,12 +61,12 @@ class EpisodicObjective(Objective):
 class PretrainingObjective(Objective):
     """Shuffled batches of all classes; an incomplete last batch is dropped, as the authors' `drop_last=True` does."""
 
-    def __init__(self, model: Model, sizes: Sequence[int], *, batch: int, average: bool) -> None:
+    def __init__(self, model: Model, sizes: Sequence[int], *, batch: int, average: bool, balance: float = 1.0) -> None:
         """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
         super().__init__()
         if sum(sizes) < batch:
             raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {batch}")
-        self.batch = batch
+        self.batch, self.balance = batch, balance
         self.labels = np.repeat(np.arange(len(sizes)), sizes)
         h, w = model.grid
         self.head: DummyMapHead | AveragePoolHead
@@ -78,7 +80,10 @@ class PretrainingObjective(Objective):
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Batches of image indices (batch,)."""
-        order = np.random.default_rng([seed, epoch]).permutation(sum(map(sum, sets)))
+        generator = np.random.default_rng([seed, epoch])
+        order = generator.permutation(sum(map(sum, sets)))
+        if self.balance != 1.0 and len(sets) > 1:
+            order = generator.permutation(_balanced([sum(sizes) for sizes in sets], self.balance, generator))
         return list(order[: len(order) // self.batch * self.batch].reshape(-1, self.batch))
 
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
@@ -88,10 +93,21 @@ class PretrainingObjective(Objective):
         return F.cross_entropy(logits, target), logits, target
 
 
+def _balanced(lengths: Sequence[int], power: float, generator: np.random.Generator) -> Episode:
+    """Images of an epoch by `balanced_shares`; of a set that comes more than once, each comes once before any again."""
+    drawn = []
+    for start, length, share in zip(np.cumsum([0, *lengths]), lengths, balanced_shares(lengths, power), strict=False):
+        turns = [generator.permutation(length) for _ in range(-(-share // length))]
+        drawn.append(start + np.concatenate(turns)[:share])
+    return np.concatenate(drawn)
+
+
 def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
     """The objective that a preset asks for."""
     if preset.trains_on_episodes:
         aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
-        return EpisodicObjective(preset.episode, preset.aux, aux_heads)
+        return EpisodicObjective(preset.episode, preset.aux, aux_heads, preset.data.balance)
     average = preset.objective == "average-pretrain"
-    return PretrainingObjective(model, sizes, batch=preset.pretraining.batch, average=average)
+    return PretrainingObjective(
+        model, sizes, batch=preset.pretraining.batch, average=average, balance=preset.data.balance
+    )

@@ -38,7 +38,13 @@ def session(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
 @pytest.mark.parametrize("method", ["frn", "proto"])
 @pytest.mark.parametrize(
     ("backbone", "last_pool", "size"),
-    [("conv4", True, 84), ("conv4", False, 32), ("resnet12", True, 32), ("resnet12-small", False, 32)],
+    [
+        ("conv4", True, 84),
+        ("conv4", False, 32),
+        ("resnet12", True, 32),
+        ("resnet12-small", False, 32),
+        ("resnet9-patch4", False, 84),
+    ],
 )
 def test_feature_maps_are_torchs_for_any_number_of_images(
     backbone: str, last_pool: bool, size: int, method: str

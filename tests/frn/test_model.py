@@ -17,6 +17,16 @@ def test_maps_follow_the_image(backbone: str, d: int, side: int, last_pool: bool
     assert model.feature_maps(torch.rand(1, 3, side, side + 16)).shape == (1, grid * ((side + 16) // (side // grid)), d)
 
 
+def test_a_stem_of_patches_looks_at_each_pixel_once() -> None:
+    model = Model(ModelConfig(backbone="resnet9-patch4", method="frn", last_pool=False)).eval()
+    images = torch.rand(1, 3, 84, 112, requires_grad=True)
+    maps = model.feature_maps(images)
+    assert maps.shape == (1, 5 * 7, 256)
+    maps.sum().backward()
+    assert images.grad is not None
+    assert (images.grad[..., :80, :112] != 0).float().mean() > 0.99
+
+
 def test_reconstruction_divides_resnet_maps_and_protonet_does_not() -> None:
     """SM, Hyperparameters: embeddings are downscaled by sqrt(640)."""
     torch.manual_seed(0)
@@ -54,5 +64,7 @@ def test_drop_block_zeroes_squares_keeps_the_mean_and_rests_in_evaluation() -> N
 
 
 def test_an_unknown_backbone_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12, resnet12-small"):
+    with pytest.raises(
+        FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12, resnet12-small, resnet9"
+    ):
         build_backbone("conv5")

@@ -213,6 +213,51 @@ def shipped_resnet12() -> Preset:
     )
 
 
+UNSEEN = (
+    *("n03770439", "n02099601", "n04146614", "n04149813"),
+    "n02091244-Podengo_ibicenco",
+    *("n02089867", "n02091831", "n02108915", "n02106662"),
+)
+"""Training classes that are validation or test classes of another data set of `shipped-photo`.
+
+Of Tiny-ImageNet, in mini-ImageNet: miniskirt, golden retriever, school bus, scoreboard. Of the dogs, in mini-ImageNet:
+Ibizan hound. Of mini-ImageNet, among the dogs: Walker hound, Saluki, French bulldog; of Tiny-ImageNet: German shepherd.
+"""
+
+
+def shipped_photo_average() -> Preset:
+    """The first half of a model for photos: classical pre-training on five data sets, on smaller images first."""
+    return Preset(
+        about="resnet9-photo, first half: five data sets (mini-imagenet, cub, dogs, butterflies, tiny-imagenet)",
+        method="proto",
+        backbone="resnet9-patch4",
+        last_pool=False,
+        objective="average-pretrain",
+        data=TrainingData(prepare="folder", max_side=112, exclude_classes=(*RELATIVES, *UNSEEN), balance=0.5),
+        episode=EpisodeShape(way=20, shot=5, queries=10),
+        schedule=Schedule(epochs=12, milestones=(6, 8, 10, 11), lr_decay=0.3),
+        augmentation=Augmentation(size=84, crop="resized", scale=(0.2, 1.0)),
+        small_first=(7, 64),
+        transform=EvaluationTransform(size=84, resize=92),
+        validation=ValidationProtocol(every=2, shot=1),
+    )
+
+
+def shipped_photo() -> Preset:
+    """The second half: episodes, each within one of the data sets, scored by FRN's head and by ProtoNet's."""
+    return replace(
+        shipped_photo_average(),
+        about="resnet9-photo, second half: the same five data sets",
+        method="frn",
+        objective="episodes",
+        aux_heads=("proto",),
+        pretraining=Pretraining(init_from="shipped-photo-average", tune_head_at_start=True),
+        schedule=Schedule(epochs=3, milestones=(1, 2), learning_rate=0.01, lr_decay=0.4),
+        small_first=None,
+        validation=ValidationProtocol(every=1),
+    )
+
+
 def general_conv4() -> Preset:
     """Conv-4 as the paper has it, for 84 x 84 images of everything."""
     return Preset(
@@ -245,6 +290,8 @@ GENERAL: dict[str, Preset] = {
         shipped_resnet12_small,
         shipped_resnet12_average,
         shipped_resnet12,
+        shipped_photo_average,
+        shipped_photo,
         general_conv4,
     )
 }

@@ -74,7 +74,13 @@ class TrainingData:
     exclude_classes: tuple[str, ...] = ()
     """Training classes not to be used: relatives of classes that the model is tested on."""
 
+    balance: float = 1.0
+    """Of several data sets: the power of a set's size that its share of an epoch goes with. At 1 every image comes
+    once; at 0.5 small sets come more often."""
+
     def __post_init__(self) -> None:
+        if not 0 <= self.balance <= 1:
+            raise FrnError(f"data sets are balanced by a power between 0 and 1: {self}")
         if self.max_side < 8:
             raise FrnError(f"training images need a side of at least 8 pixels: {self}")
 
@@ -133,6 +139,8 @@ class Preset:
     episode: EpisodeShape
     schedule: Schedule
     augmentation: Augmentation
+    small_first: tuple[int, int] | None = None
+    """Epochs at the beginning that train on smaller images, and the side of these in pixels. The paper has none."""
     transform: EvaluationTransform
     """For validation and for everyone who uses the model."""
     validation: ValidationProtocol = field(default_factory=ValidationProtocol)
@@ -151,6 +159,12 @@ class Preset:
             )
         if self.objective != "episodes" and self.pretraining.init_from:
             raise FrnError("pre-training starts from no other preset")
+
+    def augmentation_at(self, epoch: int) -> Augmentation:
+        """Augmentation in an epoch, counted from 0."""
+        if self.small_first is None or epoch >= self.small_first[0]:
+            return self.augmentation
+        return replace(self.augmentation, size=self.small_first[1])
 
     @property
     def trains_on_episodes(self) -> bool:

@@ -31,6 +31,8 @@ FIELDS = {
     "val_shot": "validation.shot",
     "val_episodes": "validation.episodes",
     "val_split": "validation.split",
+    "balance": "data.balance",
+    "small_first": "small_first",
     "test_shots": "test_shots",
     "published": "published",
 }

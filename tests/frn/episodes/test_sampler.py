@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from frn.episodes import EpisodeShape, check_classes, evaluation_episode, training_epoch
+from frn.episodes import EpisodeShape, check_classes, concat_epoch, evaluation_episode, training_epoch
 from frn.errors import FrnError
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=3)
@@ -91,3 +91,21 @@ def test_a_class_too_small_is_named_with_its_count_and_what_is_needed() -> None:
 def test_a_senseless_shape_is_refused() -> None:
     with pytest.raises(FrnError, match="an episode needs shot >= 1, not 0"):
         EpisodeShape(way=5, shot=0, queries=1)
+
+
+def test_small_data_sets_come_more_often_where_a_power_of_their_size_counts() -> None:
+    sets, shape = [[30] * 40, [12] * 25], EpisodeShape(way=5, shot=1, queries=2)
+    ends = np.cumsum([sum(sizes) for sizes in sets])
+
+    def counts(balance: float) -> list[int]:
+        episodes = concat_epoch(sets, shape, seed=3, epoch=1, balance=balance)
+        origins = [np.unique(np.searchsorted(ends, episode, side="right")) for episode in episodes]
+        assert all(len(origin) == 1 for origin in origins)
+        assert all(len(np.unique(episode)) == episode.size for episode in episodes)
+        return np.bincount(np.concatenate(origins)).tolist()
+
+    once, halfway, equal = counts(1.0), counts(0.5), counts(0.0)
+    assert once == [len(training_epoch(sizes, shape, seed=3, epoch=1)) for sizes in sets]
+    assert abs(equal[0] - equal[1]) <= 1
+    assert once[1] < halfway[1] < equal[1]
+    assert abs(sum(halfway) - sum(once)) <= 1
