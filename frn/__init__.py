@@ -1,5 +1,6 @@
 """Few-shot image classification with Feature Map Reconstruction Networks (FRN, CVPR 2021)."""
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -7,6 +8,10 @@ if TYPE_CHECKING:
 
 __all__ = ["FewShotClassifier", "__version__"]
 __version__ = "0.1.0"
+
+# onnxruntime 1.29 and newer write a device id and events into the user's cache and look their server up, unless this is
+# set before their import. Who wants that sets it to 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 
 def __getattr__(name: str) -> object:
