@@ -28,5 +28,6 @@ def test_a_classification_leaves_nothing_but_our_cache(tmp_path: Path) -> None:
 def test_telemetry_is_off_before_onnxruntime_is_imported_unless_someone_wants_it(
     tmp_path: Path, given: dict[str, str], kept: str
 ) -> None:
-    code = "import frn.inference.runtime, os, sys; print(os.getenv('ORT_DISABLE_TELEMETRY'), 'onnxruntime' in sys.modules)"
+    code = "import frn.inference.runtime, os, sys; "
+    code += "print(os.getenv('ORT_DISABLE_TELEMETRY'), 'onnxruntime' in sys.modules)"
     assert run(tmp_path, "-c", code, **given).stdout.split() == [kept, "False"]
