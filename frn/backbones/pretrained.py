@@ -6,6 +6,7 @@ without class and register tokens. Nothing here is trained, and nothing is downl
 Shape letters: b images, S their side, d channels, (h, w) the map.
 """
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -168,9 +169,17 @@ class TorchvisionMaps(nn.Module):
 
     @classmethod
     def download(cls, name: str) -> Path:
-        """Fetch the default weights into torch's own cache."""
-        _torchvision_weights(name, None).get_state_dict(progress=False, check_hash=True)
-        return cls.places(name)[0]
+        """Fetch the default weights into torch's own cache; the file's name holds the beginning of its SHA-256."""
+        place = cls.places(name)[0]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        prefix = re.search(r"-([0-9a-f]{8,})\.", place.name)
+        torch.hub.download_url_to_file(
+            _torchvision_weights(name, None).url,
+            str(place),
+            hash_prefix=prefix and prefix[1],
+            progress=sys.stderr.isatty(),
+        )
+        return place
 
 
 def _torchvision_entries(name: str) -> list[Any]:
@@ -291,7 +300,11 @@ def find_weights(name: str, file: Path | None, *, download: bool = False) -> Pat
         try:
             return source.download(own)
         except Exception as error:  # whatever a client of the network raises
-            raise FrnError(f"{name}: the weights could not be downloaded ({error})") from error
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise FrnError(
+                f"{name}: its weights could not be fetched ({reason}). Try again online, or give them by "
+                "--weights FILE."
+            ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(
         f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or --download fetches "

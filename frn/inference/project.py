@@ -18,7 +18,7 @@ from frn.files import write_atomically
 from frn.images import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
-from frn.zoo import shipped_extractors
+from frn.zoo import named_extractors
 
 SUFFIX = ".frn.json"
 PROJECT_FORMAT = "frn-project"
@@ -36,7 +36,7 @@ class ModelReference:
     """The extractor that a project was made with."""
 
     id: str
-    """A shipped name, or a path to an extractor or model."""
+    """A name of the model zoo, or a path to an extractor or model."""
     sha256: str
     """Of the extractor's bytes."""
     preprocess: EvaluationTransform
@@ -44,20 +44,20 @@ class ModelReference:
 
     @classmethod
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
-        """How a project in `folder` remembers a model: by its shipped name, or where it is from there.
+        """How a project in `folder` remembers a model: by its name, or where it is from there.
 
         Raises:
             FrnError: if its path is not valid text.
         """
-        shipped = model in shipped_extractors()
-        id_ = model if shipped else write_path(Path(model).absolute(), folder.absolute()).get("path")
+        named = model in named_extractors()
+        id_ = model if named else write_path(Path(model).absolute(), folder.absolute()).get("path")
         if id_ is None:
             raise FrnError(f"{model}: a project cannot refer to a model whose path is not valid text. Rename it.")
         return cls(id_, extractor.sha256, extractor.transform)
 
     def locate(self, folder: Path) -> str:
-        """The model's shipped name or path, for a project in `folder`."""
-        return self.id if self.id in shipped_extractors() else str(folder / self.id)
+        """The model's name or path, for a project in `folder`."""
+        return self.id if self.id in named_extractors() else str(folder / self.id)
 
     def check(self, sha256: str, where: Path, name: str) -> None:
         """Refuse another extractor: its features do not fit this project's threshold and answers.
@@ -141,7 +141,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
         raise FrnError(f"{path}: cannot be read before it is replaced ({error.strerror})") from error
     if current is not None and current != project.stamp and not replace:
         changed = "was changed by another program meanwhile" if project.stamp is not None else "is there already"
-        raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).")
+        raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
     document = _document(project, path.parent)
     data = json.dumps(document, ensure_ascii=False, indent=1).encode()
     if current is not None and current != data:

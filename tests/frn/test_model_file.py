@@ -91,7 +91,7 @@ def test_a_pickle_with_more_than_weights_is_refused(tmp_path: Path) -> None:
 
 def test_an_unknown_model_is_answered_with_the_shipped_ones(tmp_path: Path) -> None:
     with pytest.raises(
-        FrnError, match=r"conv5: there is no such model file, run folder or shipped name. Did you mean 'conv4'"
+        FrnError, match=r"conv5: there is no such model file, run folder or model by name. Did you mean 'conv4'"
     ):
         load_model("conv5")
 

@@ -1,7 +1,7 @@
 """What the paper's runs have in common: 84 pixels, 15 queries, validation at the shot of training over 1,000 episodes.
 
 Taken from the authors' training scripts; what only the supplement tells is marked SM. Where the two differ, see
-`assets/docs/paper-and-code.md`.
+`docs/paper-and-code.md`.
 """
 
 from collections.abc import Mapping
@@ -28,8 +28,10 @@ AS_IS = EvaluationTransform(size=84)
 PHOTO_SIDE = 256
 """Training photos are kept with a shorter side of at most this; the authors crop from the file's own pixels."""
 
-Figures = Mapping[int, float | tuple[float, float]]
-"""Accuracy by test shot, with the half-width of its 95% interval where the table prints one."""
+Figure = float | tuple[float, float]
+"""Accuracy, with the half-width of its 95% interval where the table prints one."""
+Figures = Mapping[int, Figure]
+"""By test shot."""
 
 
 def published(table: int, figures: Figures) -> Published:

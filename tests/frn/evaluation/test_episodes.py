@@ -63,6 +63,7 @@ def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
     assert score[1] - score[0] == pytest.approx(100 * (predicted == target).double().mean(-1).sum().item())
 
 
+@pytest.mark.slow
 def test_moments_are_faster_than_maps() -> None:
     """Why features are kept as second moments: scoring beats the head on maps, in the same run."""
     maps, head, shape = torch.randn(400, 25, 64).relu(), FRNHead(), EpisodeShape(way=5, shot=5, queries=16)
