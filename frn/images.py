@@ -66,9 +66,6 @@ _LARGE = threading.RLock()
 def open_image(path: Path) -> Image.Image:
     """Decode one image file: first frame, upright by its EXIF tag, RGB, transparency on white.
 
-    Args:
-        path: a regular file in one of `FORMATS`, of at most `MAX_BYTES` and `MAX_PIXELS`.
-
     Raises:
         FrnError: if the file is missing, no regular file, too large, of an unknown format, or broken.
     """

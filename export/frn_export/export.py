@@ -11,10 +11,11 @@ from frn.files import write_atomically
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.model import Model, save_model
+from frn.ridge.parameters import HeadParameters
 from frn_export import parity, quantise
 from frn_export.card import TITLE, model_card
 from frn_export.classifier import classifier_graph
-from frn_export.graphs import features_graph, head_parameters
+from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 from frn_export.parity import Difference
@@ -101,8 +102,8 @@ def export_model(
         features, cost = _int8(model, exact, options.calibrate, bars, warn)
         cost.require(options.max_drop)
     graphs = {"features": features}
-    if model.config.method == "frn":
-        graphs["head"] = head_graph(head_parameters(model)).SerializeToString(deterministic=True)
+    if model.head.ridge is not None:
+        graphs["head"] = head_graph(HeadParameters.of(model.head.ridge)).SerializeToString(deterministic=True)
         differences["head_difference"] = _accepted(parity.compare_head(model, graphs["head"]))
     if classes is not None:
         classifier = Classifier(Extractor(features, "the extractor", trusted=True))

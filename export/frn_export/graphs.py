@@ -16,7 +16,6 @@ from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
 from frn.inference.extractor import FEATURES_FORMAT, FEATURES_VERSION
 from frn.model import Model
-from frn.ridge.parameters import HeadParameters
 from frn_export.builder import FLOAT, GraphBuilder
 from frn_export.traced import write_traced
 
@@ -58,11 +57,6 @@ def features_graph(model: Model) -> onnx.ModelProto:
         },
         name="features",
     )
-
-
-def head_parameters(model: Model) -> HeadParameters:
-    """The learned numbers of an FRN head."""
-    return HeadParameters.from_metadata(learned_scalars(model.head))
 
 
 def learned_scalars(head: nn.Module) -> dict[str, float]:

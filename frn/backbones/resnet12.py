@@ -2,34 +2,16 @@
 
 import math
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones.base import Backbone
 
 
-def drop_block(maps: Tensor, rate: float, size: int) -> Tensor:
-    """DropBlock (Ghiasi et al., NeurIPS 2018): zero random size x size squares of each channel, rescale the rest.
-
-    Args:
-        maps: feature maps (b, d, h, w).
-        rate: expected share of zeroed locations, in [0, 1).
-        size: side of a square, cut to the map's own side.
-    """
-    b, d, h, w = maps.shape
-    size = min(size, h, w)
-    seeds_rate = rate * h * w / (size**2 * (h - size + 1) * (w - size + 1))
-    seeds = torch.rand(b, d, h - size + 1, w - size + 1, device=maps.device) < seeds_rate
-    dropped = F.max_pool2d(F.pad(seeds.float(), [size - 1] * 4), size, stride=1)
-    kept = 1 - dropped
-    return maps * (kept * kept.numel() / kept.sum().clamp_min(1)).to(maps.dtype)
-
-
 class ResidualBlock(nn.Module):
     """Three convolutions beside a 1 x 1 shortcut, then LeakyReLU(0.1) and 2 x 2 max-pooling."""
 
-    def __init__(self, channels_in: int, channels_out: int, *, pool: bool, drop_rate: float, drop_size: int) -> None:
+    def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()
 
         def conv(channels: int, kernel: int) -> nn.Sequential:
@@ -41,8 +23,6 @@ class ResidualBlock(nn.Module):
         self.conv3 = conv(channels_out, 3)
         self.shortcut = conv(channels_in, 1)
         self.pool = pool
-        self.drop_rate = drop_rate
-        self.drop_size = drop_size
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (b, channels_in, h, w) to (b, channels_out, h // 2, w // 2), or keep h and w without pooling."""
@@ -52,10 +32,7 @@ class ResidualBlock(nn.Module):
         x = self.conv3(main) + self.shortcut(x)
         if self.pool:
             x = F.max_pool2d(x, 2)
-        x = F.leaky_relu(x, 0.1, inplace=True)
-        if self.training and self.drop_rate > 0:
-            x = drop_block(x, self.drop_rate, self.drop_size)
-        return x
+        return F.leaky_relu(x, 0.1, inplace=True)
 
 
 WIDE = (64, 160, 320, 640)
@@ -73,12 +50,10 @@ class ResNet12(Backbone):
 
     A stem turns each s x s patch into one location of 3 s^2 channels, which saves the blocks that cost most.
 
-    DropBlock (on the last two blocks) is off by default, as in the authors' runs; the paper's text says it is used.
+    Without DropBlock, as in the authors' runs; the paper's text says it is used.
     """
 
-    def __init__(
-        self, channels: tuple[int, ...] = WIDE, *, stem: int = 1, last_pool: bool = True, drop_rate: float = 0.0
-    ) -> None:
+    def __init__(self, channels: tuple[int, ...] = WIDE, *, stem: int = 1, last_pool: bool = True) -> None:
         super().__init__()
         self.d = channels[-1]
         self.map_scale = math.sqrt(self.d)
@@ -87,16 +62,7 @@ class ResNet12(Backbone):
         self.stem, self.last_pool, self.stride = stem, last_pool, stem * 2 ** (last + last_pool)
         widths = (3 * stem**2, *channels)
         self.blocks = nn.Sequential(
-            *(
-                ResidualBlock(
-                    widths[i],
-                    widths[i + 1],
-                    pool=i < last or last_pool,
-                    drop_rate=drop_rate if i >= last - 1 else 0.0,
-                    drop_size=5,
-                )
-                for i in range(len(channels))
-            )
+            *(ResidualBlock(*widths[i : i + 2], pool=i < last or last_pool) for i in range(len(channels)))
         )
         for module in self.modules():
             if isinstance(module, nn.Conv2d):

@@ -72,8 +72,8 @@ class Classifier:
             self._calibrated = calibrate(list(self.left_out.values()))
         return self._calibrated
 
-    def enroll(self, classes: Mapping[str, Sequence[Path]]) -> list[FrnError]:
-        """Replace the classes by those of image files.
+    def enroll(self, classes: Mapping[str, Sequence[Path]], known: Mapping[Path, str] | None = None) -> list[FrnError]:
+        """Replace the classes by those of image files; `known` content keys save opening files whose maps are stored.
 
         Returns:
             Why some files were left out (unreadable, or the same photo again); the rest of their class is used.
@@ -81,42 +81,6 @@ class Classifier:
         Raises:
             FrnError: if a class has no readable image.
         """
-        return self._enroll_files(classes, {})
-
-    def enroll_state(self, state: State) -> list[FrnError]:
-        """Replace the classes by those of a session or project; unchanged files that are in the store stay closed.
-
-        Returns:
-            As `enroll`; also which files have changed since they were added (they are used as they are now).
-
-        Raises:
-            FrnError: if a class has no readable image.
-        """
-        supports = [support for entry in state.classes for support in entry.supports]
-        known = {support.path: support.key for support in supports if support.is_unchanged()}
-        notes = self._enroll_files({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
-        found = {entry.name: entry.supports for entry in self.state.classes}
-        self.state = replace(
-            state, classes=tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
-        )
-        self.threshold_override = state.threshold
-        used = self.state.holders()
-        changed = [s.path for s in supports if s.path not in known and s.key not in used]
-        return notes + [
-            FrnError(f"{path}: has changed since it was added; it is used as it is now") for path in changed
-        ]
-
-    def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
-        """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
-        pools = {entry.name: np.stack([feature_maps[s.key] for s in entry.supports]) for entry in state.classes}
-        if self.extractor.untrained_head:
-            self.head = tune_by_leave_one_out(list(pools.values()))
-        self.classes = {name: enroll(pool, self.head) for name, pool in pools.items()}
-        self.left_out = {name: left_out_explained(pool, self.head) for name, pool in pools.items() if len(pool) > 1}
-        self._scorer = self._calibrated = None
-        self.state = state
-
-    def _enroll_files(self, classes: Mapping[str, Sequence[Path]], known: Mapping[Path, str]) -> list[FrnError]:
         labels = [name for name, paths in classes.items() for _ in paths]
         broken: dict[str, list[FrnError]] = {name: [] for name in classes}
         supports: dict[str, list[Support]] = {name: [] for name in classes}
@@ -133,16 +97,43 @@ class Classifier:
         state, duplicates = build_state(supports.items())
         for entry in state.classes:
             if not entry.supports:
-                reasons = [
-                    *map(str, broken[entry.name]),
-                    *(str(d) for d in duplicates if d.path in classes[entry.name]),
-                ]
+                tried = classes[entry.name]
+                reasons = [*map(str, broken[entry.name]), *(str(d) for d in duplicates if d.path in tried)]
                 first = f" The first: {reasons[0]}" if reasons else ""
-                raise FrnError(
-                    f"class {entry.name!r} has no usable image among {len(classes[entry.name])} files.{first}"
-                )
+                raise FrnError(f"class {entry.name!r} has no usable image among {len(tried)} files.{first}")
         self.adopt(state, feature_maps)
         return [error for errors in broken.values() for error in errors] + [FrnError(str(d)) for d in duplicates]
+
+    def enroll_state(self, state: State) -> list[FrnError]:
+        """Replace the classes by those of a session or project; unchanged files that are in the store stay closed.
+
+        Returns:
+            As `enroll`; also which files have changed since they were added (they are used as they are now).
+
+        Raises:
+            FrnError: if a class has no readable image.
+        """
+        supports = [support for entry in state.classes for support in entry.supports]
+        known = {support.path: support.key for support in supports if support.is_unchanged()}
+        notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
+        found = {entry.name: entry.supports for entry in self.state.classes}
+        self.state = replace(
+            state, classes=tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
+        )
+        self.threshold_override = state.threshold
+        used = self.state.holders()
+        changed = [s.path for s in supports if s.path not in known and s.key not in used]
+        return notes + [FrnError(f"{p}: has changed since it was added; it is used as it is now") for p in changed]
+
+    def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
+        """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
+        pools = {entry.name: np.stack([feature_maps[s.key] for s in entry.supports]) for entry in state.classes}
+        if self.extractor.untrained_head:
+            self.head = tune_by_leave_one_out(list(pools.values()))
+        self.classes = {name: enroll(pool, self.head) for name, pool in pools.items()}
+        self.left_out = {name: left_out_explained(pool, self.head) for name, pool in pools.items() if len(pool) > 1}
+        self._scorer = self._calibrated = None
+        self.state = state
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
         """Classify image files, in order; one that cannot be read yields its error and stops nothing."""

@@ -14,7 +14,7 @@ import PIL
 import pytest
 import torch
 from frn_export.card import model_card
-from frn_export.graphs import features_graph, head_parameters
+from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from PIL import Image
 from typer.testing import CliRunner
@@ -26,6 +26,7 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.model import Model
 from frn.model_file import ModelConfig
+from frn.ridge.parameters import HeadParameters
 
 TRANSFORMS = {
     "shorter": EvaluationTransform(size=32, resize=40),
@@ -39,7 +40,7 @@ def exported(transform: EvaluationTransform, method: str = "frn") -> dict[str, b
     model = Model(ModelConfig(backbone="conv4", method=method, last_pool=False, transform=transform)).eval()
     files = {"features": features_graph(model).SerializeToString()}
     if method == "frn":
-        files["head"] = head_graph(head_parameters(model)).SerializeToString()
+        files["head"] = head_graph(HeadParameters.of(model.head)).SerializeToString()
     return files
 
 

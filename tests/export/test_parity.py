@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from frn_export.classifier import classifier_graph
-from frn_export.graphs import features_graph, head_parameters
+from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from frn_export.parity import (
     COARSE_TOLERANCE,
@@ -23,6 +23,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.model import Model, load_model
 from frn.model_file import ModelConfig
+from frn.ridge.parameters import HeadParameters
 
 
 def small_model(seed: int = 0) -> Model:
@@ -40,7 +41,7 @@ def features_file(model: Model) -> bytes:
 
 
 def head_file(model: Model) -> bytes:
-    return head_graph(head_parameters(model)).SerializeToString(deterministic=True)
+    return head_graph(HeadParameters.of(model.head)).SerializeToString(deterministic=True)
 
 
 @pytest.fixture

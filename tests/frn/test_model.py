@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from frn.backbones import build_backbone
-from frn.backbones.resnet12 import ResNet12, drop_block
 from frn.errors import FrnError
 from frn.model import Model
 from frn.model_file import ModelConfig
@@ -48,19 +47,6 @@ def test_normalisation_is_inside() -> None:
 def test_an_image_smaller_than_a_location_is_refused() -> None:
     with pytest.raises(FrnError, match=r"images of \(12, 40\) pixels are too small: the least is 16"):
         Model(ModelConfig(backbone="conv4", method="frn")).feature_maps(torch.rand(1, 3, 12, 40))
-
-
-def test_drop_block_zeroes_squares_keeps_the_mean_and_rests_in_evaluation() -> None:
-    maps = torch.ones(64, 8, 12, 12)
-    dropped = drop_block(maps, rate=0.2, size=3)
-    assert abs((dropped == 0).float().mean().item() - 0.2) < 0.04
-    assert dropped.mean().item() == pytest.approx(1, abs=1e-4)
-    network = ResNet12(drop_rate=0.3)
-    images = torch.rand(2, 3, 32, 32)
-    network.eval()
-    assert torch.equal(network(images), network(images))
-    network.train()
-    assert not torch.equal(network(images), network(images))
 
 
 def test_an_unknown_backbone_is_answered_with_the_known_ones() -> None:

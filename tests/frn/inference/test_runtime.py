@@ -190,7 +190,7 @@ def test_a_call_is_ended_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -
     began = time.monotonic()
     with pytest.raises(FrnError, match="ran for more than 1 s"):
         run_session(session, ["y"], {"x": np.ones(1, np.float32)})
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_insisting_on_cuda_fails_loudly_where_there_is_none(graph: onnx.ModelProto) -> None:
