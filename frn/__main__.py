@@ -1,4 +1,4 @@
-"""`python -m frn` is the `frn` command (so that `torchrun -m frn` finds it)."""
+"""`python -m frn` is the `frn` command."""
 
 from frn.cli.main import run
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from frn.data.moths import write_samples
+from frn.data.synthetic import write_samples
 
 SIDE, GAP = 100, 4
 

@@ -35,36 +35,30 @@ class EmdTiming:
     shape: EpisodeShape
     milliseconds: dict[str, float]
 
+    def as_json(self) -> dict[str, object]:
+        """What `frn bench emd --json` says of it."""
+        known = {"milliseconds": self.milliseconds, "published": self.published}
+        return {"phase": self.phase, "shot": self.shape.shot, **known}
+
     @property
     def published(self) -> dict[str, str]:
         """What the paper has for this phase and shot, if it has."""
         return PUBLISHED.get((self.phase, self.shape.shot), {})
 
 
-def time_emd(
-    phase: str, shot: int, *, d: int = 640, way: int = 5, r: int = 25, rounds: int = 3, sfc_passes: int = 100
-) -> EmdTiming:
-    """Time each head on one episode of random maps, on one thread.
+def time_emd(phase: str, shot: int, *, d: int, r: int, rounds: int, sfc_passes: int) -> EmdTiming:
+    """Time each head on one episode of random maps (r, d), on one thread.
 
     In testing that is the logits; in training, also the loss and its gradients. DeepEMD's OpenCV solver has no gradient
     through the weights, so only testing has it, as in the paper. In testing with several shots both fit the SFC.
 
-    Args:
-        phase: "train" or "test".
-        shot: support images per class.
-        d: channels.
-        way: classes.
-        r: locations of a map.
-        rounds: how often each is timed.
-        sfc_passes: of DeepEMD's fit to several shots.
-
     Raises:
         FrnError: if a solver of the extra `emd` is not installed.
     """
-    shape = EpisodeShape(way=way, shot=shot, queries=QUERIES[phase])
+    shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])
     generator = torch.Generator().manual_seed(0)
-    support = torch.randn(way, shot, r, d, generator=generator).relu()
-    query = torch.randn(way * shape.queries, r, d, generator=generator).relu()
+    support = torch.randn(shape.way, shot, r, d, generator=generator).relu()
+    query = torch.randn(shape.way * shape.queries, r, d, generator=generator).relu()
     train = phase == "train"
     solvers: dict[str, Solver] = {POT: "pot"} if train else {POT: "pot", OPENCV: "opencv"}
     heads: dict[str, Logits] = {
@@ -73,7 +67,7 @@ def time_emd(
         EQ_8: lambda support, query: -plain_error(support, query, EQ_8),
         OURS: FRNHead(),
     }
-    target = torch.arange(way).repeat_interleave(shape.queries)
+    target = torch.arange(shape.way).repeat_interleave(shape.queries)
 
     def learn(head: Logits) -> None:
         with torch.enable_grad():

@@ -10,8 +10,9 @@ from torch import Tensor
 from frn.bench.timing import take_turns
 from frn.episodes import EpisodeShape
 from frn.heads.frn import FRNHead
-from frn.inference.enrolment import Bank, HeadParameters, enroll
 from frn.inference.runtime import open_session
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import HeadParameters
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
 """What every contestant runs with: an untrained head."""
@@ -26,6 +27,11 @@ class HeadTiming:
     d: int
     shape: EpisodeShape
     milliseconds: dict[str, float]
+
+    def as_json(self) -> dict[str, object]:
+        """What `frn bench head --json` says of it."""
+        ratios = {plain: self.times_as_fast(plain) for plain in PLAIN}
+        return {"d": self.d, "shot": self.shape.shot, "milliseconds": self.milliseconds, "times_as_fast": ratios}
 
     def times_as_fast(self, plain: str) -> dict[str, float]:
         """How many times as fast as one of the `PLAIN` formulations each is."""
@@ -54,32 +60,25 @@ def plain_error(support: Tensor, query: Tensor, formulation: str) -> Tensor:
     return (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).mean(-1).mT
 
 
-def time_head(
-    d: int, shot: int, graph: bytes, *, way: int = 5, queries: int = 16, r: int = 25, rounds: int | None = None
-) -> HeadTiming:
-    """Time every formulation on one episode of random maps, on one thread.
+def time_head(d: int, shot: int, graph: bytes, *, rounds: int | None = None) -> HeadTiming:
+    """Time every formulation on one episode of random maps (r = 25, d), on one thread.
 
-    Args:
-        d: channels.
-        shot: support images per class.
-        graph: bytes of the `head.onnx` of `INITIAL`.
-        way: classes.
-        queries: query images per class.
-        r: locations of a map.
-        rounds: as `take_turns`.
+    `graph` is the bytes of the `head.onnx` of `INITIAL`; `rounds` as for `take_turns`.
     """
-    shape = EpisodeShape(way=way, shot=shot, queries=queries)
+    shape = EpisodeShape(way=5, shot=shot, queries=16)
     generator = torch.Generator().manual_seed(0)
-    support = torch.randn(way, shot, r, d, generator=generator).relu()
-    query = torch.randn(way * queries, r, d, generator=generator).relu()
+    support = torch.randn(shape.way, shot, 25, d, generator=generator).relu()
+    query = torch.randn(shape.way * shape.queries, 25, d, generator=generator).relu()
     support_array, query_array = support.numpy(), query.numpy()
-    inputs = {"support": support_array, "shots": np.full(way, shot), "query": query_array}
+    inputs = {"support": support_array, "shots": np.full(shape.way, shot), "query": query_array}
     head, session = FRNHead(), open_session(graph, "head.onnx", device="cpu", threads=1)
     milliseconds = take_turns(
         {
             **{name: partial(plain_error, support, query, name) for name in PLAIN},
             "frn, torch": lambda: head.class_error(support, query),
-            "frn, numpy": lambda: Bank([enroll(maps, INITIAL) for maps in support_array]).class_error(query_array),
+            "frn, numpy": lambda: ClassScorer([enroll(maps, INITIAL) for maps in support_array]).class_error(
+                query_array
+            ),
             "frn, onnx": lambda: session.run(["class_error"], inputs),
         },
         rounds=rounds,

@@ -7,22 +7,18 @@ import torch
 from PIL import Image
 
 from frn.bench.timing import take_turns
-from frn.data.moths import draw_classes
+from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
-from frn.inference.enrolment import Bank, Enrolled, enroll
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import open_session
 from frn.model import Model
+from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 
 
 def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
     """Milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
 
-    Args:
-        model: in evaluation mode.
-        extractor: made from it, on one thread.
-        batch: images at once.
-        rounds: as `take_turns`.
+    The extractor is made from the model and has one thread; `rounds` as for `take_turns`.
     """
     side = extractor.transform.size
     images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
@@ -39,7 +35,7 @@ def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: in
 def time_classifier(
     extractor: Extractor,
     classifier: bytes,
-    enrolled: Mapping[str, Enrolled],
+    enrolled: Mapping[str, EnrolledClass],
     *,
     height: int,
     width: int,
@@ -50,20 +46,14 @@ def time_classifier(
     The first two go from any image to class errors, the library with Pillow, the extractor and numpy; the extractor
     goes from prepared pixels to a feature map.
 
-    Args:
-        extractor: on one thread.
-        classifier: bytes of a `classifier.onnx` that was made from it.
-        enrolled: its classes.
-        height: of the image that the classifier prepares.
-        width: of the image that the classifier prepares.
-        rounds: as `take_turns`.
+    The bytes of `classifier.onnx` are made from the extractor and its enrolled classes; the image is of any size.
     """
     session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
     generator = np.random.default_rng(0)
     side = extractor.transform.size
     prepared = {"images": generator.random((1, 3, side, side), dtype=np.float32)}
     pixels = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)
-    image, bank = Image.fromarray(pixels), Bank(list(enrolled.values()))
+    image, bank = Image.fromarray(pixels), ClassScorer(list(enrolled.values()))
     return take_turns(
         {
             "extractor": lambda: extractor.session.run(None, prepared),
@@ -74,8 +64,8 @@ def time_classifier(
     )
 
 
-def enroll_moths(extractor: Extractor, *, way: int = 5, shot: int = 5) -> dict[str, Enrolled]:
-    """Enroll drawn moths.
+def enroll_moths(extractor: Extractor) -> dict[str, EnrolledClass]:
+    """Enroll five classes of five drawn moths.
 
     Raises:
         FrnError: if the model has no FRN head.
@@ -83,7 +73,7 @@ def enroll_moths(extractor: Extractor, *, way: int = 5, shot: int = 5) -> dict[s
     if extractor.head is None:
         raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
     side = extractor.transform.size
-    moths = draw_classes(way, shot, size=side, seed=0)
+    moths = draw_classes(5, 5, size=side, seed=0)
     maps = extractor.feature_maps(moths.pixels.reshape(-1, side, side, 3))
-    by_class = maps.reshape(way, shot, *maps.shape[1:])
+    by_class = maps.reshape(5, 5, *maps.shape[1:])
     return {name: enroll(supports, extractor.head) for name, supports in zip(moths.names, by_class, strict=True)}

@@ -66,11 +66,6 @@ def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") ->
 
     On a processor the peak resident size of a fresh process, less its size before the episode; on a GPU what torch
     holds there at its peak.
-
-    Args:
-        case: the episode.
-        contestant: one of `CONTESTANTS`.
-        device: where.
     """
     fresh = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=fresh) as pool:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from frn.cli.choices import Device
-from frn.cli.console import print_json, progress_bar, stdout, user_errors
-from frn.shipped import DEFAULT_MODEL
+from frn.cli.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.options import AsJson, Device
+from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from frn_tui.bench.measures import Measure
+    from frn_tui_bench.measures import Measure
 
 app = typer.Typer(no_args_is_help=True, help="Time things beside their plain formulation, in one run.")
 
@@ -21,7 +21,6 @@ AnyRounds = Annotated[
     int | None,
     typer.Option("--rounds", min=1, help="Turns that each contestant gets.", show_default="15, and on for 3 seconds"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 Phase = Literal["train", "test"]
 
 IMAGES = ((64, 64), (480, 640))
@@ -45,32 +44,22 @@ def head(
     """The closed-form head beside the paper's formulations: 5-way, 16 queries, r = 25, one thread."""
     with user_errors():
         from frn_export.head import head_graph
-        from rich.table import Table
 
         from frn.bench.head import INITIAL, PLAIN, time_head
 
         graph = head_graph(INITIAL).SerializeToString()
         timings = [time_head(channels, k, graph, rounds=rounds) for channels in d or (64, 640) for k in shot or (1, 5)]
     if as_json:
-        print_json(
-            [
-                {
-                    "d": timing.d,
-                    "shot": timing.shape.shot,
-                    "milliseconds": timing.milliseconds,
-                    "times_as_fast": {plain: timing.times_as_fast(plain) for plain in PLAIN},
-                }
-                for timing in timings
-            ]
-        )
+        print_json([timing.as_json() for timing in timings])
         return
-    table = Table("episode", "formulation", "ms", *(f"x {plain}" for plain in PLAIN), box=None, pad_edge=False)
-    for timing in timings:
-        ratios = [timing.times_as_fast(plain) for plain in PLAIN]
-        for name, value in timing.milliseconds.items():
-            faster = (f"{ratio[name]:.1f}" for ratio in ratios)
-            table.add_row(f"d = {timing.d}, {timing.shape}", name, f"{value:.2f}", *faster)
-    stdout().print(table)
+    print_table(
+        ("episode", "formulation", "ms", *(f"x {plain}" for plain in PLAIN)),
+        (
+            (f"d = {t.d}, {t.shape}", name, f"{ms:.2f}", *(f"{t.times_as_fast(plain)[name]:.1f}" for plain in PLAIN))
+            for t in timings
+            for name, ms in t.milliseconds.items()
+        ),
+    )
     stdout().print("x: how many times as fast as that plain formulation; left to right: Eq. 8 without a d x d matrix")
 
 
@@ -85,7 +74,6 @@ def infer(
     with user_errors():
         from frn_export.classifier import classifier_graph
         from frn_export.graphs import features_graph
-        from rich.table import Table
 
         from frn.bench.infer import enroll_moths, time_classifier, time_extractor
         from frn.inference.extractor import Extractor
@@ -122,18 +110,17 @@ def infer(
             }
         )
         return
-    table = Table("what", "ms", "beside", "ms", "ratio", box=None, pad_edge=False)
+    rows = []
     for n, ms in batches.items():
-        faster = f"{ms['torch'] / ms['onnxruntime']:.2f} times as fast"
-        table.add_row(
-            f"onnxruntime, {n} at once", f"{ms['onnxruntime']:.2f}", "torch, eager", f"{ms['torch']:.2f}", faster
-        )
+        ours, torch = ms["onnxruntime"], ms["torch"]
+        faster = f"{torch / ours:.2f} times as fast"
+        rows.append((f"onnxruntime, {n} at once", f"{ours:.2f}", "torch, eager", f"{torch:.2f}", faster))
     for (height, width), ms in images.items():
         for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
             longer = f"{ms['classifier'] / ms[name]:.2f} times as long"
-            whole = (f"classifier, {width} x {height}", f"{ms['classifier']:.2f}")
-            table.add_row(*whole, beside, f"{ms[name]:.2f}", longer)
-    stdout().print(table)
+            size = f"classifier, {width} x {height}"
+            rows.append((size, f"{ms['classifier']:.2f}", beside, f"{ms[name]:.2f}", longer))
+    print_table(("what", "ms", "beside", "ms", "ratio"), rows)
 
 
 @app.command()
@@ -148,9 +135,7 @@ def emd(
 ) -> None:
     """FRN beside DeepEMD (the extra `emd`): 5-way, 15 queries in training, 16 in testing, heads alone, one thread."""
     with user_errors():
-        from rich.table import Table
-
-        from frn.bench.emd import time_emd
+        from frn.bench.emd import OURS, time_emd
 
         timings = [
             time_emd(name, k, d=d, r=r, rounds=rounds, sfc_passes=sfc_passes)
@@ -158,25 +143,16 @@ def emd(
             for k in shot or (1, 5)
         ]
     if as_json:
-        print_json(
-            [
-                {
-                    "phase": timing.phase,
-                    "shot": timing.shape.shot,
-                    "milliseconds": timing.milliseconds,
-                    "published": timing.published,
-                }
-                for timing in timings
-            ]
-        )
+        print_json([timing.as_json() for timing in timings])
         return
-    table = Table("phase", "episode", "head", "ms", "x frn, torch", "published ms", box=None, pad_edge=False)
-    for timing in timings:
-        for name, value in timing.milliseconds.items():
-            longer = value / timing.milliseconds["frn, torch"]
-            published = timing.published.get(name, "")
-            table.add_row(timing.phase, str(timing.shape), name, f"{value:,.1f}", f"{longer:,.1f}", published)
-    stdout().print(table)
+    print_table(
+        ("phase", "episode", "head", "ms", "x frn, torch", "published ms"),
+        (
+            (t.phase, str(t.shape), name, f"{ms:,.1f}", f"{ms / t.milliseconds[OURS]:,.1f}", t.published.get(name, ""))
+            for t in timings
+            for name, ms in t.milliseconds.items()
+        ),
+    )
     stdout().print("x: how many times as long. Published: on a GPU, with ResNet-12, and qpth in the place of POT")
 
 
@@ -190,7 +166,7 @@ def memory(
     d: Annotated[int, typer.Option(min=1, help="Channels, with --head-only.")] = 64,
     way: Annotated[int | None, typer.Option(min=2, help="Classes.", show_default="30 and 20, as in the paper")] = None,
     queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 15,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Peak memory of a training step: CTX beside FRN, Conv-4 at 84 x 84, each in a process of its own.
@@ -198,11 +174,9 @@ def memory(
     The 10 x 10 maps take up to 8 GB.
     """
     with user_errors():
-        from rich.table import Table
-
         from frn.bench.memory import CONTESTANTS, PUBLISHED, MemoryCase, measure_memory
         from frn.errors import FrnError
-        from frn.precision import choose_device
+        from frn.numerics import choose_device
 
         where = choose_device(device).type
         sides = side or (5, 10)
@@ -240,11 +214,13 @@ def memory(
             ]
         )
         return
-    table = Table("r", "d", "episode", "head", "MB", "published MB", box=None, pad_edge=False)
-    for case, name, megabytes, published in measured:
-        episode = f"{case.classes}-way {case.shot}-shot"
-        table.add_row(f"{case.r}", f"{case.d}", episode, name, f"{megabytes:,.0f}", f"{published or ''}")
-    stdout().print(table)
+    print_table(
+        ("r", "d", "episode", "head", "MB", "published MB"),
+        (
+            (str(c.r), str(c.d), f"{c.classes}-way {c.shot}-shot", name, f"{megabytes:,.0f}", f"{published or ''}")
+            for c, name, megabytes, published in measured
+        ),
+    )
     what = "torch's peak on the GPU" if where == "cuda" else "peak of a fresh process, less its libraries"
     stdout().print(f"MB: {what}. Published: all that nvidia-smi saw")
 
@@ -256,8 +232,13 @@ def tui(
 ) -> None:
     """The terminal app beside Textual's hello-world and its targets, on a pseudo-terminal; about two minutes."""
     with user_errors():
-        from frn_tui.bench.measures import QUICK, Effort, Lab
-        from frn_tui.bench.photos import draw
+        try:
+            from frn_tui_bench.measures import QUICK, Effort, Lab
+            from frn_tui_bench.photos import draw
+        except ModuleNotFoundError as error:
+            from frn.errors import FrnError
+
+            raise FrnError("`frn bench tui` needs a checkout of the repository: packages come without it") from error
 
         effort = QUICK if quick else Effort()
         load = os.getloadavg()[0]
@@ -271,16 +252,13 @@ def tui(
     if as_json:
         print_json({"load": load, "measures": [_described(measure) for measure in measures]})
         return
-    from rich.table import Table
-
-    table = Table("", "what", "measured", "target", "hello-world", "how", "", box=None, pad_edge=False)
+    rows = []
     for measure in measures:
         unit = f" {measure.unit}".rstrip()
         hello = "" if measure.hello is None else f"{measure.hello:.0f}{unit}"
-        target = f"≤ {measure.limit:.0f}{unit}"
-        verdict = "ok" if measure.ok else "short"
-        table.add_row(measure.target, measure.what, f"{measure.value:.0f}{unit}", target, hello, measure.how, verdict)
-    stdout().print(table)
+        value, limit = f"{measure.value:.0f}{unit}", f"≤ {measure.limit:.0f}{unit}"
+        rows.append((measure.target, measure.what, value, limit, hello, measure.how, "ok" if measure.ok else "short"))
+    print_table(("", "what", "measured", "target", "hello-world", "how", ""), rows)
     stdout().print(f"{os.cpu_count()} processors, {load:.1f} programs running before; targets are for two idle ones")
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.choices import Device
 from frn.cli.console import note, print_json, printable, report_left_out, stdout, user_errors
+from frn.cli.options import Classes, ClassifierDevice, ClassifierModel
 from frn.errors import FrnError
-from frn.shipped import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Prediction
@@ -20,12 +19,9 @@ BAR = 24
 
 
 def classify(
-    classes: Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")],
+    classes: Classes,
     images: Annotated[list[str], typer.Argument(help="Photos, folders of photos, or globs.")],
-    model: Annotated[
-        str | None,
-        typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default=DEFAULT_MODEL),
-    ] = None,
+    model: ClassifierModel = None,
     top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
     threshold: Annotated[
         float | None,
@@ -36,7 +32,7 @@ def classify(
             show_default="calibrated from the example photos",
         ),
     ] = None,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it answers.")] = "auto",
+    device: ClassifierDevice = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per photo on stdout.")] = False,
 ) -> None:
     """Label photos by the class whose examples rebuild them best.
@@ -46,9 +42,9 @@ def classify(
     with user_errors():
         paths = _image_paths(images)  # before the model is loaded: a wrong path is told at once
 
-        from frn.opening import open_classifier
+        from frn.loading import load_classifier
 
-        classifier, left_out = open_classifier(classes, model, device)
+        classifier, left_out = load_classifier(classes, model, device)
         report_left_out([str(error) for error in left_out])
         if threshold is not None:
             classifier.threshold_override = threshold

@@ -1,10 +1,11 @@
 """What every command shares: errors as one line, results on stdout, progress on stderr."""
 
 import json
+import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
@@ -12,6 +13,7 @@ from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from frn.data.cache import Progress
 
@@ -42,6 +44,18 @@ def fail(message: str) -> None:
     raise typer.Exit(1)
 
 
+def command_line() -> str:
+    """The command as it was called."""
+    return shlex.join(["frn", *sys.argv[1:]])
+
+
+def end_stopped_run(steps: int) -> NoReturn:
+    """Say how to go on with a run that was stopped, and exit as after Ctrl-C."""
+    command = shlex.join(["frn", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
+    note(f"saved after {steps} steps. Go on with: {command}")
+    raise typer.Exit(INTERRUPTED)
+
+
 def note(message: str) -> None:
     """Print one line on stderr."""
     print(printable(message), file=sys.stderr, flush=True)
@@ -62,6 +76,16 @@ def stdout() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence["str | Text"]]) -> None:
+    """Print rows under their heads."""
+    from rich.table import Table
+
+    table = Table(*heads, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    stdout().print(table)
 
 
 @contextmanager

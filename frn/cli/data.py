@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from frn.cli.console import note, print_json, printable, progress_bar, stdout, user_errors
+from frn.cli.options import AsJson
 from frn.errors import FrnError
 
 app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them.")
@@ -50,6 +51,7 @@ def prepare(
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
+        from frn.data.prepare.folder import DrawnSplit
 
         with progress_bar(f"preparing {name}") as progress:
             counts = prepare_data(
@@ -59,9 +61,7 @@ def prepare(
                 split=split,
                 unofficial=unofficial,
                 download=download,
-                val=val,
-                test=test,
-                seed=seed,
+                drawn=DrawnSplit(val, test, seed),
                 progress=progress,
             )
         for part, (classes, images) in counts.items():
@@ -73,7 +73,7 @@ def check(
     data: Annotated[Path, typer.Argument(help="Data set with train/, val/, test/; or one folder of class folders.")],
     shot: Annotated[int, typer.Option(min=1, help="Support images an episode takes per class.")] = 5,
     queries: Annotated[int, typer.Option(min=1, help="Query images an episode takes per class.")] = 15,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Decode every image and say what is there: classes, counts, sizes, broken files, classes too small.
 

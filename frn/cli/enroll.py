@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.choices import Device
-from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
+from frn.cli.console import print_json, print_table, printable, report_left_out, stdout, user_errors
+from frn.cli.options import AsJson, ClassifierDevice
 from frn.errors import FrnError
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
@@ -27,8 +27,8 @@ def enroll(
         ),
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one becomes .bak.")] = False,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it answers.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    device: ClassifierDevice = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Make classes from folders of photos and keep them in a project file.
 
@@ -40,20 +40,20 @@ def enroll(
 
         from frn.inference.classifier import Classifier
         from frn.inference.features import FeatureStore
-        from frn.inference.project import Project, is_project, save_project
-        from frn.opening import find_extractor, refer_to
+        from frn.inference.project import ModelReference, Project, is_project, save_project
+        from frn.loading import load_extractor
 
         if not is_project(out):
             raise FrnError(f"{out}: a project is called something.frn.json")
         if out.exists() and not replace:
             raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
         members = _members(sources)
-        classifier = Classifier(find_extractor(model, device), FeatureStore())
+        classifier = Classifier(load_extractor(model, device), FeatureStore())
         left_out = classifier.enroll(members)
         report_left_out([str(error) for error in left_out])
         classifier.threshold_override = threshold
         state = dataclasses.replace(classifier.state, threshold=threshold)
-        save_project(out, Project(refer_to(model, classifier.extractor, out.parent), state), replace=replace)
+        save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
     if as_json:
         print_json(_summary(out, classifier, len(left_out)))
     else:
@@ -64,7 +64,7 @@ def _members(sources: list[str]) -> dict[str, list[Path]]:
     """The files of each class."""
     from frn.data.folders import image_files
     from frn.inference.project import is_project
-    from frn.opening import class_files
+    from frn.loading import class_files
 
     members: dict[str, list[Path]] = {}
     for source in sources:
@@ -99,20 +99,16 @@ def _summary(out: Path, classifier: "Classifier", left_out: int) -> dict[str, ob
 
 
 def _show(out: Path, classifier: "Classifier") -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("class", "images", "explained by the others", "least explained", box=None, pad_edge=False)
+    rows = []
     for entry in classifier.state.classes:
         shares = classifier.left_out.get(entry.name)
         cells = ("", "one image: nothing to compare with")
         if shares is not None:
-            cells = (
-                f"{shares.mean():.0%} on average",
-                f"{shares.min():.0%} {entry.supports[shares.argmin()].path.name}",
-            )
-        table.add_row(
-            Text(printable(entry.name), style="bold"), str(len(entry.supports)), cells[0], printable(cells[1])
-        )
-    stdout().print(table)
+            least = entry.supports[shares.argmin()].path.name
+            cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
+        name = Text(printable(entry.name), style="bold")
+        rows.append((name, str(len(entry.supports)), cells[0], printable(cells[1])))
+    print_table(("class", "images", "explained by the others", "least explained"), rows)
     stdout().print(f"{printable(str(out))}: unknown below {classifier.threshold:.0%} explained", markup=False)

@@ -5,26 +5,22 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.choices import Device
 from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
-from frn.shipped import DEFAULT_MODEL
+from frn.cli.options import Classes, ClassifierDevice, ClassifierModel
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
 
 def explain(
-    classes: Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")],
+    classes: Classes,
     image: Annotated[Path, typer.Argument(help="The photo.")],
     out: Annotated[Path, typer.Option(help="Picture to write: .png, .jpg or .webp.")],
-    model: Annotated[
-        str | None,
-        typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default=DEFAULT_MODEL),
-    ] = None,
+    model: ClassifierModel = None,
     top: Annotated[int, typer.Option(min=1, help="Classes to show, the likeliest first.")] = 7,
     smooth: Annotated[
         bool, typer.Option("--smooth", help="Blend between locations instead of drawing blocks.")
     ] = False,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it answers.")] = "auto",
+    device: ClassifierDevice = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with the numbers on stdout.")] = False,
 ) -> None:
     """Draw where each class could and could not rebuild a photo.
@@ -38,12 +34,12 @@ def explain(
         from frn.files import write_atomically
         from frn.images import open_image
         from frn.inference.explanation import Panel, sheet
-        from frn.opening import open_classifier
+        from frn.loading import load_classifier
 
         if out.suffix.lower() not in FORMATS:
             raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
-        classifier, left_out = open_classifier(classes, model, device)
+        classifier, left_out = load_classifier(classes, model, device)
         report_left_out([str(error) for error in left_out])
         crop = classifier.extractor.transform(photo)
         (maps,) = classifier.extractor.feature_maps(crop[None])

@@ -1,23 +1,14 @@
 """`frn export`: files that any onnxruntime runs."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.choices import ExportPrecision
 from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
-from frn.errors import FrnError
-from frn.shipped import DEFAULT_MODEL
-
-if TYPE_CHECKING:
-    from frn_export.judgement import Cost
-    from frn_export.parity import Difference
-
-    from frn.model import Model
-
-COMPARED = 5
-"""Photos that classifier.onnx is tried on: one each of so many classes."""
+from frn.cli.options import AsJson
+from frn.zoo import DEFAULT_MODEL
 
 
 def export(
@@ -39,7 +30,8 @@ def export(
         ),
     ] = None,
     precision: Annotated[
-        ExportPrecision, typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate.")
+        Literal["fp32", "fp16", "int8"],
+        typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
     ] = "fp32",
     calibrate: Annotated[
         Path | None,
@@ -50,7 +42,7 @@ def export(
         bool, typer.Option("--weights", help="Also write model.safetensors for torch; with fp16, half the size.")
     ] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18 (the one format there is).")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
 
@@ -58,117 +50,32 @@ def export(
     compared with what it was made from, and nothing is written unless all agree.
     """
     with user_errors():
-        _check_options(out, precision, calibrate)
+        from frn_export.export import ExportOptions, export_model
 
-        from frn_export.card import model_card
-        from frn_export.graphs import head_parameters
-        from frn_export.head import head_graph
-        from frn_export.parity import compare_head
-
-        from frn.checkpoints import save_model
-        from frn.files import write_atomically
+        from frn.loading import class_files
         from frn.model import load_model
-        from frn.opening import class_files
 
-        enrolled = None if classes is None else class_files(classes)
-        loaded = load_model(model or (enrolled.model if enrolled else None) or DEFAULT_MODEL)
-        features, difference, cost = _features(loaded, precision, calibrate, max_drop)
-        graphs, differences = {"features": features}, {"difference": difference}
-        if loaded.config.method == "frn":
-            graphs["head"] = head_graph(head_parameters(loaded)).SerializeToString(deterministic=True)
-            differences["head_difference"] = _accepted(compare_head(loaded, graphs["head"]))
-        if enrolled is not None:
-            graphs["classifier"], differences["classifier_difference"] = _classifier(
-                features, enrolled.members, enrolled.threshold if threshold is None else threshold, precision
-            )
-        card = model_card(graphs, loaded.record, precision=precision, cost=str(cost or ""))
-        for name, graph in graphs.items():
-            write_atomically(out / f"{name}.onnx", graph)
-        if weights:
-            save_model(loaded, out / "model.safetensors", half=precision == "fp16")
-        write_atomically(out / "README.md", card)
+        options = ExportOptions(
+            precision=precision, calibrate=calibrate, max_drop=max_drop, threshold=threshold, weights=weights
+        )
+        found = None if classes is None else class_files(classes)
+        if found and threshold is None:
+            options = replace(options, threshold=found.threshold)
+        loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
+        members = found.members if found else None
+        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_left_out)
+    cost = exported.cost
     if as_json:
-        paths = {name: str(out / f"{name}.onnx") for name in graphs} | {"card": str(out / "README.md")}
-        if weights:
-            paths["weights"] = str(out / "model.safetensors")
-        shares = {name: found.share for name, found in differences.items()}
+        paths = {**exported.graphs, "card": exported.card}
+        if exported.weights:
+            paths["weights"] = exported.weights
+        shares = {name: difference.share for name, difference in exported.differences.items()}
         judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop} if cost else {}
-        print_json({**paths, "precision": precision, **shares, **judged})
+        print_json({**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged})
         return
-    for name, graph in graphs.items():
-        stdout().print(f"{out / f'{name}.onnx'}  {len(graph) / 1e6:.3f} MB", markup=False)
-    for found in differences.values():
-        stdout().print(str(found))
+    for path in exported.graphs.values():
+        stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB", markup=False)
+    for difference in exported.differences.values():
+        stdout().print(str(difference))
     if cost:
         stdout().print(f"int8: {cost}")
-
-
-def _check_options(out: Path, precision: ExportPrecision, calibrate: Path | None) -> None:
-    from frn_export.card import TITLE
-
-    if precision == "int8" and calibrate is None:
-        raise FrnError(
-            "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, of the kind the "
-            "model is for. A part of them tunes int8, the others judge what it costs."
-        )
-    if precision != "int8" and calibrate is not None:
-        raise FrnError(f"--calibrate is for --precision int8; {precision} needs no images. Leave it out.")
-    card = out / "README.md"
-    if card.is_file() and not card.read_bytes().startswith(TITLE.encode()):
-        raise FrnError(f"{card}: is not the README of an export and would be overwritten. Choose another --out.")
-
-
-def _features(
-    model: "Model", precision: ExportPrecision, calibrate: Path | None, max_drop: float
-) -> "tuple[bytes, Difference, Cost | None]":
-    """The extractor in its precision, how far it is from torch, and what int8 costs."""
-    from frn_export.graphs import features_graph
-    from frn_export.parity import HALF_TOLERANCE, compare_features
-    from frn_export.quantise import half
-
-    features = features_graph(model).SerializeToString(deterministic=True)
-    difference = _accepted(compare_features(model, features))
-    if precision == "fp16":
-        features = half(features)
-        difference = _accepted(compare_features(model, features, allowed=HALF_TOLERANCE))
-    if calibrate is None:
-        return features, difference, None
-    features, cost = _int8(model, features, calibrate)
-    cost.require(max_drop)
-    return features, difference, cost
-
-
-def _int8(model: "Model", features: bytes, calibrate: Path) -> "tuple[bytes, Cost]":
-    from frn_export.judgement import draw_sample, judge
-    from frn_export.quantise import int8
-
-    with progress_bar("decoding") as decoding:
-        sample = draw_sample(calibrate, model.config.transform, progress=decoding)
-    report_left_out([entry.reason for entry in sample.broken])
-    quantised = int8(features, sample.calibration)
-    with progress_bar("judging int8") as judging:
-        return quantised, judge(model.head, features, quantised, sample, progress=judging)
-
-
-def _classifier(
-    features: bytes, members: dict[str, list[Path]], threshold: float | None, precision: ExportPrecision
-) -> "tuple[bytes, Difference]":
-    from frn_export.classifier import classifier_graph
-    from frn_export.parity import CLASSIFIER_TOLERANCE, COARSE_TOLERANCE, compare_classifier
-
-    from frn.inference.classifier import Classifier
-    from frn.inference.extractor import Extractor
-
-    classifier = Classifier(Extractor(features, "the extractor", trusted=True))
-    report_left_out([str(error) for error in classifier.enroll(members)])
-    classifier.threshold_override = threshold
-    graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma)
-    photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
-    allowed = COARSE_TOLERANCE if precision == "int8" else CLASSIFIER_TOLERANCE
-    data = graph.SerializeToString(deterministic=True)
-    return data, _accepted(compare_classifier(classifier, data, photos, allowed=allowed))
-
-
-def _accepted(difference: "Difference") -> "Difference":
-    difference.require()
-    return difference

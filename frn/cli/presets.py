@@ -1,12 +1,12 @@
 """`frn presets`: the training runs that have a name."""
 
-from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.console import print_json, stdout, user_errors
+from frn.cli.console import print_json, print_table, stdout, user_errors
+from frn.cli.options import AsJson
 
 if TYPE_CHECKING:
     from frn.training.presets import Preset, Published
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
 
 def presets(
     name: Annotated[str | None, typer.Argument(help="Show this one in full.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the training presets that `frn train` and `frn pretrain` know, with what the paper reports for them."""
     from frn.training.presets import PRESETS, find_preset
+    from frn.training.presets.record import published_fields
 
     with user_errors():
         chosen = PRESETS if name is None else {name: find_preset(name)}
     if as_json:
-        values = {name: asdict(preset) for name, preset in chosen.items()}
+        values = {name: published_fields(preset) for name, preset in chosen.items()}
         print_json(values if name is None else values[name])
     elif name is None:
         _list(chosen)
@@ -31,32 +32,34 @@ def presets(
 
 
 def _list(chosen: "dict[str, Preset]") -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("preset", "model", "step", "epochs", "1-shot", "5-shot", "about", box=None, pad_edge=False)
-    for number, (_, family) in enumerate(groupby(chosen.items(), key=lambda entry: entry[1].prepare)):
-        if number:
-            table.add_row()
+    rows: list[tuple[str | Text, ...]] = []
+    for _, family in groupby(chosen.items(), key=lambda entry: entry[1].data.prepare):
+        rows += [()] if rows else []
         for name, preset in family:
             figures = preset.published.accuracy if preset.published else {}
-            table.add_row(
-                Text(name, style="bold", no_wrap=True),
-                f"{preset.method} {preset.backbone}",
-                describe_step(preset),
-                str(preset.schedule.epochs),
-                *(f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)),
-                preset.about,
+            rows.append(
+                (
+                    Text(name, style="bold", no_wrap=True),
+                    f"{preset.method} {preset.backbone}",
+                    describe_step(preset),
+                    str(preset.schedule.epochs),
+                    *(f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)),
+                    preset.about,
+                )
             )
-    stdout().print(table)
+    print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
     stdout().print("\n1-shot, 5-shot: what the paper reports, in percent. `frn presets NAME` shows one in full.")
 
 
 def _show(preset: "Preset") -> None:
     from rich.table import Table
 
+    from frn.training.presets.record import published_fields
+
     table = Table(box=None, show_header=False, pad_edge=False)
-    rows = asdict(preset) | {"published": preset.published and describe_published(preset.published)}
+    rows = published_fields(preset) | {"published": preset.published and describe_published(preset.published)}
     for key, value in rows.items():
         if isinstance(value, dict):
             table.add_row(key, ", ".join(f"{part} {content}" for part, content in value.items() if content is not None))
@@ -67,8 +70,8 @@ def _show(preset: "Preset") -> None:
 
 def describe_step(preset: "Preset") -> str:
     """What an optimiser step is made of."""
-    if preset.stage != "episodes":
-        return f"batch {preset.batch}"
+    if not preset.trains_on_episodes:
+        return f"batch {preset.pretraining.batch}"
     return f"{preset.episode} {preset.episode.queries}-query"
 
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.choices import Method
 from frn.cli.console import print_json, stdout, user_errors
+from frn.cli.options import AsJson, MethodName
 
 
 def import_backbone(
@@ -19,9 +19,9 @@ def import_backbone(
     size: Annotated[
         int | None, typer.Option(min=8, help="Side of the images, in pixels.", show_default="that of the weights")
     ] = None,
-    method: Annotated[Method, typer.Option(help="The head; it learns nothing.")] = "frn",
+    method: Annotated[MethodName, typer.Option(help="The head; it learns nothing.")] = "frn",
     download: Annotated[bool, typer.Option("--download", help="Fetch weights that the cache lacks.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a model of a network that others have trained, with an untrained head.
 
@@ -30,8 +30,8 @@ def import_backbone(
     """
     with user_errors():
         from frn.backbones.pretrained import find_weights
-        from frn.checkpoints import import_pretrained, save_model
         from frn.errors import FrnError
+        from frn.model import import_pretrained, save_model
 
         if out.suffix != ".safetensors":
             raise FrnError(f"{out}: a model file is called something.safetensors")

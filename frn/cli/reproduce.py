@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.choices import Device
 from frn.cli.console import INTERRUPTED, note, print_json, stdout, user_errors
+from frn.cli.options import AsJson, Device, Threads
 from frn.errors import FrnError
 from frn.files import write_atomically
 
 if TYPE_CHECKING:
-    from frn.reproduce.progress import Step, Workplace
+    from frn.reproduce.plan import Command, Locations
     from frn.reproduce.tables import Row, Table
 
 
@@ -32,10 +32,10 @@ def reproduce(
         Path | None,
         typer.Option(help="Folder of the runs; finished ones are used as they are.", show_default="OUT/runs"),
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")] = None,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    threads: Threads = None,
+    device: Device = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands that are left to run.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a table of the paper: train what is missing, resume what is half done, evaluate, compare.
 
@@ -43,9 +43,10 @@ def reproduce(
     OUT/TABLE.json has already stay in it, also without their runs.
     """
     with user_errors():
-        from frn.reproduce import earlier
-        from frn.reproduce.progress import Workplace, data_sets, unmeasured
-        from frn.reproduce.report import markdown, report
+        from frn.reproduce import previous
+        from frn.reproduce.page import markdown
+        from frn.reproduce.plan import Locations, data_sets, unmeasured
+        from frn.reproduce.report import report
         from frn.reproduce.tables import TABLES, choose_rows, find_table
 
         if list_all or table is None:
@@ -56,77 +57,77 @@ def reproduce(
         folders = _folders(data or [], sorted(set().union(*map(data_sets, rows))))
         given = {"--threads": threads, "--device": None if device == "auto" else device}
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
-        place = Workplace(runs=runs or out / "runs", data=folders, options=options)
-        before = earlier.read(out / f"{chosen.name}.json")
-        known = [row for row in chosen.rows if before and earlier.has(before, row)]
-        kept = [row for row in known if unmeasured(row, place)]
+        locations = Locations(runs=runs or out / "runs", data=folders, options=options)
+        before = previous.read(out / f"{chosen.name}.json")
+        known = [row for row in chosen.rows if before and previous.has(before, row)]
+        kept = [row for row in known if unmeasured(row, locations)]
         to_run = [row for row in rows if row not in kept]
         if dry_run:
-            _print_commands(to_run, place)
+            _print_commands(to_run, locations)
             return
-        missing, failed = _run_rows(to_run, place)
-        found = report(chosen, [row for row in chosen.rows if row in rows or row in known], place, missing)
+        missing, failed = _run_rows(to_run, locations)
+        found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
         if before and kept:
-            found = earlier.take_over(found, before, kept)
-        page = markdown(found)
+            found = previous.take_over(found, before, kept)
+        page = markdown(found, chosen)
         write_atomically(out / f"{chosen.name}.md", page)
-        write_atomically(out / f"{chosen.name}.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        write_atomically(out / f"{chosen.name}.json", json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
     if as_json:
-        print_json(found)
+        print_json(found.as_json())
     else:
         stdout().print(page, markup=False, soft_wrap=True, end="")
     if failed:
         raise typer.Exit(1)
 
 
-def _print_commands(rows: "list[Row]", place: "Workplace") -> None:
-    from frn.reproduce.progress import MissingDataError, steps
+def _print_commands(rows: "list[Row]", locations: "Locations") -> None:
+    from frn.reproduce.plan import MissingDataError, remaining_commands
 
-    shown: set[Step] = set()
+    shown: set[Command] = set()
     for row in rows:
         try:
-            left = steps(row, place)
+            left = remaining_commands(row, locations)
         except MissingDataError as error:
             note(f"{row.name}: {error}")
             continue
-        for step in left:
-            if step not in shown:
-                stdout().print(str(step), markup=False, soft_wrap=True)
-            shown.add(step)
+        for command in left:
+            if command not in shown:
+                stdout().print(str(command), markup=False, soft_wrap=True)
+            shown.add(command)
 
 
-def _run_rows(rows: "list[Row]", place: "Workplace") -> tuple[dict[str, str], bool]:
+def _run_rows(rows: "list[Row]", locations: "Locations") -> tuple[dict[str, str], bool]:
     """Run what is left of each row; return why rows are missing, and whether anything failed."""
-    from frn.reproduce.progress import MissingDataError, steps
+    from frn.reproduce.plan import MissingDataError, remaining_commands
 
     missing: dict[str, str] = {}
     failed = False
     for number, row in enumerate(rows, 1):
         try:
-            for step in steps(row, place):
-                note(f"[{number}/{len(rows)}] {step}")
-                _run(step)
-        except (MissingDataError, StepError) as error:
-            failed |= isinstance(error, StepError)
+            for command in remaining_commands(row, locations):
+                note(f"[{number}/{len(rows)}] {command}")
+                _run(command)
+        except (MissingDataError, CommandError) as error:
+            failed |= isinstance(error, CommandError)
             missing[row.name] = str(error)
             note(f"{row.name}: {error}")
     return missing, failed
 
 
-class StepError(FrnError):
+class CommandError(FrnError):
     """A command has failed; it has said why."""
 
 
-def _run(step: "Step") -> None:
+def _run(command: "Command") -> None:
     """Run a command in a process of its own, its progress on our stderr.
 
     Raises:
-        StepError: if it fails.
+        CommandError: if it fails.
     """
     # Ctrl-C reaches the child too, which saves and stops; we wait for that.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        with subprocess.Popen([sys.executable, "-m", "frn", *step.words], stdout=subprocess.PIPE) as process:
+        with subprocess.Popen([sys.executable, "-m", "frn", *command.words], stdout=subprocess.PIPE) as process:
             answer, _ = process.communicate()
     finally:
         signal.signal(signal.SIGINT, before)
@@ -134,9 +135,9 @@ def _run(step: "Step") -> None:
         note("stopped. The same command goes on from here.")
         raise typer.Exit(INTERRUPTED)
     if process.returncode:
-        raise StepError(f"`{step}` failed with status {process.returncode}; its message is above")
-    if step.answer:
-        write_atomically(step.answer, answer)
+        raise CommandError(f"`{command}` failed with status {process.returncode}; its message is above")
+    if command.answer:
+        write_atomically(command.answer, answer)
 
 
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
@@ -164,7 +165,8 @@ def _list(tables: "list[Table]", *, as_json: bool) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from frn.reproduce.report import described, percent
+    from frn.reproduce.page import percent
+    from frn.reproduce.report import described
 
     if as_json:
         print_json([described(table) for table in tables])

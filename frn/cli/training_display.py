@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from frn.cli.console import note
-from frn.training.loop import Step, Validation
+from frn.training.loop import StepReport, ValidationReport
 from frn.training.presets import Preset
 
 if TYPE_CHECKING:
@@ -63,14 +63,14 @@ class TrainingDisplay:
             with suppress(OSError):
                 self.writer.close()
 
-    def __call__(self, event: Step | Validation) -> None:
+    def __call__(self, event: StepReport | ValidationReport) -> None:
         """Show an episode or a validation."""
-        if isinstance(event, Validation):
+        if isinstance(event, ValidationReport):
             self._show_validation(event)
         else:
             self._show_step(event)
 
-    def _show_step(self, event: Step) -> None:
+    def _show_step(self, event: StepReport) -> None:
         if self.loss is None:
             self.loss, self.accuracy = event.loss, event.accuracy
         self.loss = SMOOTHING * self.loss + (1 - SMOOTHING) * event.loss
@@ -95,7 +95,7 @@ class TrainingDisplay:
         if self.troubled == LASTING:
             note(f"warning: {event.trouble}, for {LASTING} steps. Unless accuracy rises, begin anew with --warm-up 200")
 
-    def _show_validation(self, event: Validation) -> None:
+    def _show_validation(self, event: ValidationReport) -> None:
         mark = "  [bold]best so far[/bold]" if event.is_best else ""
         if self.console.is_terminal:
             self.console.print(f"epoch {event.epoch}: validation {event.accuracy}{mark}")

@@ -2,36 +2,42 @@
 
 import io
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from frn.cli.choices import Device, PrecisionChoice
-from frn.cli.console import INTERRUPTED, note, print_json, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.console import (
+    command_line,
+    end_stopped_run,
+    note,
+    print_json,
+    print_table,
+    progress_bar,
+    report_left_out,
+    stdout,
+    user_errors,
+)
+from frn.cli.options import AsJson, Device, EpisodeSeed, Precision, Resume, Split, SplitData, Threads
 
 app = typer.Typer(no_args_is_help=True, help="Turn feature maps back into images, true and rebuilt ones.")
 
-Data = Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")]
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, run folder or shipped name.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
 @app.command()
 def train(
     model: ModelName,
-    data: Data,
+    data: SplitData,
     out: Annotated[Path, typer.Option(help="Folder for the decoder and its metrics.")],
-    split: Annotated[str, typer.Option(help="Which split.")] = "train",
+    split: Split = "train",
     epochs: Annotated[int, typer.Option(min=1, help="The rate falls after each fifth of them.")] = 200,
     batch: Annotated[int, typer.Option(min=2, help="Images per step.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Of weights and batches.")] = 0,
-    precision: Annotated[PrecisionChoice, typer.Option(help="auto: bf16 where the processor has it.")] = "auto",
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    precision: Precision = "auto",
+    device: Device = "auto",
     threads: Threads = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")] = False,
+    resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a decoder: from a frozen model's feature maps back to the images they come from.
@@ -43,8 +49,8 @@ def train(
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder
         from frn.model import load_model
-        from frn.precision import choose_device, choose_precision, set_threads
-        from frn.training.run import Settings
+        from frn.numerics import choose_device, choose_precision, set_threads
+        from frn.training.run import RunSettings
         from frn.visualize.training import DecoderSchedule, train_decoder
 
         folders = scan(split_folder(data, split))
@@ -54,29 +60,24 @@ def train(
         with progress_bar(f"decoding {split}") as decoding:
             images = load_images(folders, loaded.config.transform, progress=decoding)
         report_left_out([entry.reason for entry in images.broken])
-        settings = Settings(
+        settings = RunSettings(
             seed=seed,
             precision=choose_precision(precision, where),
             device=where,
-            command=shlex.join(["frn", *sys.argv[1:]]),
+            resume=resume,
+            command=command_line(),
         )
         schedule = DecoderSchedule(epochs=epochs, batch=batch)
         note(f"decoder of {model}: {len(images)} images, {settings.precision} on {where.type}")
         with progress_bar("training") as progress, interruptible() as stopped:
-            trained = train_decoder(
-                loaded, images, out, schedule, settings, resume=resume, progress=progress, stop=stopped
-            )
+            trained = train_decoder(loaded, images, out, schedule, settings, progress=progress, stop=stopped)
         if not trained.finished:
-            words = [word for word in sys.argv[1:] if word != "--resume"]
-            note(
-                f"saved after {trained.place.total_steps} steps. Go on with: {shlex.join(['frn', *words, '--resume'])}"
-            )
-            raise typer.Exit(INTERRUPTED)
-    seconds = round(trained.place.seconds, 1)
+            end_stopped_run(trained.position.total_steps)
+    seconds = round(trained.position.seconds, 1)
     if as_json:
-        print_json({"decoder": str(out), "steps": trained.place.total_steps, "seconds": seconds})
+        print_json({"decoder": str(out), "steps": trained.position.total_steps, "seconds": seconds})
         return
-    stdout().print(f"trained {trained.place.total_steps} steps in {seconds / 60:.1f} minutes: [bold]{out}[/bold]")
+    stdout().print(f"trained {trained.position.total_steps} steps in {seconds / 60:.1f} minutes: [bold]{out}[/bold]")
     words = ["frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png"]
     stdout().print(f"next: {shlex.join(words)}")
 
@@ -85,15 +86,15 @@ def train(
 def render(
     model: ModelName,
     decoder: Annotated[Path, typer.Option(help="What `frn visualize train` made for this model.")],
-    data: Data,
+    data: SplitData,
     out: Annotated[Path, typer.Option(help="PNG file of the grid.")],
-    split: Annotated[str, typer.Option(help="Which split.")] = "test",
+    split: Split = "test",
     way: Annotated[int, typer.Option(min=2, help="Classes per trial; the grid shows three at most.")] = 5,
     shot: Annotated[int, typer.Option(min=1, help="Support images per class.")] = 5,
     columns: Annotated[int, typer.Option(min=1, help="Query images in the grid.")] = 6,
     trials: Annotated[int, typer.Option(min=2, help="Random episodes of the table.")] = 1000,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed draws the same episodes.")] = 0,
-    device: Annotated[Device, typer.Option(help="auto: CUDA where it is.")] = "auto",
+    seed: EpisodeSeed = 0,
+    device: Device = "auto",
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -104,14 +105,13 @@ def render(
     """
     with user_errors():
         from PIL import Image
-        from rich.table import Table
 
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder
         from frn.episodes import EpisodeShape
         from frn.files import write_atomically
         from frn.model import load_model
-        from frn.precision import choose_device, set_threads
+        from frn.numerics import choose_device, set_threads
         from frn.visualize.regeneration import Regenerator
         from frn.visualize.training import load_decoder
 
@@ -143,8 +143,6 @@ def render(
         shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
         print_json({**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)})
         return
-    table = Table("regenerated from", "L2 pixel error", box=None, pad_edge=False)
-    for name, error in rows.items():
-        table.add_row(name, f"{error.mean:.4f} ± {error.ci95:.4f}")
-    stdout().print(table)
+    cells = ((name, f"{error.mean:.4f} ± {error.ci95:.4f}") for name, error in rows.items())
+    print_table(("regenerated from", "L2 pixel error"), cells)
     stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: [bold]{out}[/bold]")

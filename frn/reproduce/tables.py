@@ -7,30 +7,32 @@ said again here: published figures, data sets and what a run starts from are the
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from frn.errors import FrnError
+from frn.training.options import RunOptions
 from frn.training.presets import PRESETS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class RunSpec:
     """A training run; its folder has its name."""
 
     name: str
-    preset: str
-    flags: tuple[str, ...] = ()
-    init: "Run | None" = None
+    options: RunOptions
+    """What decides the run; what is missing is only where things are."""
+    init: "RunSpec | None" = None
     """The run whose result it starts from."""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The `frn` command that decides the run; what is missing is only where things are."""
-        return ("train" if PRESETS[self.preset].stage == "episodes" else "pretrain", self.preset, *self.flags)
 
     @property
     def prepare(self) -> str:
         """The data set, as `frn data prepare` calls it."""
-        return PRESETS[self.preset].prepare or ""
+        return PRESETS[self.options.preset].data.prepare or ""
+
+    @property
+    def chain(self) -> "tuple[RunSpec, ...]":
+        """The run after those that it starts from."""
+        return (*(self.init.chain if self.init else ()), self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +40,7 @@ class Measurement:
     """An evaluation of a run's result; the answer of `frn eval --json` is kept as NAME.json beside the runs."""
 
     name: str
-    run: Run
+    run: RunSpec
     flags: tuple[str, ...] = ()
     prepare: str
     """The data set it is tested on, as `frn data prepare` calls it."""
@@ -63,7 +65,7 @@ class Row:
     """By shot."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Elsewhere:
     """A line that another command measures: seconds, megabytes, pixels."""
 
@@ -72,7 +74,7 @@ class Elsewhere:
     command: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table of the paper, or in its manner."""
 
@@ -89,17 +91,17 @@ def data_name(prepare: str) -> str:
     return prepare.replace(" --split ", "-")
 
 
-def trained(preset: str) -> Run:
+def run_of(preset: str) -> RunSpec:
     """The run of a preset as it stands, after the pre-training that it needs."""
-    after = PRESETS[preset].after
-    return Run(name=preset, preset=preset, init=trained(after) if after else None)
+    start = PRESETS[preset].pretraining.init_from
+    return RunSpec(name=preset, options=RunOptions(preset=preset), init=run_of(start) if start else None)
 
 
 def paper(label: str, *presets: str, shots: tuple[int, ...] = (1, 5)) -> Row:
     """A row of the paper's; each shot's figure is the first preset's that is tested at it."""
     cells: dict[int, Cell] = {}
     for name in presets:
-        preset, run = PRESETS[name], trained(name)
+        preset, run = PRESETS[name], run_of(name)
         measurement = Measurement(name=name, run=run, prepare=run.prepare)
         figures, intervals = (preset.published.accuracy, preset.published.ci95) if preset.published else ({}, {})
         for shot in preset.test_shots:
@@ -111,18 +113,30 @@ def paper(label: str, *presets: str, shots: tuple[int, ...] = (1, 5)) -> Row:
 BASELINES = {"proto": "ProtoNet", "covariance": "Covariance pooling", "dsn": "DSN", "ctx": "CTX"}
 
 
-def benchmark(label: str, name: str, *methods: str) -> list[Row]:
-    """The baselines of a data set and backbone, then FRN."""
-    rows = [paper(f"{BASELINES[m]}, {label}", f"{name}-{m}-1shot", f"{name}-{m}-5shot") for m in methods]
-    return [*rows, paper(f"FRN, {label}", name)]
+def benchmark(labels: Mapping[str, str], *methods: str) -> list[Row]:
+    """For each data set and backbone, by the name of its preset, the baselines and then FRN."""
+    return [
+        row
+        for name, label in labels.items()
+        for row in (
+            *(paper(f"{BASELINES[m]}, {label}", f"{name}-{m}-1shot", f"{name}-{m}-5shot") for m in methods),
+            paper(f"FRN, {label}", name),
+        )
+    ]
 
 
-def training_shot(label: str, one: str, five: str) -> list[Row]:
+def training_shots(labels: Mapping[str, str]) -> list[Row]:
     """FRN at 1 shot, trained at 1 and at 5."""
     return [
-        paper(f"trained at 1 shot, {label}", one, shots=(1,)),
-        paper(f"trained at 5 shot, {label}", five, shots=(1,)),
+        paper(f"trained at {shot} shot, {label}", f"{name}-1shot" if shot == 1 else name, shots=(1,))
+        for name, label in labels.items()
+        for shot in (1, 5)
     ]
+
+
+def measured_by(command: str, figures: Mapping[str, str]) -> list[Elsewhere]:
+    """Lines that a command measures, with the published figures of each."""
+    return [Elsewhere(label, published, command) for label, published in figures.items()]
 
 
 def ablation(label: str, name: str) -> list[Row]:
@@ -134,7 +148,7 @@ def ablation(label: str, name: str) -> list[Row]:
 
 def cross_domain() -> list[Row]:
     """Table 8: the model of Table 7, tested on birds."""
-    run = trained("mini-imagenet-resnet12-finetune")
+    run = run_of("mini-imagenet-resnet12-finetune")
     figures = {
         ("cub-raw --split chen", "FRN on classes from Chen et al."): ((54.11, 0.19), (77.09, 0.15)),
         ("cub-raw", "FRN on classes from Tang et al."): ((51.60, 0.21), (72.97, 0.18)),
@@ -151,7 +165,7 @@ PublishedPair = tuple[tuple[float, ...], tuple[float, ...]]
 NONE: PublishedPair = ((), ())
 
 
-def own(label: str, run: Run, published: PublishedPair = NONE) -> Row:
+def own(label: str, run: RunSpec, published: PublishedPair = NONE) -> Row:
     """A row of our own: one run, tested at both shots."""
     return at_both(label, Measurement(name=run.name, run=run, prepare=run.prepare), published)
 
@@ -162,21 +176,20 @@ def at_both(label: str, measurement: Measurement, published: PublishedPair = NON
     return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})
 
 
-def short(name: str, *flags: str) -> Run:
+def short(name: str, **changed: Any) -> RunSpec:
     """A run of the short budget on CIFAR-FS."""
-    return Run(name=name, preset="cifar-fs-conv4-short", flags=flags)
+    return RunSpec(name=name, options=RunOptions(preset="cifar-fs-conv4-short", **changed))
 
 
-AT_ONE_SHOT = ("--way", "30", "--shot", "1")
+AT_ONE_SHOT = {"way": 30, "shot": 1}
 FRN = short("frn")
-AVERAGE = Run(name="average", preset="cifar-fs-conv4-average", flags=("--epochs", "24"))
-DUMMY = Run(name="dummy", preset="cifar-fs-conv4-pretrain", flags=("--epochs", "24"))
+AVERAGE = RunSpec(name="average", options=RunOptions(preset="cifar-fs-conv4-average", epochs=24))
+DUMMY = RunSpec(name="dummy", options=RunOptions(preset="cifar-fs-conv4-pretrain", epochs=24))
 SIMPLESHOT = Measurement(name="simpleshot", run=AVERAGE, flags=("--method", "simpleshot"), prepare="cifar-fs")
 TUNED = {
-    kind: Run(
+    kind: RunSpec(
         name=f"{kind.name}-tuned",
-        preset="cifar-fs-conv4-finetune",
-        flags=("--queries", "5", "--epochs", "8"),
+        options=RunOptions(preset="cifar-fs-conv4-finetune", queries=5, epochs=8),
         init=kind,
     )
     for kind in (DUMMY, AVERAGE)
@@ -193,16 +206,16 @@ def cifar_fs() -> list[Row]:
         "covariance": ("Covariance pooling", "covariance", NONE),
         "r2d2": ("R2-D2", "ridge", ((60.0,), (76.1,))),
     }
-    five = [own(label, short(n, "--method", m), figures) for n, (label, m, figures) in methods.items()]
+    five = [own(label, short(n, method=m), figures) for n, (label, m, figures) in methods.items()]
     one = [
-        own(f"{label}, trained at 1 shot", short(f"{n}-1", "--method", m, *AT_ONE_SHOT))
+        own(f"{label}, trained at 1 shot", short(f"{n}-1", method=m, **AT_ONE_SHOT))
         for n, (label, m, _) in methods.items()
     ]
     return [
         own("FRN", FRN),
         own("FRN after FRN pre-training", TUNED[DUMMY]),
         own("FRN after average-pooled pre-training", TUNED[AVERAGE]),
-        own("Bi-FRN", short("bifrn", "--method", "bifrn")),
+        own("Bi-FRN", short("bifrn", method="bifrn")),
         *five,
         at_both("SimpleShot", SIMPLESHOT),
         *one,
@@ -213,12 +226,12 @@ def cifar_fs_ablation() -> list[Row]:
     """The paper's ablations (Tables 9, 11 and 12) on CIFAR-FS."""
     return [
         own("whole model, trained at 5 shot", FRN),
-        own("trained at 1 shot", short("one-shot", *AT_ONE_SHOT, "--warm-up", "200")),
-        own("no auxiliary loss", short("no-aux", "--aux", "off")),
-        own("auxiliary loss as the paper writes it", short("aux-paper", "--aux", "paper")),
-        own("fixed λ", short("fix-lambda", "--fix", "lambda")),
-        own("fixed ρ", short("fix-rho", "--fix", "rho")),
-        own("fixed λ, ρ", short("fix-both", "--fix", "both")),
+        own("trained at 1 shot", short("one-shot", **AT_ONE_SHOT, warm_up=200)),
+        own("no auxiliary loss", short("no-aux", aux="off")),
+        own("auxiliary loss as the paper writes it", short("aux-paper", aux="paper")),
+        own("fixed λ", short("fix-lambda", fix="lambda")),
+        own("fixed ρ", short("fix-rho", fix="rho")),
+        own("fixed λ, ρ", short("fix-both", fix="both")),
         own("after pre-training with dummy maps", DUMMY),
         own("... and episodes", TUNED[DUMMY]),
         own("after average-pooled pre-training, as ProtoNet", AVERAGE),
@@ -226,180 +239,153 @@ def cifar_fs_ablation() -> list[Row]:
     ]
 
 
-TABLES: dict[str, Table] = {
-    table.name: table
-    for table in (
-        Table(
-            name="cub-cropped",
-            source="Table 3",
-            title="CUB, images cropped to bounding boxes",
-            rows=[
-                *benchmark("Conv-4", "cub-cropped-conv4", "proto", "dsn", "ctx"),
-                *benchmark("ResNet-12", "cub-cropped-resnet12", "proto", "dsn", "ctx"),
-            ],
-        ),
-        Table(
-            name="cub-raw",
-            source="Table 4",
-            title="CUB, raw images",
-            rows=benchmark("ResNet-12", "cub-raw-resnet12", "proto", "dsn", "ctx"),
-        ),
-        Table(
-            name="aircraft",
-            source="Table 5",
-            title="Aircraft",
-            rows=[
-                *benchmark("Conv-4", "aircraft-conv4", "proto", "dsn", "ctx"),
-                *benchmark("ResNet-12", "aircraft-resnet12", "proto", "dsn", "ctx"),
-            ],
-        ),
-        Table(
-            name="meta-inat",
-            source="Table 6",
-            title="meta-iNat and tiered meta-iNat, Conv-4",
-            rows=[
-                *benchmark("meta-iNat", "meta-inat-conv4", *BASELINES),
-                *benchmark("tiered meta-iNat", "tiered-meta-inat-conv4", *BASELINES),
-            ],
-        ),
-        Table(
-            name="imagenet",
-            source="Table 7",
-            title="mini-ImageNet and tiered-ImageNet, ResNet-12",
-            rows=[
-                paper("FRN, mini-ImageNet", "mini-imagenet-resnet12-finetune"),
-                paper("FRN, tiered-ImageNet at 84 x 84", "tiered-imagenet-resnet12-finetune"),
-                paper("FRN, tiered-ImageNet at 224 x 224", "tiered-imagenet-224-resnet12-finetune"),
-            ],
-        ),
-        Table(
-            name="cross-domain",
-            source="Table 8",
-            title="From mini-ImageNet to CUB, ResNet-12",
-            rows=cross_domain(),
-        ),
-        Table(
-            name="pre-training",
-            source="Table 9",
-            title="Impact of pre-training on mini-ImageNet, ResNet-12",
-            rows=[
-                paper("episodic train from scratch", "mini-imagenet-resnet12"),
-                paper("after avg-pool pre-train", "mini-imagenet-resnet12-average"),
-                paper("... and episodic finetune", "mini-imagenet-resnet12-average-finetune"),
-                paper("after FRN pre-train", "mini-imagenet-resnet12-pretrain"),
-                paper("... and episodic finetune", "mini-imagenet-resnet12-finetune"),
-            ],
-        ),
-        Table(
-            name="decoder",
-            source="Table 10",
-            title="L2 pixel error of regenerated images: CUB, mini-ImageNet",
-            elsewhere=[
-                Elsewhere(label=label, published=figures, command="frn visualize render")
-                for label, figures in (
-                    ("ground-truth feature map", ".208, .177"),
-                    ("same-class reconstruction", ".343, .307"),
-                    ("diff-class reconstruction", ".385, .337"),
-                )
-            ],
-        ),
-        Table(
-            name="training-shot",
-            source="Table 11",
-            title="FRN at 1 shot, trained at 1 and at 5",
-            rows=[
-                *training_shot("CUB cropped, Conv-4", "cub-cropped-conv4-1shot", "cub-cropped-conv4"),
-                *training_shot("Aircraft, Conv-4", "aircraft-conv4-1shot", "aircraft-conv4"),
-                *training_shot("meta-iNat, Conv-4", "meta-inat-conv4-1shot", "meta-inat-conv4"),
-                *training_shot("tiered meta-iNat, Conv-4", "tiered-meta-inat-conv4-1shot", "tiered-meta-inat-conv4"),
-                *training_shot("CUB cropped, ResNet-12", "cub-cropped-resnet12-1shot", "cub-cropped-resnet12"),
-                *training_shot("CUB raw, ResNet-12", "cub-raw-resnet12-1shot", "cub-raw-resnet12"),
-                *training_shot("Aircraft, ResNet-12", "aircraft-resnet12-1shot", "aircraft-resnet12"),
-                *training_shot(
-                    "mini-ImageNet, ResNet-12",
-                    "mini-imagenet-resnet12-finetune-1shot",
-                    "mini-imagenet-resnet12-finetune",
-                ),
-                *training_shot(
-                    "tiered-ImageNet, ResNet-12",
-                    "tiered-imagenet-224-resnet12-finetune-1shot",
-                    "tiered-imagenet-224-resnet12-finetune",
-                ),
-            ],
-        ),
-        Table(
-            name="ablation",
-            source="Table 12",
-            title="Auxiliary loss and learned regularisers on CUB cropped",
-            rows=[*ablation("Conv-4", "cub-cropped-conv4"), *ablation("ResNet-12", "cub-cropped-resnet12")],
-        ),
-        Table(
-            name="speed",
-            source="Tables 1 and 14",
-            title="Milliseconds per 5-way episode on mini-ImageNet, ResNet-12: 1-shot, 5-shot",
-            elsewhere=[
-                Elsewhere(label=label, published=figures, command="frn bench emd")
-                for label, figures in (
-                    ("DeepEMD by qpth, meta-train", "26,000, > 990,000"),
-                    ("FRN by Eq. 10, meta-train", "281, 357"),
-                    ("FRN by Eq. 8, meta-train", "279, 346"),
-                    ("DeepEMD by qpth, meta-test", "23,275, > 800,000"),
-                    ("DeepEMD by OpenCV, meta-test", "178, 18,292"),
-                    ("FRN by Eq. 10, meta-test", "73, 88"),
-                    ("FRN by Eq. 8, meta-test", "63, 79"),
-                )
-            ],
-            note="The paper times whole episodes; `frn bench emd` times the heads alone, on one thread. "
-            "`frn bench head` has both equations beside our forms.",
-        ),
-        Table(
-            name="memory",
-            source="Table 15",
-            title="Megabytes in training on CUB, Conv-4: 5 x 5 maps at 1 and 5 shot, 10 x 10 maps at 1 and 5 shot",
-            elsewhere=[
-                Elsewhere(label="CTX", published="6225, 5449; 8979, 9693", command="frn bench memory"),
-                Elsewhere(label="FRN by Eq. 8", published="6305, 5317; 7125, 6767", command="frn bench memory"),
-                Elsewhere(label="FRN by Eq. 10", published="6305, 6529; 7125, 6727", command="frn bench memory"),
-            ],
-        ),
-        Table(
-            name="class-split",
-            source="Table 16",
-            title="CUB raw under two class splits, ResNet-12",
-            rows=[paper("FRN, Tang et al.", "cub-raw-resnet12"), paper("FRN, Chen et al.", "cub-chen-resnet12")],
-        ),
-        Table(
-            name="pre-training-cub",
-            source="Table 17",
-            title="Impact of pre-training on CUB raw, ResNet-12",
-            rows=[
-                paper("from scratch", "cub-raw-resnet12"),
-                paper("after pre-train", "cub-raw-resnet12-pretrain"),
-                paper("finetune", "cub-raw-resnet12-finetune"),
-            ],
-        ),
-        Table(
-            name="cifar-fs",
-            source="our own",
-            title="Methods on CIFAR-FS at 32 x 32, Conv-4 without the last pooling (r = 16)",
-            rows=cifar_fs(),
-            note="Every method has the same episodes (a short run: 24 epochs, 917,000 images), augmentation and "
-            "schedule. SimpleShot takes the backbone of as long an average-pooled pre-training, centred on its "
-            "training images; FRN after pre-training has 8 more epochs of episodes. Published: ProtoNet by the "
-            "R2-D2 paper, R2-D2 (64 channels) by an early version of it, each with its own training. "
-            "`docs/recipes.md` discusses the order.",
-        ),
-        Table(
-            name="cifar-fs-ablation",
-            source="our own",
-            title="FRN's ablations on CIFAR-FS at 32 x 32, Conv-4 without the last pooling (r = 16)",
-            rows=cifar_fs_ablation(),
-            note="Every row has the budget of `cifar-fs`. Trained at 1 shot, the rate rises over the first 200 steps: "
-            "at the full rate from the first one, gamma falls to a seventh, rho to nothing (beta = -13), and nothing "
-            "is learned. The auxiliary loss as the paper writes it swamps the cross-entropy: chance.",
-        ),
-    )
+def of_backbones(name: str) -> dict[str, str]:
+    """Presets of a data set, with both backbones."""
+    return {f"{name}-conv4": "Conv-4", f"{name}-resnet12": "ResNet-12"}
+
+
+SHOTS_COMPARED = {
+    "cub-cropped-conv4": "CUB cropped, Conv-4",
+    "aircraft-conv4": "Aircraft, Conv-4",
+    "meta-inat-conv4": "meta-iNat, Conv-4",
+    "tiered-meta-inat-conv4": "tiered meta-iNat, Conv-4",
+    "cub-cropped-resnet12": "CUB cropped, ResNet-12",
+    "cub-raw-resnet12": "CUB raw, ResNet-12",
+    "aircraft-resnet12": "Aircraft, ResNet-12",
+    "mini-imagenet-resnet12-finetune": "mini-ImageNet, ResNet-12",
+    "tiered-imagenet-224-resnet12-finetune": "tiered-ImageNet, ResNet-12",
 }
+CUB_RAW, MINI = "cub-raw-resnet12", "mini-imagenet-resnet12"
+IN_PAPER = (
+    Table(
+        "cub-cropped",
+        "Table 3",
+        "CUB, images cropped to bounding boxes",
+        benchmark(of_backbones("cub-cropped"), "proto", "dsn", "ctx"),
+    ),
+    Table("cub-raw", "Table 4", "CUB, raw images", benchmark({CUB_RAW: "ResNet-12"}, "proto", "dsn", "ctx")),
+    Table("aircraft", "Table 5", "Aircraft", benchmark(of_backbones("aircraft"), "proto", "dsn", "ctx")),
+    Table(
+        "meta-inat",
+        "Table 6",
+        "meta-iNat and tiered meta-iNat, Conv-4",
+        benchmark({"meta-inat-conv4": "meta-iNat", "tiered-meta-inat-conv4": "tiered meta-iNat"}, *BASELINES),
+    ),
+    Table(
+        "imagenet",
+        "Table 7",
+        "mini-ImageNet and tiered-ImageNet, ResNet-12",
+        [
+            paper("FRN, mini-ImageNet", f"{MINI}-finetune"),
+            paper("FRN, tiered-ImageNet at 84 x 84", "tiered-imagenet-resnet12-finetune"),
+            paper("FRN, tiered-ImageNet at 224 x 224", "tiered-imagenet-224-resnet12-finetune"),
+        ],
+    ),
+    Table("cross-domain", "Table 8", "From mini-ImageNet to CUB, ResNet-12", cross_domain()),
+    Table(
+        "pre-training",
+        "Table 9",
+        "Impact of pre-training on mini-ImageNet, ResNet-12",
+        [
+            paper("episodic train from scratch", MINI),
+            paper("after avg-pool pre-train", f"{MINI}-average"),
+            paper("... and episodic finetune", f"{MINI}-average-finetune"),
+            paper("after FRN pre-train", f"{MINI}-pretrain"),
+            paper("... and episodic finetune", f"{MINI}-finetune"),
+        ],
+    ),
+    Table(
+        "decoder",
+        "Table 10",
+        "L2 pixel error of regenerated images: CUB, mini-ImageNet",
+        elsewhere=measured_by(
+            "frn visualize render",
+            {
+                "ground-truth feature map": ".208, .177",
+                "same-class reconstruction": ".343, .307",
+                "diff-class reconstruction": ".385, .337",
+            },
+        ),
+    ),
+    Table("training-shot", "Table 11", "FRN at 1 shot, trained at 1 and at 5", training_shots(SHOTS_COMPARED)),
+    Table(
+        "ablation",
+        "Table 12",
+        "Auxiliary loss and learned regularisers on CUB cropped",
+        [row for name, label in of_backbones("cub-cropped").items() for row in ablation(label, name)],
+    ),
+    Table(
+        "speed",
+        "Tables 1 and 14",
+        "Milliseconds per 5-way episode on mini-ImageNet, ResNet-12: 1-shot, 5-shot",
+        elsewhere=measured_by(
+            "frn bench emd",
+            {
+                "DeepEMD by qpth, meta-train": "26,000, > 990,000",
+                "FRN by Eq. 10, meta-train": "281, 357",
+                "FRN by Eq. 8, meta-train": "279, 346",
+                "DeepEMD by qpth, meta-test": "23,275, > 800,000",
+                "DeepEMD by OpenCV, meta-test": "178, 18,292",
+                "FRN by Eq. 10, meta-test": "73, 88",
+                "FRN by Eq. 8, meta-test": "63, 79",
+            },
+        ),
+        note="The paper times whole episodes; `frn bench emd` times the heads alone, on one thread. "
+        "`frn bench head` has both equations beside our forms.",
+    ),
+    Table(
+        "memory",
+        "Table 15",
+        "Megabytes in training on CUB, Conv-4: 5 x 5 maps at 1 and 5 shot, 10 x 10 maps at 1 and 5 shot",
+        elsewhere=measured_by(
+            "frn bench memory",
+            {
+                "CTX": "6225, 5449; 8979, 9693",
+                "FRN by Eq. 8": "6305, 5317; 7125, 6767",
+                "FRN by Eq. 10": "6305, 6529; 7125, 6727",
+            },
+        ),
+    ),
+    Table(
+        "class-split",
+        "Table 16",
+        "CUB raw under two class splits, ResNet-12",
+        [paper("FRN, Tang et al.", CUB_RAW), paper("FRN, Chen et al.", "cub-chen-resnet12")],
+    ),
+    Table(
+        "pre-training-cub",
+        "Table 17",
+        "Impact of pre-training on CUB raw, ResNet-12",
+        [
+            paper("from scratch", CUB_RAW),
+            paper("after pre-train", f"{CUB_RAW}-pretrain"),
+            paper("finetune", f"{CUB_RAW}-finetune"),
+        ],
+    ),
+)
+OUR_OWN = (
+    Table(
+        "cifar-fs",
+        "our own",
+        "Methods on CIFAR-FS at 32 x 32, Conv-4 without the last pooling (r = 16)",
+        cifar_fs(),
+        note="Every method has the same episodes (a short run: 24 epochs, 917,000 images), augmentation and "
+        "schedule. SimpleShot takes the backbone of as long an average-pooled pre-training, centred on its "
+        "training images; FRN after pre-training has 8 more epochs of episodes. Published: ProtoNet by the "
+        "R2-D2 paper, R2-D2 (64 channels) by an early version of it, each with its own training. "
+        "`recipes.md` discusses the order.",
+    ),
+    Table(
+        "cifar-fs-ablation",
+        "our own",
+        "FRN's ablations on CIFAR-FS at 32 x 32, Conv-4 without the last pooling (r = 16)",
+        cifar_fs_ablation(),
+        note="Every row has the budget of `cifar-fs`. Trained at 1 shot, the rate rises over the first 200 steps: "
+        "at the full rate from the first one, gamma falls to a seventh, rho to nothing (beta = -13), and nothing "
+        "is learned. The auxiliary loss as the paper writes it swamps the cross-entropy: chance.",
+    ),
+)
+TABLES: dict[str, Table] = {table.name: table for table in (*IN_PAPER, *OUR_OWN)}
 
 
 def find_table(name: str) -> Table:

@@ -1,1 +1,1 @@
-"""Episodic training: presets, schedule, run folder and the loop."""
+"""EpisodicObjective training: presets, schedule, run folder and the loop."""

@@ -2,30 +2,30 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
 from torch import nn
 
 from frn.model import Model
-from frn.precision import Precision
-from frn.training.run_folder import Place, RunFolder
+from frn.numerics import Precision
+from frn.training.run_folder import Position, RunFolder
 
 Drawn = TypeVar("Drawn")
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class RunResult:
     """How a run ended."""
 
-    place: Place
+    position: Position
     finished: bool
     """False if it was interrupted; it can then be resumed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
+class RunSettings:
     """How to run a preset: what changes nothing about what is learned, but for the seed and the number format."""
 
     seed: int = 0
@@ -33,47 +33,42 @@ class Settings:
     device: torch.device | str = "cpu"
     save_every: float = 60.0
     """Seconds between resumable checkpoints."""
+    resume: bool = False
+    """Continue the run in the folder, bit for bit."""
     command: str = ""
     """Noted in `config.toml`."""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """What else the model's record says (data set, split, ...)."""
 
 
-class Run:
+class TrainingRun:
     """Steps, epochs and checkpoints of whatever is trained; what a step does is its caller's."""
 
     def __init__(
         self,
         folder: RunFolder,
         model: Model,
-        stage: nn.Module,
+        objective: nn.Module,
         optimizer: torch.optim.Optimizer,
         decides: Mapping[str, object],
-        settings: Settings,
-        *,
-        resume: bool,
+        settings: RunSettings,
     ) -> None:
         """Begin in a folder without a run, or restore the one that is there.
 
-        Args:
-            folder: of the run.
-            model: is restored.
-            stage: what learns beside the model; is restored.
-            optimizer: of both; is restored.
-            decides: what a resumed run must share with its beginning.
-            settings: seconds between checkpoints, and the command to note.
-            resume: continue.
+        `decides` is what a resumed run must share with its beginning.
 
         Raises:
             FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
         """
-        if not resume:
+        if not settings.resume:
             folder.require_free()
-        self.folder, self.model, self.stage, self.optimizer = folder, model, stage, optimizer
+        self.folder, self.model, self.objective, self.optimizer = folder, model, objective, optimizer
         self.decides, self.every = decides, settings.save_every
-        self.place = folder.load_last(model, stage, optimizer, decides) if resume else Place()
-        self.spent = self.place.seconds
+        self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else Position()
+        self.spent = self.position.seconds
         self.began = self.saved = time.monotonic()
-        if resume:
-            folder.rewind_metrics(self.place)
+        if settings.resume:
+            folder.rewind_metrics(self.position)
         else:
             folder.write_config(settings.command, decides)
             self.save()  # from the first moment there is something to resume
@@ -81,38 +76,38 @@ class Run:
     def save(self) -> None:
         """Write the resumable checkpoint."""
         self.saved = time.monotonic()
-        self.place.seconds = self.spent + self.saved - self.began
-        self.folder.save_last(self.model, self.stage, self.optimizer, self.place, self.decides)
+        self.position.seconds = self.spent + self.saved - self.began
+        self.folder.save_last(self.model, self.objective, self.optimizer, self.position, self.decides)
 
-    def go_on(
+    def run_epochs(
         self,
         epochs: int,
         draw: Callable[[], Sequence[Drawn]],
         take: Callable[[Drawn, int], None],
         stop: Callable[[], bool],
         after_epoch: Callable[[], None] = lambda: None,
-    ) -> Trained:
+    ) -> RunResult:
         """Train to the end, or until `stop` says so.
 
         Args:
             epochs: in all.
-            draw: the steps of the epoch that `place` is in; a function of the seed and the epoch.
+            draw: the steps of the epoch that `position` is in; a function of the seed and the epoch.
             take: one of them, and how many the epoch has.
             stop: asked after every step; True saves and returns.
-            after_epoch: called when `place` has left one.
+            after_epoch: called when `position` has left one.
         """
-        place = self.place
-        while place.epoch < epochs:
+        position = self.position
+        while position.epoch < epochs:
             steps = draw()
-            while place.step < len(steps):
-                take(steps[place.step], len(steps))
-                place.step, place.total_steps = place.step + 1, place.total_steps + 1
+            while position.step < len(steps):
+                take(steps[position.step], len(steps))
+                position.step, position.total_steps = position.step + 1, position.total_steps + 1
                 if stop():
                     self.save()
-                    return Trained(place, finished=False)
+                    return RunResult(position, finished=False)
                 if time.monotonic() - self.saved > self.every:
                     self.save()
-            place.epoch, place.step = place.epoch + 1, 0
+            position.epoch, position.step = position.epoch + 1, 0
             after_epoch()
             self.save()
-        return Trained(place, finished=True)
+        return RunResult(position, finished=True)

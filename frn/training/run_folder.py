@@ -1,10 +1,11 @@
 """A run's folder: checkpoints, metrics and the configuration that reproduces it.
 
-`last.safetensors` is a model file that also holds the optimiser and the place in the run; with the seed that is all
+`last.safetensors` is a model file that also holds the optimiser and the position in the run; with the seed that is all
 a bit-exact resume needs, since episodes and augmentations are functions of (seed, epoch, step).
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,15 +16,15 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from frn.checkpoints import OPTIMIZER, STAGE
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.model import Model
-from frn.model_file import header, read_header
+from frn.model_file import OPTIMIZER, STAGE, header, read_header
+from frn.training.presets.record import changes
 
 
 @dataclass(kw_only=True, slots=True)
-class Place:
+class Position:
     """How far a run has come."""
 
     epoch: int = 0
@@ -47,38 +48,33 @@ class RunFolder:
         self.best = path / "best.safetensors"
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
-        self.events = path / "tensorboard"
 
     def require_free(self) -> None:
-        """Refuse a folder that holds a run.
-
-        Raises:
-            FrnError: if it does.
-        """
+        """Refuse a folder that holds a run, by an `FrnError`."""
         if self.last.exists():
             raise FrnError(f"{self.path}: already holds a run. Add --resume to continue it, or give another --out.")
 
     def save_last(
         self,
         model: Model,
-        stage: nn.Module,
+        objective: nn.Module,
         optimizer: torch.optim.Optimizer,
-        place: Place,
+        position: Position,
         run: Mapping[str, object],
     ) -> None:
         """Write the resumable checkpoint, atomically."""
-        tensors = {**model.state_dict(), **{f"{STAGE}{name}": value for name, value in stage.state_dict().items()}}
+        tensors = {**model.state_dict(), **{f"{STAGE}{name}": value for name, value in objective.state_dict().items()}}
         state = optimizer.state_dict()["state"]
         for index, entries in state.items():
             tensors |= {f"{OPTIMIZER}{index}/{name}": value for name, value in entries.items()}
-        record = {**model.record, "training": {"place": asdict(place), "run": run}}
+        record = {**model.record, "training": {"place": asdict(position), "run": run}}
         contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         write_atomically(self.last, save(contiguous, metadata=header(model.config, record)))
 
     def load_last(
-        self, model: Model, stage: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
-    ) -> Place:
-        """Restore model, stage and optimiser, and say where the run stood.
+        self, model: Model, objective: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
+    ) -> Position:
+        """Restore model, objective and optimiser, and say where the run stood.
 
         Raises:
             FrnError: if there is no checkpoint, or it belongs to a run with other settings.
@@ -89,43 +85,36 @@ class RunFolder:
         training: dict[str, Any] | None = record.get("training")
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
-        before, now = _flat(training["run"]), _flat(json.loads(json.dumps(run)))
-        # What one version does not know of decided nothing there, so only what both have is compared.
-        differing = sorted(key for key in before.keys() & now.keys() if before[key] != now[key])
-        if differing:
-            changes = ", ".join(f"{key} was {before.get(key)} and is {now.get(key)}" for key in differing[:4])
-            raise FrnError(f"{self.path}: was started with other settings ({changes}). Use them, or another --out.")
+        if differing := changes(training["run"], run):
+            told = ", ".join(differing[:4])
+            raise FrnError(f"{self.path}: was started with other settings ({told}). Use them, or another --out.")
         with safetensors.safe_open(self.last, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
-        stage.load_state_dict({name.removeprefix(STAGE): t for name, t in tensors.items() if name.startswith(STAGE)})
+        objective.load_state_dict({_objective_name(n): t for n, t in tensors.items() if n.startswith(STAGE)})
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith(OPTIMIZER):
                 index, entry = name.removeprefix(OPTIMIZER).split("/")
                 state.setdefault(int(index), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        return Place(**training["place"])
+        return Position(**training["place"])
 
-    def rewind_metrics(self, place: Place) -> None:
+    def rewind_metrics(self, position: Position) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint."""
         if not self.metrics.exists():
             return
         kept = []
         for line in self.metrics.read_text(encoding="utf-8").splitlines():
             try:
-                if json.loads(line)["total_steps"] <= place.total_steps:
+                if json.loads(line)["total_steps"] <= position.total_steps:
                     kept.append(line + "\n")
             except (ValueError, KeyError):
                 continue  # the half line of a kill
         write_atomically(self.metrics, "".join(kept))
 
     def append_metrics(self, **values: object) -> None:
-        """Add one line of JSON to the metrics.
-
-        Raises:
-            FrnError: if it cannot be written (disk full).
-        """
+        """Add one line of JSON to the metrics."""
         try:
             with open(self.metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(values) + "\n")
@@ -145,11 +134,9 @@ class RunFolder:
         write_atomically(self.config, "".join(lines))
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
+def _objective_name(name: str) -> str:
+    # Version 0.1.0 called the heads of `EpisodicObjective.aux_heads` "beside".
+    return re.sub("^beside\\.", "aux_heads.", name.removeprefix(STAGE))
 
 
 def _toml(value: object) -> str:

@@ -15,10 +15,9 @@ from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes, evaluation_episode
 from frn.errors import FrnError
 from frn.evaluation.features import extract_features
-from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import reconstruct
 from frn.images import Pixels
 from frn.model import Model
+from frn.ridge.reconstruction import reconstruct
 from frn.visualize.training import decoder_input, targets
 
 GAP = 2
@@ -54,14 +53,11 @@ class Regenerator:
     def __init__(
         self, model: Model, decoder: Decoder, images: StoredImages, *, progress: Progress | None = None
     ) -> None:
-        """Compute the feature maps.
-
-        Raises:
-            FrnError: if the model has no FRN head, so nothing is rebuilt.
-        """
-        if not isinstance(model.head, FRNHead):
+        """Compute the feature maps; a model without an FRN head rebuilds nothing and is refused."""
+        ridge = model.head.ridge
+        if ridge is None:
             raise FrnError(f"a {model.config.method} model rebuilds nothing: this needs one of --method frn")
-        self.model, self.decoder, self.images, self.head = model, decoder, images, model.head
+        self.model, self.decoder, self.images, self.head = model, decoder, images, ridge
         self.maps = decoder_input(extract_features(model, images, device=model.mean.device, progress=progress))
 
     @torch.inference_mode()
@@ -89,18 +85,7 @@ class Regenerator:
     def measure(
         self, shape: EpisodeShape, *, trials: int, seed: int, where: str = "the split", progress: Progress | None = None
     ) -> PixelErrors:
-        """Measure over random episodes; a trial is the mean of one.
-
-        Args:
-            shape: way and shot of the supports, and queries per class.
-            trials: how many.
-            seed: the same seed draws the same episodes.
-            where: what to call the images in an error.
-            progress: called with trials done and in all.
-
-        Raises:
-            FrnError: if a class is too small for the episodes.
-        """
+        """Measure over random episodes, a trial being the mean of one; `where` names the images in an error."""
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         errors = np.empty((trials, 3))
         for index in range(trials):
@@ -118,14 +103,6 @@ class Regenerator:
 
         Rows: the queries; regenerated from their own maps; from maps rebuilt by the supports of their class; and by
         those of each other class.
-
-        Args:
-            shape: classes, supports of each, and how many queries.
-            seed: which episode.
-            where: what to call the images in an error.
-
-        Raises:
-            FrnError: if a class is too small for the episode.
         """
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         drawn = evaluation_episode(self.images.sizes, shape, seed=seed, index=0)

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import safetensors
@@ -17,15 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.backbones.decoder import Decoder, build_decoder
-from frn.checkpoints import STAGE
 from frn.data.cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.model import Model
-from frn.model_file import read_header
-from frn.precision import autocast, keep_freed_memory
-from frn.training.loop import describe
-from frn.training.run import Run, Settings, Trained
+from frn.model_file import STAGE, read_header
+from frn.numerics import autocast, keep_freed_memory
+from frn.training.run import RunResult, RunSettings, TrainingRun
 from frn.training.run_folder import RunFolder
+from frn.training.setup import describe_images
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,23 +67,14 @@ def train_decoder(
     images: StoredImages,
     out: Path,
     schedule: DecoderSchedule,
-    settings: Settings,
+    settings: RunSettings,
     *,
-    resume: bool = False,
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
-) -> Trained:
+) -> RunResult:
     """Train a decoder; `last.safetensors` in `out` is the result, at any moment.
 
-    Args:
-        model: in evaluation mode; it does not change.
-        images: training images under its own transform.
-        out: the run's folder.
-        schedule: how long.
-        settings: seed, number format, device, seconds between checkpoints.
-        resume: continue the run in `out`, bit for bit.
-        progress: called with steps done and in all.
-        stop: asked after every step; True saves and returns.
+    The model does not change; images are under its own transform; `stop` is asked after every step.
 
     Raises:
         FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
@@ -96,26 +85,31 @@ def train_decoder(
         torch.manual_seed(settings.seed)
         decoder = decoder_for(model).to(settings.device)
     optimizer = torch.optim.Adam(decoder.parameters(), schedule.learning_rate)
-    decides = {"stage": "decoder", "model": fingerprint(model), "images": describe(images), "seed": settings.seed}
+    decides = {
+        "objective": "decoder",
+        "model": fingerprint(model),
+        "images": describe_images(images),
+        "seed": settings.seed,
+    }
     decides |= {"precision": settings.precision, **asdict(schedule)}
-    run = Run(RunFolder(out), model, decoder, optimizer, decides, settings, resume=resume)
-    place = run.place
+    run = TrainingRun(RunFolder(out), model, decoder, optimizer, decides, settings)
+    position = run.position
     size = min(schedule.batch, len(images))
 
     def draw() -> list[NDArray[np.intp]]:
-        order = np.random.default_rng([settings.seed, place.epoch]).permutation(len(images))
+        order = np.random.default_rng([settings.seed, position.epoch]).permutation(len(images))
         return [np.sort(order[first : first + size]) for first in range(0, len(images) - size + 1, size)]
 
     def take(chosen: NDArray[np.intp], steps: int) -> None:
-        rate = schedule.learning_rate_at(place.epoch)
+        rate = schedule.learning_rate_at(position.epoch)
         for group in optimizer.param_groups:
             group["lr"] = rate
         loss = _step(model, decoder, optimizer, images.images()[chosen], settings)
-        done = place.total_steps + 1
-        run.folder.append_metrics(total_steps=done, epoch=place.epoch + 1, loss=round(loss, 5), learning_rate=rate)
+        done = position.total_steps + 1
+        run.folder.append_metrics(total_steps=done, epoch=position.epoch + 1, loss=round(loss, 5), learning_rate=rate)
         progress(done, steps * schedule.epochs)
 
-    return run.go_on(schedule.epochs, draw, take, stop)
+    return run.run_epochs(schedule.epochs, draw, take, stop)
 
 
 def _step(
@@ -123,7 +117,7 @@ def _step(
     decoder: nn.Module,
     optimizer: torch.optim.Optimizer,
     pixels: NDArray[np.uint8],
-    settings: Settings,
+    settings: RunSettings,
 ) -> float:
     target = targets(model, pixels)
     decoder.train()
@@ -144,10 +138,6 @@ def _step(
 def load_decoder(path: Path, model: Model) -> Decoder:
     """Read a decoder, in evaluation mode, on the model's device.
 
-    Args:
-        path: a run of `train_decoder`, or its `last.safetensors`.
-        model: what it was trained for.
-
     Raises:
         FrnError: if there is none, or it was trained for another model.
     """
@@ -155,8 +145,8 @@ def load_decoder(path: Path, model: Model) -> Decoder:
     if not file.is_file():
         raise FrnError(f"{path}: there is no decoder. `frn visualize train MODEL --data DIR --out {path}` trains one.")
     _, record = read_header(file)
-    run: dict[str, Any] = record.get("training", {}).get("run", {})
-    if run.get("stage") != "decoder":
+    run = record.get("training", {}).get("run", {})
+    if run.get("objective", run.get("stage")) != "decoder":
         raise FrnError(f"{file}: is a model, not a decoder. `frn visualize train` trains one.")
     if run["model"] != fingerprint(model):
         raise FrnError(f"{file}: was trained on the feature maps of another model ({run['model']})")

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import class_error, location_error, reconstruct
-from frn.inference.enrolment import LAMBDA_FLOOR, Bank, HeadParameters, enroll
 from frn.losses import AUX_WEIGHT, auxiliary_loss
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters
+from frn.ridge.reconstruction import class_error, location_error, reconstruct
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -57,11 +58,11 @@ def test_enrolled_classes_and_the_exported_head_equal_the_authors_in_float32(tim
     head = HeadParameters(float(alpha) - math.log(times), float(beta), gamma=1.0)  # lambda grows with the rows
     query, pool = arrays["query"], repeated(arrays["support"], times)
     maps = pool.reshape(len(pool), -1, *query.shape[1:])  # way, shot, r, d
-    enrolled = Bank([enroll(support, head) for support in maps]).class_error(query)
+    enrolled = ClassScorer([enroll(support, head) for support in maps]).class_error(query)
     session = onnxruntime.InferenceSession(head_graph(head).SerializeToString(), providers=["CPUExecutionProvider"])
     floats = {"support": maps.astype(np.float32), "query": query.astype(np.float32)}
     (exported,) = session.run(["class_error"], {**floats, "shots": np.full(len(maps), maps.shape[1])})
-    unit = np.square(query).sum(-1).mean() * max(1.0, (head.rho - 1) ** 2)
+    unit = np.square(query).sum(-1).mean() * max(1.0, (head.rho() - 1) ** 2)
     for errors in (enrolled, exported):
         np.testing.assert_allclose(errors, arrays["class_error"], rtol=0, atol=1e-6 * unit)
 

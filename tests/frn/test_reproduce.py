@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,20 +14,21 @@ from frn.cli.main import app
 from frn.data.cache import load_images
 from frn.data.folders import scan
 from frn.data.prepare import BENCHMARKS
-from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.machine import processor
-from frn.precision import choose_precision
-from frn.reproduce.progress import MissingDataError, Step, Workplace, steps, stored, trained
-from frn.reproduce.report import commands, markdown, report
-from frn.reproduce.tables import TABLES, Measurement, Run, Table, at_both, choose_rows, find_table
+from frn.hardware import processor
+from frn.numerics import choose_precision
+from frn.reproduce.page import markdown
+from frn.reproduce.plan import Command, Locations, MissingDataError, remaining_commands, run_status, stored
+from frn.reproduce.report import commands, report
+from frn.reproduce.tables import TABLES, Measurement, RunSpec, Table, at_both, choose_rows, find_table
 from frn.training.loop import train
-from frn.training.presets import PRESETS, find_preset
-from frn.training.run import Settings
+from frn.training.options import RunOptions
+from frn.training.presets import PRESETS
+from frn.training.run import RunSettings
 
 FLAGS = ("--way", "4", "--shot", "2", "--queries", "3", "--epochs", "2")
 QUICK = ("--queries", "5", "--episodes", "20")
-TINY = Run(name="tiny", preset="cifar-fs-conv4-short", flags=FLAGS)
+TINY = RunSpec(name="tiny", options=RunOptions(preset="cifar-fs-conv4-short", way=4, shot=2, queries=3, epochs=2))
 PLAIN = Measurement(name="tiny", run=TINY, flags=QUICK, prepare="cifar-fs")
 CENTRED = Measurement(name="centred", run=TINY, flags=("--method", "simpleshot", *QUICK), prepare="cifar-fs")
 TABLE = Table(
@@ -43,15 +43,13 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def half_a_run(moths: Path, out: Path, command: Sequence[str]) -> None:
+def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
     """What `frn train` leaves when it is stopped in its first epoch."""
-    preset = find_preset(TINY.preset)
-    shape = EpisodeShape(way=4, shot=2, queries=3)
-    preset = replace(preset, episode=shape, schedule=preset.schedule.scaled_to(2))
-    images = load_images(scan(moths / "train"), preset.store_side)
+    preset = options.overridden()
+    images = load_images(scan(moths / "train"), preset.data.max_side)
     val = load_images(scan(moths / "val"), preset.transform)
     precision = choose_precision("auto", torch.device("cpu"))
-    settings = Settings(precision=precision, command=shlex.join(("frn", *command, "--data", str(moths))))
+    settings = RunSettings(precision=precision)
     ended = train(preset, images, val, out, settings, stop=lambda: True)
     assert not ended.finished
 
@@ -61,7 +59,7 @@ def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TABLE)
     runs = tmp_path / "runs"
-    half_a_run(moths, runs / "tiny", TINY.words)
+    half_a_run(moths, runs / "tiny", TINY.options)
     words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
     planned = frn(*words, "--dry-run").stdout.splitlines()
     best = runs / "tiny" / "best.safetensors"
@@ -94,7 +92,7 @@ def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
 def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Run(name="other", preset=TINY.preset, flags=("--seed", "1", *FLAGS))
+    other = RunSpec(name="other", options=replace(TINY.options, seed=1))
     rows = [*TABLE.rows, at_both("another seed", Measurement(name="other", run=other, flags=QUICK, prepare="cifar-fs"))]
     monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=rows))
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
@@ -143,38 +141,37 @@ def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_another_run_is_refused(moths: Path, tmp_path: Path) -> None:
-    half_a_run(moths, tmp_path / "tiny", ("train", TINY.preset, "--method", "proto", "--epochs", "2"))
-    place = Workplace(runs=tmp_path, data={"cifar-fs": moths})
-    with pytest.raises(FrnError, match=r"tiny: holds another run .*--method proto.* Move it away"):
-        steps(TABLE.rows[0], place)
-    same = (*TINY.words[:2], "--threads", "4", *FLAGS[2:], "--precision", "fp32", *FLAGS[:2], "--resume")
-    config = tmp_path / "tiny" / "config.toml"
-    config.write_text(f"# {shlex.join(('frn', *same))}\n")
-    found = trained(TINY, place)
+    half_a_run(moths, tmp_path / "tiny", replace(TINY.options, method="proto"))
+    locations = Locations(runs=tmp_path, data={"cifar-fs": moths})
+    with pytest.raises(FrnError, match=r"holds another run than .*\(.*method was proto and is frn\). Move it away"):
+        remaining_commands(TABLE.rows[0], locations)
+    other = replace(TINY, name="other")
+    half_a_run(moths, tmp_path / "other", replace(other.options, threads=1, queries=3))
+    found = run_status(other, locations)
     assert found is not None
     assert (found.finished, found.epochs) == (False, 0)
 
 
 def test_an_answer_that_is_cut_off_does_not_count(tmp_path: Path) -> None:
-    place = Workplace(runs=tmp_path)
+    locations = Locations(runs=tmp_path)
     for torn in ("", '{"results": [{"sh', '{"results": []}', "[]"):
         (tmp_path / "tiny.json").write_text(torn)
-        assert stored(PLAIN, place) is None
+        assert stored(PLAIN, locations) is None
 
 
 def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:
     row = choose_rows(find_table("cifar-fs-ablation"), ["dummy-tuned"])[0]
-    place = Workplace(runs=Path("r"), data={"cifar-fs": Path("d")})
-    assert [str(step) for step in steps(row, place)] == [
+    locations = Locations(runs=Path("r"), data={"cifar-fs": Path("d")})
+    assert [str(command) for command in remaining_commands(row, locations)] == [
         "frn pretrain cifar-fs-conv4-pretrain --epochs 24 --data d --out r/dummy",
         "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --data d --out r/dummy-tuned "
         "--init r/dummy/best.safetensors",
         "frn eval r/dummy-tuned/best.safetensors --data d --json",
     ]
     with pytest.raises(MissingDataError, match="needs cifar-fs"):
-        steps(row, Workplace(runs=tmp_path))
-    assert Step(("eval", "a b"))
-    assert str(Step(("eval", "a b"))) == "frn eval 'a b'"
+        remaining_commands(row, Locations(runs=tmp_path))
+    assert Command(("eval", "a b"))
+    assert str(Command(("eval", "a b"))) == "frn eval 'a b'"
 
 
 OWN_RUNS = """
@@ -247,12 +244,12 @@ def test_every_row_names_presets_and_data_sets_that_exist() -> None:
                 words = shlex.split(cell.measurement.prepare)
                 benchmark = BENCHMARKS[words[0]]
                 assert words[1:] == [] or (words[1] == "--split" and words[2] in benchmark.splits)
-                assert cell.measurement.run.preset in PRESETS
+                assert cell.measurement.run.options.preset in PRESETS
 
 
 def test_what_another_command_measures_is_told(tmp_path: Path) -> None:
     table = TABLES["speed"]
-    page = markdown(report(table, [], Workplace(runs=tmp_path), {}))
+    page = markdown(report(table, [], Locations(runs=tmp_path), {}), table)
     assert "| FRN by Eq. 8, meta-test | 63, 79 | `frn bench emd` |" in page
 
 

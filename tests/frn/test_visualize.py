@@ -10,16 +10,15 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.backbones.decoder import build_decoder
-from frn.checkpoints import save_model
 from frn.cli.main import app
 from frn.data.cache import StoredImages, load_images
 from frn.data.folders import scan
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
-from frn.model import Model
+from frn.model import Model, save_model
 from frn.model_file import ModelConfig
-from frn.training.run import Settings
+from frn.training.run import RunSettings
 from frn.visualize.regeneration import GAP, Regenerator
 from frn.visualize.training import DecoderSchedule, decoder_for, decoder_input, load_decoder, train_decoder
 
@@ -53,7 +52,7 @@ def test_the_rate_is_a_quarter_after_each_fifth_of_the_epochs() -> None:
 def test_a_decoder_learns_and_leaves_its_model_alone(images: StoredImages, tmp_path: Path) -> None:
     model = small()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    trained = train_decoder(model, images, tmp_path / "run", DecoderSchedule(epochs=8, batch=12), Settings())
+    trained = train_decoder(model, images, tmp_path / "run", DecoderSchedule(epochs=8, batch=12), RunSettings())
     assert trained.finished
     measured = losses(tmp_path / "run")
     assert len(measured) == 8 * 5
@@ -64,10 +63,10 @@ def test_a_decoder_learns_and_leaves_its_model_alone(images: StoredImages, tmp_p
 def test_an_interrupted_run_goes_on_bit_for_bit(images: StoredImages, tmp_path: Path) -> None:
     schedule = DecoderSchedule(epochs=2, batch=20)
     asked = iter([False, False, False, True])
-    train_decoder(small(), images, tmp_path / "whole", schedule, Settings())
-    half = train_decoder(small(), images, tmp_path / "pieces", schedule, Settings(), stop=lambda: next(asked))
-    assert (half.finished, half.place.total_steps) == (False, 4)
-    assert train_decoder(small(), images, tmp_path / "pieces", schedule, Settings(), resume=True).finished
+    train_decoder(small(), images, tmp_path / "whole", schedule, RunSettings())
+    half = train_decoder(small(), images, tmp_path / "pieces", schedule, RunSettings(), stop=lambda: next(asked))
+    assert (half.finished, half.position.total_steps) == (False, 4)
+    assert train_decoder(small(), images, tmp_path / "pieces", schedule, RunSettings(resume=True)).finished
     assert losses(tmp_path / "pieces") == losses(tmp_path / "whole")
     whole, pieces = (load_decoder(tmp_path / run, small()).state_dict() for run in ("whole", "pieces"))
     assert all(torch.equal(tensor, pieces[name]) for name, tensor in whole.items())
@@ -75,11 +74,11 @@ def test_an_interrupted_run_goes_on_bit_for_bit(images: StoredImages, tmp_path: 
 
 def test_a_taken_folder_other_settings_and_other_models_are_refused(images: StoredImages, tmp_path: Path) -> None:
     schedule, run = DecoderSchedule(epochs=1, batch=30), tmp_path / "run"
-    train_decoder(small(), images, run, schedule, Settings())
+    train_decoder(small(), images, run, schedule, RunSettings())
     with pytest.raises(FrnError, match=r"already holds a run\. Add --resume"):
-        train_decoder(small(), images, run, schedule, Settings())
+        train_decoder(small(), images, run, schedule, RunSettings())
     with pytest.raises(FrnError, match=r"other settings .*seed was 0 and is 1"):
-        train_decoder(small(), images, run, schedule, Settings(seed=1), resume=True)
+        train_decoder(small(), images, run, schedule, RunSettings(seed=1, resume=True))
     other = small()
     with torch.no_grad():
         next(other.backbone.parameters()).mul_(2)

@@ -4,13 +4,32 @@ import difflib
 
 from frn.errors import FrnError
 from frn.training.presets.fine_grained import FINE_GRAINED
+from frn.training.presets.general import GENERAL, demo
 from frn.training.presets.imagenet import IMAGENET
-from frn.training.presets.own import OWN, demo
-from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Schedule
+from frn.training.presets.preset import (
+    WITH_AUXILIARY_LOSS,
+    Preset,
+    Pretraining,
+    Published,
+    Schedule,
+    TrainingData,
+    ValidationProtocol,
+)
 
-__all__ = ["PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "demo", "find_preset"]
+__all__ = [
+    "PRESETS",
+    "WITH_AUXILIARY_LOSS",
+    "Preset",
+    "Pretraining",
+    "Published",
+    "Schedule",
+    "TrainingData",
+    "ValidationProtocol",
+    "demo",
+    "find_preset",
+]
 
-PRESETS: dict[str, Preset] = {**OWN, **FINE_GRAINED, **IMAGENET}
+PRESETS: dict[str, Preset] = {**GENERAL, **FINE_GRAINED, **IMAGENET}
 
 
 def find_preset(name: str) -> Preset:

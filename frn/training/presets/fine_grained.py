@@ -10,6 +10,7 @@ from frn.training.presets.paper import (
     RESIZED,
     RESIZED_CROP,
     SQUEEZED,
+    Figure,
     Figures,
     by_method,
     episode,
@@ -17,7 +18,7 @@ from frn.training.presets.paper import (
     trained_at,
     without,
 )
-from frn.training.presets.preset import Preset, Regulariser, Schedule
+from frn.training.presets.preset import Preset, Pretraining, Regulariser, Schedule, TrainingData, ValidationProtocol
 
 WAY = {"conv4": {1: 30, 5: 20}, "resnet12": {1: 15, 5: 10}}
 """Classes of a training episode by its shot; half of them for ResNet-12, to save memory."""
@@ -27,67 +28,64 @@ LONG = Schedule(epochs=1200, milestones=(400, 800))
 INAT = Schedule(epochs=100, milestones=(20, 40, 60, 80), optimizer="adam", learning_rate=1e-3, lr_decay=0.5)
 
 
+def photos(prepare: str) -> TrainingData:
+    """Photos of any size."""
+    return TrainingData(prepare=prepare, max_side=PHOTO_SIDE)
+
+
 def cub_cropped(backbone: str) -> Preset:
     """CUB, cropped to the birds' bounding boxes; the supplement's ablations are made on it."""
     return Preset(
         about="CUB cropped, FRN",
-        prepare="cub-cropped",
+        data=photos("cub-cropped"),
         backbone=backbone,
         episode=episode(WAY[backbone][5], 5),
         schedule=SHORT if backbone == "conv4" else LONG,
         augmentation=RESIZED_CROP,
         transform=SQUEEZED,
-        store_side=PHOTO_SIDE,
-        val_every=20,
+        validation=ValidationProtocol(every=20),
     )
 
 
 def cub_raw() -> Preset:
     """CUB as photographed."""
-    return replace(cub_cropped("resnet12"), about="CUB raw, FRN", prepare="cub-raw", transform=RESIZED)
+    return replace(cub_cropped("resnet12"), about="CUB raw, FRN", data=photos("cub-raw"), transform=RESIZED)
 
 
 def aircraft(backbone: str) -> Preset:
     """Aircraft, cropped; SM leaves out where Conv-4's rate falls, the authors' script says."""
-    return replace(cub_cropped(backbone), about="Aircraft, FRN", prepare="aircraft", schedule=LONG)
+    return replace(cub_cropped(backbone), about="Aircraft, FRN", data=photos("aircraft"), schedule=LONG)
 
 
 def meta_inat() -> Preset:
     """No validation split: the last weights are the result, and the test split is only logged."""
     return Preset(
         about="meta-iNat, FRN",
-        prepare="meta-inat",
+        data=TrainingData(prepare="meta-inat", max_side=84),
         episode=episode(WAY["conv4"][5], 5),
         schedule=INAT,
         augmentation=PADDED_CROP,
         transform=AS_IS,
-        store_side=84,
-        val_every=2,
-        val_split="test",
+        validation=ValidationProtocol(every=2, split="test"),
     )
 
 
 def tiered_meta_inat() -> Preset:
     """Insects and arachnids are the test classes, all others train."""
-    return replace(meta_inat(), about="tiered meta-iNat, FRN", prepare="tiered-meta-inat")
+    return replace(
+        meta_inat(), about="tiered meta-iNat, FRN", data=TrainingData(prepare="tiered-meta-inat", max_side=84)
+    )
 
 
-def family(
-    name: str,
-    base: Preset,
-    table: int,
-    frn: Figures,
-    one_shot: float | tuple[float, float],
-    **baselines: Figures,
-) -> dict[str, Preset]:
+def family(name: str, base: Preset, table: int, one_shot: Figure, rows: Mapping[str, Figures]) -> dict[str, Preset]:
     """FRN at 5 shot, and at 1 (Table 11); every baseline at both, as the paper trains them."""
     way = WAY[base.backbone]
     presets = {
-        name: replace(base, published=published(table, frn)),
+        name: replace(base, published=published(table, rows["frn"])),
         f"{name}-1shot": trained_at(1, base, way[1], published(11, {1: one_shot})),
     }
-    for method, figures in baselines.items():
-        for shot, figure in figures.items():
+    for method, figures in rows.items():
+        for shot, figure in figures.items() if method != "frn" else ():
             result = published(table, {shot: figure})
             presets[f"{name}-{method}-{shot}shot"] = trained_at(shot, by_method(base, method), way[shot], result)
     return presets
@@ -101,14 +99,15 @@ ABLATIONS: dict[str, tuple[bool, tuple[Regulariser, ...]]] = {
 }
 
 
-def ablations(name: str, base: Preset, rows: Mapping[str, Figures]) -> dict[str, Preset]:
+def ablations(backbone: str, rows: Mapping[str, Figures]) -> dict[str, Preset]:
     """Table 12: here each shot's figure is of a model trained at that shot."""
     presets = {}
     for ablation, figures in rows.items():
         aux, fixed = ABLATIONS[ablation]
         for shot, figure in figures.items():
-            ablated, result = without(base, aux=aux, fixed=fixed), published(12, {shot: figure})
-            presets[f"{name}-{ablation}-{shot}shot"] = trained_at(shot, ablated, WAY[base.backbone][shot], result)
+            ablated, result = without(cub_cropped(backbone), aux=aux, fixed=fixed), published(12, {shot: figure})
+            name = f"cub-cropped-{backbone}-{ablation}-{shot}shot"
+            presets[name] = trained_at(shot, ablated, WAY[backbone][shot], result)
     return presets
 
 
@@ -117,19 +116,19 @@ def pretrained_cub() -> dict[str, Preset]:
     pretrain = replace(
         cub_raw(),
         about="CUB raw, FRN pre-training",
-        stage="frn-pretrain",
+        objective="frn-pretrain",
         aux="off",
         schedule=Schedule(epochs=1200, milestones=(600, 900)),
-        val_shot=1,
+        validation=ValidationProtocol(every=20, shot=1),
         published=published(17, {1: (73.46, 0.20), 5: (84.20, 0.13)}),
     )
     finetune = replace(
         cub_raw(),
         about="CUB raw, FRN after pre-training",
-        after="cub-raw-resnet12-pretrain",
+        pretraining=Pretraining(init_from="cub-raw-resnet12-pretrain"),
         episode=episode(20, 5),
         schedule=Schedule(epochs=600, milestones=(300, 500), learning_rate=1e-3),
-        val_every=5,
+        validation=ValidationProtocol(every=5),
         published=published(17, {1: (83.23, 0.18), 5: (93.59, 0.09)}),
     )
     return {
@@ -144,113 +143,84 @@ def chen() -> Preset:
     return replace(
         cub_raw(),
         about="CUB raw, classes split as by Chen et al., FRN",
-        prepare="cub-raw --split chen",
+        data=photos("cub-raw --split chen"),
         published=published(16, {1: (83.35, 0.18), 5: (93.28, 0.09)}),
     )
 
 
-def stabilised(presets: dict[str, Preset], name: str) -> dict[str, Preset]:
+def stabilised(presets: dict[str, Preset], name: str = "aircraft-resnet12-1shot") -> dict[str, Preset]:
     """SGD collapses at the start of this one; SM trains it by Adam without weight decay."""
     adam = replace(LONG, optimizer="adam", learning_rate=1e-3, weight_decay=0.0)
     return presets | {name: replace(presets[name], schedule=adam)}
 
 
+CUB_CONV4: dict[str, Figures] = {
+    "frn": {1: 73.48, 5: 88.43},
+    "proto": {1: 63.21, 5: 83.88},
+    "dsn": {1: 66.01, 5: 85.41},
+    "ctx": {1: 69.64, 5: 87.31},
+}
+CUB_CONV4_ABLATIONS: dict[str, Figures] = {
+    "no-aux": {1: (68.38, 0.23), 5: (88.13, 0.13)},
+    "fixed-lambda": {1: (66.44, 0.23), 5: (84.05, 0.15)},
+    "fixed-rho": {1: (67.34, 0.23), 5: (87.60, 0.13)},
+    "fixed-lambda-rho": {1: (66.19, 0.23), 5: (83.27, 0.15)},
+}
+CUB_RESNET12: dict[str, Figures] = {
+    "frn": {1: 83.16, 5: 92.59},
+    "proto": {1: 79.09, 5: 90.59},
+    "dsn": {1: 80.80, 5: 91.19},
+    "ctx": {1: 78.47, 5: 90.90},
+}
+CUB_RESNET12_ABLATIONS: dict[str, Figures] = {
+    "no-aux": {1: (82.20, 0.20), 5: (92.65, 0.10)},
+    "fixed-lambda": {1: (82.40, 0.20), 5: (93.12, 0.10)},
+    "fixed-rho": {1: (82.58, 0.20), 5: (92.79, 0.10)},
+    "fixed-lambda-rho": {1: (82.80, 0.19), 5: (93.33, 0.10)},
+}
+CUB_RAW: dict[str, Figures] = {
+    "frn": {1: (83.55, 0.19), 5: (92.92, 0.10)},
+    "proto": {1: (78.60, 0.22), 5: (89.73, 0.12)},
+    "dsn": {1: (79.96, 0.21), 5: (91.41, 0.34)},
+    "ctx": {1: (79.34, 0.21), 5: (91.42, 0.11)},
+}
+AIRCRAFT_CONV4: dict[str, Figures] = {
+    "frn": {1: 53.20, 5: 71.17},
+    "proto": {1: 47.72, 5: 69.42},
+    "dsn": {1: 49.63, 5: 66.36},
+    "ctx": {1: 49.67, 5: 69.06},
+}
+AIRCRAFT_RESNET12: dict[str, Figures] = {
+    "frn": {1: 70.17, 5: 83.81},
+    "proto": {1: 66.57, 5: 82.37},
+    "dsn": {1: 68.16, 5: 81.85},
+    "ctx": {1: 65.60, 5: 80.20},
+}
+META_INAT: dict[str, Figures] = {
+    "frn": {1: 62.42, 5: 80.45},
+    "proto": {1: 55.34, 5: 76.43},
+    "covariance": {1: 57.15, 5: 77.20},
+    "dsn": {1: 58.08, 5: 77.38},
+    "ctx": {1: 60.03, 5: 78.80},
+}
+TIERED_META_INAT: dict[str, Figures] = {
+    "frn": {1: 43.91, 5: 63.36},
+    "proto": {1: 34.34, 5: 57.13},
+    "covariance": {1: 36.06, 5: 57.48},
+    "dsn": {1: 36.82, 5: 60.11},
+    "ctx": {1: 36.83, 5: 60.84},
+}
+
 FINE_GRAINED: dict[str, Preset] = {
-    **family(
-        "cub-cropped-conv4",
-        cub_cropped("conv4"),
-        3,
-        {1: 73.48, 5: 88.43},
-        (68.27, 0.23),
-        proto={1: 63.21, 5: 83.88},
-        dsn={1: 66.01, 5: 85.41},
-        ctx={1: 69.64, 5: 87.31},
-    ),
-    **ablations(
-        "cub-cropped-conv4",
-        cub_cropped("conv4"),
-        {
-            "no-aux": {1: (68.38, 0.23), 5: (88.13, 0.13)},
-            "fixed-lambda": {1: (66.44, 0.23), 5: (84.05, 0.15)},
-            "fixed-rho": {1: (67.34, 0.23), 5: (87.60, 0.13)},
-            "fixed-lambda-rho": {1: (66.19, 0.23), 5: (83.27, 0.15)},
-        },
-    ),
-    **family(
-        "cub-cropped-resnet12",
-        cub_cropped("resnet12"),
-        3,
-        {1: 83.16, 5: 92.59},
-        (82.62, 0.19),
-        proto={1: 79.09, 5: 90.59},
-        dsn={1: 80.80, 5: 91.19},
-        ctx={1: 78.47, 5: 90.90},
-    ),
-    **ablations(
-        "cub-cropped-resnet12",
-        cub_cropped("resnet12"),
-        {
-            "no-aux": {1: (82.20, 0.20), 5: (92.65, 0.10)},
-            "fixed-lambda": {1: (82.40, 0.20), 5: (93.12, 0.10)},
-            "fixed-rho": {1: (82.58, 0.20), 5: (92.79, 0.10)},
-            "fixed-lambda-rho": {1: (82.80, 0.19), 5: (93.33, 0.10)},
-        },
-    ),
-    **family(
-        "cub-raw-resnet12",
-        cub_raw(),
-        4,
-        {1: (83.55, 0.19), 5: (92.92, 0.10)},
-        (82.02, 0.20),
-        proto={1: (78.60, 0.22), 5: (89.73, 0.12)},
-        dsn={1: (79.96, 0.21), 5: (91.41, 0.34)},
-        ctx={1: (79.34, 0.21), 5: (91.42, 0.11)},
-    ),
+    **family("cub-cropped-conv4", cub_cropped("conv4"), 3, (68.27, 0.23), CUB_CONV4),
+    **ablations("conv4", CUB_CONV4_ABLATIONS),
+    **family("cub-cropped-resnet12", cub_cropped("resnet12"), 3, (82.62, 0.19), CUB_RESNET12),
+    **ablations("resnet12", CUB_RESNET12_ABLATIONS),
+    **family("cub-raw-resnet12", cub_raw(), 4, (82.02, 0.20), CUB_RAW),
     **pretrained_cub(),
     "cub-chen-resnet12": chen(),
-    **family(
-        "aircraft-conv4",
-        aircraft("conv4"),
-        5,
-        {1: 53.20, 5: 71.17},
-        (50.25, 0.21),
-        proto={1: 47.72, 5: 69.42},
-        dsn={1: 49.63, 5: 66.36},
-        ctx={1: 49.67, 5: 69.06},
-    ),
-    **stabilised(
-        family(
-            "aircraft-resnet12",
-            aircraft("resnet12"),
-            5,
-            {1: 70.17, 5: 83.81},
-            (69.40, 0.23),
-            proto={1: 66.57, 5: 82.37},
-            dsn={1: 68.16, 5: 81.85},
-            ctx={1: 65.60, 5: 80.20},
-        ),
-        "aircraft-resnet12-1shot",
-    ),
-    **family(
-        "meta-inat-conv4",
-        meta_inat(),
-        6,
-        {1: 62.42, 5: 80.45},
-        (60.04, 0.22),
-        proto={1: 55.34, 5: 76.43},
-        covariance={1: 57.15, 5: 77.20},
-        dsn={1: 58.08, 5: 77.38},
-        ctx={1: 60.03, 5: 78.80},
-    ),
-    **family(
-        "tiered-meta-inat-conv4",
-        tiered_meta_inat(),
-        6,
-        {1: 43.91, 5: 63.36},
-        (40.11, 0.18),
-        proto={1: 34.34, 5: 57.13},
-        covariance={1: 36.06, 5: 57.48},
-        dsn={1: 36.82, 5: 60.11},
-        ctx={1: 36.83, 5: 60.84},
-    ),
+    **family("aircraft-conv4", aircraft("conv4"), 5, (50.25, 0.21), AIRCRAFT_CONV4),
+    **stabilised(family("aircraft-resnet12", aircraft("resnet12"), 5, (69.40, 0.23), AIRCRAFT_RESNET12)),
+    **family("meta-inat-conv4", meta_inat(), 6, (60.04, 0.22), META_INAT),
+    **family("tiered-meta-inat-conv4", tiered_meta_inat(), 6, (40.11, 0.18), TIERED_META_INAT),
 }

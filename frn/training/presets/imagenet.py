@@ -12,21 +12,20 @@ from frn.training.presets.paper import (
     published,
     trained_at,
 )
-from frn.training.presets.preset import Preset, Schedule
+from frn.training.presets.preset import Preset, Pretraining, Schedule, TrainingData, ValidationProtocol
 
 
 def mini_imagenet() -> Preset:
     """From scratch, for Table 9 (SM); mini-ImageNet keeps the sizes of its photos."""
     return Preset(
         about="mini-ImageNet, FRN from scratch",
-        prepare="mini-imagenet",
+        data=TrainingData(prepare="mini-imagenet", max_side=PHOTO_SIDE),
         backbone="resnet12",
         episode=episode(10, 5),
         schedule=Schedule(epochs=300, milestones=(160, 250)),
         augmentation=RESIZED_CROP,
         transform=RESIZED,
-        store_side=PHOTO_SIDE,
-        val_every=20,
+        validation=ValidationProtocol(every=20),
         published=published(9, {1: (63.03, 0.20), 5: (78.01, 0.15)}),
     )
 
@@ -36,11 +35,10 @@ def mini_imagenet_pretrain() -> Preset:
     return replace(
         mini_imagenet(),
         about="mini-ImageNet, FRN pre-training",
-        stage="frn-pretrain",
+        objective="frn-pretrain",
         aux="off",
         schedule=Schedule(epochs=350, milestones=(200, 300)),
-        val_every=25,
-        val_shot=1,
+        validation=ValidationProtocol(every=25, shot=1),
         published=published(9, {1: (60.97, 0.21), 5: (75.11, 0.18)}),
     )
 
@@ -54,7 +52,7 @@ def mini_imagenet_average() -> Preset:
     return replace(
         mini_imagenet_pretrain(),
         about="mini-ImageNet, classical pre-training on average-pooled maps",
-        stage="average-pretrain",
+        objective="average-pretrain",
         published=published(9, {1: (59.43, 0.20), 5: (70.88, 0.16)}),
     )
 
@@ -64,10 +62,10 @@ def mini_imagenet_finetune() -> Preset:
     return replace(
         mini_imagenet(),
         about="mini-ImageNet, FRN after pre-training",
-        after="mini-imagenet-resnet12-pretrain",
+        pretraining=Pretraining(init_from="mini-imagenet-resnet12-pretrain"),
         episode=episode(20, 5),
         schedule=Schedule(epochs=150, milestones=(70, 120), learning_rate=1e-3),
-        val_every=5,
+        validation=ValidationProtocol(every=5),
         published=published(7, {1: (66.45, 0.19), 5: (82.83, 0.13)}),
     )
 
@@ -77,7 +75,7 @@ def mini_imagenet_average_finetune() -> Preset:
     return replace(
         mini_imagenet_finetune(),
         about="mini-ImageNet, FRN after classical pre-training",
-        after="mini-imagenet-resnet12-average",
+        pretraining=Pretraining(init_from="mini-imagenet-resnet12-average"),
         published=published(9, {1: (62.13, 0.20), 5: (76.28, 0.15)}),
     )
 
@@ -87,12 +85,11 @@ def tiered_imagenet_pretrain() -> Preset:
     return replace(
         mini_imagenet_pretrain(),
         about="tiered-ImageNet at 84 x 84, FRN pre-training",
-        prepare="tiered-imagenet",
+        data=TrainingData(prepare="tiered-imagenet", max_side=84),
         schedule=Schedule(epochs=90, milestones=(30, 60)),
         augmentation=PADDED_CROP,
         transform=AS_IS,
-        store_side=84,
-        val_every=5,
+        validation=ValidationProtocol(every=5, shot=1),
         published=None,
     )
 
@@ -102,12 +99,12 @@ def tiered_imagenet_finetune() -> Preset:
     return replace(
         tiered_imagenet_pretrain(),
         about="tiered-ImageNet at 84 x 84, FRN after pre-training",
-        stage="episodes",
+        objective="episodes",
         aux="reference",
-        after="tiered-imagenet-resnet12-pretrain",
+        pretraining=Pretraining(init_from="tiered-imagenet-resnet12-pretrain"),
         episode=episode(20, 5),
         schedule=Schedule(epochs=60, milestones=(30, 50), learning_rate=1e-3),
-        val_shot=None,
+        validation=ValidationProtocol(every=5),
         published=published(7, {1: (71.16, 0.22), 5: (86.01, 0.15)}),
     )
 
@@ -117,10 +114,9 @@ def at_224(preset: Preset) -> Preset:
     return replace(
         preset,
         about=preset.about.replace("84 x 84", "224 x 224"),
-        prepare="tiered-imagenet-224",
+        data=TrainingData(prepare="tiered-imagenet-224", max_side=224),
         augmentation=RESIZED_CROP,
         transform=RESIZED,
-        store_side=224,
     )
 
 
@@ -128,7 +124,7 @@ def tiered_imagenet_224_finetune() -> Preset:
     """Ten epochs longer than at 84 pixels."""
     return replace(
         at_224(tiered_imagenet_finetune()),
-        after="tiered-imagenet-224-resnet12-pretrain",
+        pretraining=Pretraining(init_from="tiered-imagenet-224-resnet12-pretrain"),
         schedule=Schedule(epochs=70, milestones=(40, 60), learning_rate=1e-3),
         published=published(7, {1: (72.06, 0.22), 5: (86.89, 0.14)}),
     )

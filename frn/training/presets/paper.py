@@ -28,8 +28,10 @@ AS_IS = EvaluationTransform(size=84)
 PHOTO_SIDE = 256
 """Training photos are kept with a shorter side of at most this; the authors crop from the file's own pixels."""
 
-Figures = Mapping[int, float | tuple[float, float]]
-"""Accuracy by test shot, with the half-width of its 95% interval where the table prints one."""
+Figure = float | tuple[float, float]
+"""Accuracy, with the half-width of its 95% interval where the table prints one."""
+Figures = Mapping[int, Figure]
+"""By test shot."""
 
 
 def published(table: int, figures: Figures) -> Published:

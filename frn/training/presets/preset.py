@@ -64,44 +64,95 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingData:
+    """Which images, and how large they are kept."""
+
+    prepare: str | None
+    """The data set, as `frn data prepare` calls it; None where images are rendered on the spot."""
+    max_side: int
+    """Training images are kept at most this large (shorter side, pixels)."""
+    exclude_classes: tuple[str, ...] = ()
+    """Training classes not to be used: relatives of classes that the model is tested on."""
+
+    def __post_init__(self) -> None:
+        if self.max_side < 8:
+            raise FrnError(f"training images need a side of at least 8 pixels: {self}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ValidationProtocol:
+    """When and how a run is validated: 5-way, with 16 queries."""
+
+    every: int = 5
+    """Epochs between validations."""
+    shot: int | None = None
+    """None: that of training. The authors validate pre-training at 1 shot."""
+    episodes: int = 1000
+    split: Literal["val", "test"] = "val"
+    """"test", where there is no validation split: its accuracy is only logged, and the last weights are the result."""
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or self.episodes < 1 or (self.shot is not None and self.shot < 1):
+            raise FrnError(f"validation needs at least one epoch, one episode and one shot: {self}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pretraining:
+    """Steps of pre-training; or what episodes take over from it."""
+
+    batch: int = 128
+    """Images of a step of pre-training."""
+    init_from: str | None = None
+    """The preset of pre-training whose result this one starts from (`--init`)."""
+    tune_head_at_start: bool = False
+    """After pre-training, let the first episodes choose lambda, rho and gamma to begin with. The paper does not."""
+
+    def __post_init__(self) -> None:
+        if self.batch < 2:
+            raise FrnError(f"a batch of pre-training needs at least two images: {self}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Preset:
     """Everything that decides a training run, except the data's place and the seed."""
 
     about: str
     """One line for `frn presets`."""
-    prepare: str | None
-    """The data set, as `frn data prepare` calls it; None where images are rendered on the spot."""
     method: str = "frn"
     backbone: str = "conv4"
     last_pool: bool = True
+    objective: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
+    """Episodes; or, before them, all classes at once: with dummy maps (Sec. 3.6), or classically."""
+    aux: Literal["reference", "paper", "off"] = "reference"
+    """The auxiliary loss (Eq. 11)."""
+    aux_heads: tuple[str, ...] = ()
+    """Methods whose heads score each episode, too, and are left behind when training ends. The paper has none."""
+    fixed: tuple[Regulariser, ...] = ()
+    """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
+    data: TrainingData
     episode: EpisodeShape
     schedule: Schedule
     augmentation: Augmentation
     transform: EvaluationTransform
     """For validation and for everyone who uses the model."""
-    aux: Literal["reference", "paper", "off"] = "reference"
-    beside: tuple[str, ...] = ()
-    """Methods whose heads score each episode, too, and are left behind when training ends. The paper has none."""
-    tuned_start: bool = False
-    """After pre-training, let the first episodes choose lambda, rho and gamma to begin with. The paper does not."""
-    fixed: tuple[Regulariser, ...] = ()
-    """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
-    stage: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
-    """Episodes; or, before them, all classes at once: with dummy maps (Sec. 3.6), or classically."""
-    after: str | None = None
-    """The preset of pre-training whose result this one starts from (`--init`)."""
-    batch: int = 128
-    """Images of a step of pre-training."""
-    store_side: int
-    """Training images are kept at most this large (shorter side, pixels)."""
-    left_out: tuple[str, ...] = ()
-    """Training classes not to be used: relatives of classes that the model is tested on."""
-    val_every: int = 5
-    """Epochs between validations."""
-    val_shot: int | None = None
-    """Shot of validation; None: that of training. The authors validate pre-training at 1 shot."""
-    val_episodes: int = 1000
-    val_split: Literal["val", "test"] = "val"
-    """"test", where there is no validation split: its accuracy is only logged, and the last weights are the result."""
+    validation: ValidationProtocol = field(default_factory=ValidationProtocol)
+    pretraining: Pretraining = field(default_factory=Pretraining)
     test_shots: tuple[int, ...] = (1, 5)
     published: Published | None = None
+
+    def __post_init__(self) -> None:
+        if self.fixed and self.method != "frn":
+            raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
+        if self.objective == "frn-pretrain" and self.method != "frn":
+            raise FrnError(f"FRN pre-training is for --method frn, not {self.method}")
+        if self.augmentation.size != self.transform.size:
+            raise FrnError(
+                f"training crops of {self.augmentation.size} pixels and evaluation at {self.transform.size} do not fit"
+            )
+        if self.objective != "episodes" and self.pretraining.init_from:
+            raise FrnError("pre-training starts from no other preset")
+
+    @property
+    def trains_on_episodes(self) -> bool:
+        """Whether a step is an episode, not a batch of pre-training."""
+        return self.objective == "episodes"

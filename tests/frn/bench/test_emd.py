@@ -16,7 +16,7 @@ needs_solvers = pytest.mark.skipif(bool(missing), reason="needs POT and OpenCV: 
 
 @needs_solvers
 def test_testing_has_both_solvers_and_the_papers_numbers() -> None:
-    timing = time_emd("test", 5, d=8, r=4, way=2, rounds=1, sfc_passes=1)
+    timing = time_emd("test", 5, d=8, r=4, rounds=1, sfc_passes=1)
     assert set(timing.milliseconds) == {POT, OPENCV, EQ_8, EQ_10, OURS}
     assert timing.shape.queries == 16
     assert timing.published == {POT: "> 800,000", OPENCV: "18,292", EQ_10: "88", EQ_8: "79"}
@@ -24,17 +24,17 @@ def test_testing_has_both_solvers_and_the_papers_numbers() -> None:
 
 @needs_pot
 def test_training_has_the_differentiable_solver_alone() -> None:
-    timing = time_emd("train", 1, d=8, r=4, way=2, rounds=1)
+    timing = time_emd("train", 1, d=8, r=4, rounds=1, sfc_passes=1)
     assert set(timing.milliseconds) == {POT, EQ_8, EQ_10, OURS}
     assert timing.shape.queries == 15
-    assert time_emd("train", 2, d=8, r=4, way=2, rounds=1, sfc_passes=1).published == {}
+    assert time_emd("train", 2, d=8, r=4, rounds=1, sfc_passes=1).published == {}
 
 
 @pytest.mark.slow
 @needs_pot
 @pytest.mark.parametrize(("phase", "shot"), [pytest.param("test", 5, marks=needs_solvers), ("train", 1)])
 def test_the_head_beats_deepemd(phase: str, shot: int) -> None:
-    milliseconds = time_emd(phase, shot, d=8, r=4, way=2, rounds=1, sfc_passes=1).milliseconds
+    milliseconds = time_emd(phase, shot, d=8, r=4, rounds=1, sfc_passes=1).milliseconds
     assert milliseconds[POT] > milliseconds[OURS]
 
 

@@ -38,7 +38,7 @@ def test_what_one_contestant_leaves_behind_is_not_timed_with_the_next() -> None:
 
 
 def timed(d: int) -> HeadTiming:
-    return time_head(d, 1, head_graph(INITIAL).SerializeToString(), way=3, queries=4, rounds=3)
+    return time_head(d, 1, head_graph(INITIAL).SerializeToString(), rounds=3)
 
 
 def test_the_head_is_timed_beside_the_papers_formulations() -> None:

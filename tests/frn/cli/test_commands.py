@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,15 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from frn.checkpoints import save_model
 from frn.cli.console import printable
 from frn.cli.main import app
-from frn.cli.train import _override
-from frn.data.moths import draw_moth, species
+from frn.data.synthetic import draw_moth, species
 from frn.images import EvaluationTransform
-from frn.model import Model
+from frn.model import Model, save_model
 from frn.model_file import ModelConfig
-from frn.shipped import assets_folder, shipped_models
+from frn.training.options import RunOptions
 from frn.training.presets import find_preset
+from frn.zoo import assets_folder, shipped_models
 
 SAMPLES = assets_folder() / "samples"
 
@@ -230,10 +230,10 @@ def test_train_on_a_folder_then_evaluate_and_classify_with_what_came_out(moths: 
 
 def test_another_method_trains_without_the_heads_that_a_preset_puts_beside_its_own() -> None:
     preset = find_preset("shipped-resnet12-small")
-    assert preset.beside == ("proto",)
-    unchanged = (None, None, None, None, None, None)
-    assert _override(preset, None, *unchanged) == preset == _override(preset, preset.method, *unchanged)
-    assert _override(preset, "proto", *unchanged).beside == ()
+    assert preset.aux_heads == ("proto",)
+    options = RunOptions(preset="shipped-resnet12-small")
+    assert options.overridden() == preset == replace(options, method=preset.method).overridden()
+    assert replace(options, method="proto").overridden().aux_heads == ()
 
 
 def test_train_asks_for_what_is_missing() -> None:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from frn.checkpoints import save_model
 from frn.cli.main import app
 from frn.data.cache import load_images
 from frn.data.folders import scan
@@ -16,7 +15,7 @@ from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
 from frn.evaluation.method import with_method
 from frn.images import EvaluationTransform
-from frn.model import Model
+from frn.model import Model, save_model
 from frn.model_file import ModelConfig
 from frn.training.presets import PRESETS
 
@@ -30,7 +29,7 @@ def test_presets_are_listed_by_data_set_with_published_figures() -> None:
     blocks = "\n".join(line.rstrip() for line in lines).split("\n\n")
     names = [[line.split()[0] for line in block.splitlines()] for block in blocks[:-1]]
     assert [name for block in names for name in block] == ["preset", *PRESETS]
-    assert all(len({PRESETS[name].prepare for name in block if name != "preset"}) == 1 for block in names)
+    assert all(len({PRESETS[name].data.prepare for name in block if name != "preset"}) == 1 for block in names)
     row = next(line for line in lines if line.startswith("cub-raw-resnet12 "))
     assert row.split()[-6:] == ["1200", "83.55", "92.92", "CUB", "raw,", "FRN"]
 

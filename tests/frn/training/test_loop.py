@@ -10,33 +10,37 @@ import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
+import safetensors
 import torch
+from safetensors.torch import save_file
 
-from frn.checkpoints import load
 from frn.data.cache import StoredImages
-from frn.data.joined import JoinedImages
-from frn.data.moths import draw_classes
+from frn.data.concat import ConcatImages
+from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
+from frn.images import EvaluationTransform
 from frn.model import Model, load_model
 from frn.model_file import ModelConfig
-from frn.training.loop import Step, Validation, train
-from frn.training.presets import Preset, Schedule, demo
-from frn.training.run import Settings
-from frn.training.stages import Episodic
+from frn.training.loop import StepReport, ValidationReport, train
+from frn.training.objectives import EpisodicObjective
+from frn.training.presets import Preset, Pretraining, Schedule, ValidationProtocol, demo
+from frn.training.presets.record import published_fields
+from frn.training.run import RunSettings
+
+Objective = Literal["frn-pretrain", "average-pretrain"]
 
 TINY = replace(
     demo(),
     episode=EpisodeShape(way=4, shot=2, queries=2),
     schedule=Schedule(epochs=3, milestones=(2,)),
-    val_every=1,
-    val_episodes=20,
+    validation=ValidationProtocol(every=1, episodes=20),
 )
 
 
@@ -45,15 +49,17 @@ def drawn(classes: int, seed: int) -> StoredImages:
     return draw_classes(classes, 12, size=32, seed=seed)
 
 
-def quick(out: Path, preset: Preset = TINY, **options: object) -> tuple[list[Step | Validation], bool]:
-    events: list[Step | Validation] = []
-    settings = options.pop("settings", Settings())
-    trained = train(preset, drawn(8, 0), drawn(5, 1), out, settings, report=events.append, **options)  # type: ignore[arg-type]
-    return events, trained.finished
+def quick(
+    out: Path, preset: Preset = TINY, *, settings: RunSettings | None = None, resume: bool = False, **options: Any
+) -> tuple[list[StepReport | ValidationReport], bool]:
+    events: list[StepReport | ValidationReport] = []
+    settings = replace(settings or RunSettings(), resume=resume)
+    ended = train(preset, drawn(8, 0), drawn(5, 1), out, settings, report=events.append, **options)
+    return events, ended.finished
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
-    return load(path).state_dict()
+    return load_model(path).state_dict()
 
 
 def assert_same(a: Path, b: Path) -> None:
@@ -62,7 +68,7 @@ def assert_same(a: Path, b: Path) -> None:
 
 
 def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    joined = JoinedImages((drawn(6, 0), draw_classes(5, 8, size=40, seed=2)))
+    joined = ConcatImages((drawn(6, 0), draw_classes(5, 8, size=40, seed=2)))
 
     def run(out: Path, *, stop_after: int = 10**6, resume: bool = False) -> None:
         taken: list[object] = []
@@ -71,8 +77,7 @@ def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
             joined,
             drawn(5, 1),
             out,
-            Settings(),
-            resume=resume,
+            RunSettings(resume=resume),
             report=taken.append,
             stop=lambda: len(taken) >= stop_after,
         )
@@ -86,17 +91,18 @@ def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
 def test_an_episode_can_be_learned(tmp_path: Path) -> None:
     """Loss falls well below chance on a handful of classes."""
     torch.set_num_threads(1)
-    preset = replace(TINY, schedule=Schedule(epochs=14, milestones=(10,)), val_every=14)
+    validation = ValidationProtocol(every=14, episodes=20)
+    preset = replace(TINY, schedule=Schedule(epochs=14, milestones=(10,)), validation=validation)
     events, finished = quick(tmp_path / "run", preset)
-    losses = [event.loss for event in events if isinstance(event, Step)]
+    losses = [event.loss for event in events if isinstance(event, StepReport)]
     assert finished
     assert np.mean(losses[-10:]) < 0.75 * np.mean(losses[:5])
 
 
 def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_path: Path) -> None:
-    events, _ = quick(tmp_path / "run", settings=Settings(command="frn train tiny"), facts={"data": "moths"})
-    steps = [event for event in events if isinstance(event, Step)]
-    validations = [event for event in events if isinstance(event, Validation)]
+    events, _ = quick(tmp_path / "run", settings=RunSettings(command="frn train tiny", facts={"data": "moths"}))
+    steps = [event for event in events if isinstance(event, StepReport)]
+    validations = [event for event in events if isinstance(event, ValidationReport)]
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [line["loss"] for line in lines if "loss" in line] == [round(step.loss, 5) for step in steps]
     assert [line["val_accuracy"] for line in lines if "val_accuracy" in line] == [v.accuracy.mean for v in validations]
@@ -110,13 +116,13 @@ def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_pat
     config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     assert (config["episode"], config["schedule"]["epochs"]) == ({"way": 4, "shot": 2, "queries": 2}, 3)
     assert (tmp_path / "run" / "config.toml").read_text().startswith("# frn train tiny\n")
-    assert load(tmp_path / "run" / "last.safetensors").config == model.config
+    assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 
-def pretraining(stage: str = "frn-pretrain", **changes: object) -> Preset:
-    method = "frn" if stage == "frn-pretrain" else "proto"
-    preset = replace(TINY, stage=stage, method=method, batch=32, val_shot=1)  # type: ignore[arg-type]
-    return replace(preset, **changes)  # type: ignore[arg-type]
+def pretraining(objective: Objective = "frn-pretrain", *, every: int = 1, batch: int = 32, **changes: Any) -> Preset:
+    changes.setdefault("method", "frn" if objective == "frn-pretrain" else "proto")
+    validation = ValidationProtocol(every=every, episodes=20, shot=1)
+    return replace(TINY, objective=objective, validation=validation, pretraining=Pretraining(batch=batch), **changes)
 
 
 PIECES = {
@@ -124,7 +130,7 @@ PIECES = {
     "adam": replace(TINY, schedule=replace(TINY.schedule, optimizer="adam", learning_rate=1e-3)),
     "dummy maps": pretraining(),
     "average": pretraining("average-pretrain"),
-    "a head beside": replace(TINY, beside=("proto",)),
+    "a head beside": replace(TINY, aux_heads=("proto",)),
 }
 
 
@@ -149,24 +155,54 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
     assert (tmp_path / "pieces" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
+def write_as_version_0_1_0(last: Path, preset: Preset) -> None:
+    """Give a checkpoint the names that the first version had for a preset's fields and for its auxiliary heads."""
+    with safetensors.safe_open(last, framework="pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    record = json.loads(metadata["record"])
+    run = record["training"]["run"]
+    record["training"]["run"] = {key: run[key] for key in ("seed", "precision", "images")} | published_fields(preset)
+    old = {name.replace("stage/aux_heads.", "stage/beside."): tensor for name, tensor in tensors.items()}
+    save_file(old, last, {**metadata, "record": json.dumps(record)})
+
+
+def test_a_run_of_the_first_version_goes_on_and_its_settings_are_compared(tmp_path: Path) -> None:
+    preset = replace(TINY, aux_heads=("proto",))
+    quick(tmp_path / "whole", preset)
+    left = iter((False, False, False, True))
+    quick(tmp_path / "old", preset, stop=lambda: next(left))
+    write_as_version_0_1_0(tmp_path / "old" / "last.safetensors", preset)
+    for changed, told in (
+        (TINY, r"aux_heads was \['proto'\] and is \[\]"),
+        (replace(preset, validation=replace(preset.validation, shot=1)), "validation.shot was None and is 1"),
+        (replace(preset, data=replace(preset.data, max_side=64)), "data.max_side was 32 and is 64"),
+        (replace(preset, pretraining=Pretraining(init_from="x")), "pretraining.init_from was None and is x"),
+    ):
+        with pytest.raises(FrnError, match=told):
+            quick(tmp_path / "old", changed, resume=True)
+    quick(tmp_path / "old", preset, resume=True)
+    for name in ("last", "best"):
+        assert_same(tmp_path / "old" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
+
+
 RUN = """
 import sys, torch
 from dataclasses import replace
 from pathlib import Path
 from frn.data.cache import StoredImages
-from frn.data.joined import JoinedImages
-from frn.data.moths import draw_classes
+from frn.data.concat import ConcatImages
+from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.training.loop import train
-from frn.training.run import Settings
-from frn.training.presets import Schedule, demo
+from frn.training.run import RunSettings
+from frn.training.presets import Schedule, ValidationProtocol, demo
 torch.set_num_threads(1)
 preset = replace(demo(), episode=EpisodeShape(way=4, shot=2, queries=2),
-                 schedule=Schedule(epochs=12, milestones=(8,)), val_every=3, val_episodes=20)
+                 schedule=Schedule(epochs=12, milestones=(8,)), validation=ValidationProtocol(every=3, episodes=20))
 out = Path(sys.argv[1])
 print("ready", flush=True)
 train(preset, draw_classes(8, 12, size=32, seed=0), draw_classes(5, 12, size=32, seed=1), out,
-      Settings(save_every=0.05), resume=(out / "last.safetensors").exists())
+      RunSettings(save_every=0.05, resume=(out / "last.safetensors").exists()))
 """
 
 
@@ -197,12 +233,12 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: 
     with pytest.raises(FrnError, match=r"already holds a run. Add --resume"):
         quick(tmp_path / "run")
     with pytest.raises(FrnError, match=r"other settings \(seed was 0 and is 1\)"):
-        quick(tmp_path / "run", settings=Settings(seed=1), resume=True)
+        quick(tmp_path / "run", settings=RunSettings(seed=1), resume=True)
     changed = replace(TINY, episode=replace(TINY.episode, way=3))
     with pytest.raises(FrnError, match=r"episode\.way was 4 and is 3"):
         quick(tmp_path / "run", changed, resume=True)
     with pytest.raises(FrnError, match=r"images was \['8 classes of \d+ images.*and is \['7 classes of"):
-        train(TINY, drawn(7, 0), drawn(5, 1), tmp_path / "run", Settings(), resume=True)
+        train(TINY, drawn(7, 0), drawn(5, 1), tmp_path / "run", RunSettings(resume=True))
 
 
 def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:
@@ -233,22 +269,22 @@ def test_classes_too_small_are_named_before_anything_is_written(tmp_path: Path) 
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("stage", ["frn-pretrain", "average-pretrain"])
-def test_pretraining_learns_the_classes_and_leaves_a_plain_model(tmp_path: Path, stage: str) -> None:
+@pytest.mark.parametrize("objective", ["frn-pretrain", "average-pretrain"])
+def test_pretraining_learns_the_classes_and_leaves_a_plain_model(tmp_path: Path, objective: Objective) -> None:
     torch.set_num_threads(1)
-    preset = pretraining(stage, schedule=Schedule(epochs=25, milestones=(20,)), val_every=25)
+    preset = pretraining(objective, schedule=Schedule(epochs=25, milestones=(20,)), every=25)
     events, finished = quick(tmp_path / "run", preset)
-    losses = [event.loss for event in events if isinstance(event, Step)]
+    losses = [event.loss for event in events if isinstance(event, StepReport)]
     assert finished
     assert losses[0] > 1.5  # eight classes: chance is log 8 = 2.1
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
     model = load_model(tmp_path / "run" / "best.safetensors")
     assert not [name for name in model.state_dict() if "dummy" in name or "classifier" in name]
-    if stage == "frn-pretrain":
+    if objective == "frn-pretrain":
         learned = dict(model.head.named_parameters())
         assert (learned["alpha"].item(), learned["beta"].item()) == (0.0, 0.0)
         assert learned["gamma"].item() != 1.0
-    assert load(tmp_path / "run" / "last.safetensors").config == model.config
+    assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 
 def test_episodes_go_on_from_pretraining_with_its_backbone_and_temperature(tmp_path: Path) -> None:
@@ -277,7 +313,7 @@ def test_a_head_that_meets_a_trained_backbone_begins_with_what_suits_it(
     assert isinstance(head, FRNHead)
     assert head.gamma.item() > 10
     assert [head.alpha.item() == 0, head.beta.item() == 0] == [bool(fixed)] * 2
-    losses = [event.loss for event in events if isinstance(event, Step)]
+    losses = [event.loss for event in events if isinstance(event, StepReport)]
     assert np.mean(losses) < 0.7 * np.log(4)  # with gamma = 1 it is that of guessing
     with pytest.raises(FrnError, match="already holds a run"):
         quick(tmp_path / "after", standing, init=before)
@@ -289,11 +325,12 @@ def test_a_preset_can_have_its_head_chosen_after_frn_pretraining_too(tmp_path: P
     standing = replace(TINY, schedule=replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12))
     loss = {}
     for tuned in (False, True):
-        events, _ = quick(tmp_path / str(tuned), replace(standing, tuned_start=tuned), init=before)
-        loss[tuned] = np.mean([event.loss for event in events if isinstance(event, Step)])
+        preset = replace(standing, pretraining=Pretraining(tune_head_at_start=tuned))
+        events, _ = quick(tmp_path / str(tuned), preset, init=before)
+        loss[tuned] = np.mean([event.loss for event in events if isinstance(event, StepReport)])
     assert loss[True] < loss[False]
     with pytest.raises(FrnError, match="already holds a run"):
-        quick(tmp_path / "True", replace(standing, tuned_start=True), init=before)
+        quick(tmp_path / "True", preset, init=before)
 
 
 def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behind(tmp_path: Path) -> None:
@@ -301,11 +338,13 @@ def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behi
     maps = torch.randn(27, 16, 256, generator=torch.Generator().manual_seed(0))
     config = ModelConfig(backbone="resnet12-small", method="frn", last_pool=False, transform=TINY.transform)
     ours, proto = Model(config), Model(replace(config, method="proto"))
-    alone = [Episodic(shape, "off").score(model, m, drawn)[0] for model, m in ((ours, maps / 16), (proto, maps))]
-    both = Episodic(shape, "off", [build_head("proto", 256)]).score(ours, maps / 16, drawn)[0]
+    alone = [
+        EpisodicObjective(shape, "off").score(model, m, drawn)[0] for model, m in ((ours, maps / 16), (proto, maps))
+    ]
+    both = EpisodicObjective(shape, "off", [build_head("proto", 256)]).score(ours, maps / 16, drawn)[0]
     torch.testing.assert_close(both, (alone[0] + alone[1]) / 2)
 
-    quick(tmp_path / "run", replace(TINY, beside=("proto",)))
+    quick(tmp_path / "run", replace(TINY, aux_heads=("proto",)))
     model = load_model(tmp_path / "run" / "best.safetensors")
     assert {name for name, _ in model.head.named_parameters()} == {"alpha", "beta", "gamma"}
 
@@ -314,7 +353,7 @@ def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="has 96 images, fewer than a batch of 128"):
         quick(tmp_path / "a", pretraining(batch=128))
     with pytest.raises(FrnError, match="FRN pre-training is for --method frn, not proto"):
-        quick(tmp_path / "b", pretraining(method="proto"))
+        pretraining(method="proto")
 
 
 @pytest.mark.parametrize(("fixed", "alpha", "beta"), [((), 1, 1), (("lambda",), 0, 1), (("lambda", "rho"), 0, 0)])
@@ -327,16 +366,22 @@ def test_what_is_fixed_stays_where_it_starts(
     assert [int(head.alpha.item() != 0), int(head.beta.item() != 0)] == [alpha, beta]
 
 
-def test_only_frn_has_something_to_fix(tmp_path: Path) -> None:
+def test_a_preset_refuses_what_does_not_fit_together() -> None:
     with pytest.raises(FrnError, match="--method frn, not proto"):
-        quick(tmp_path / "run", replace(TINY, method="proto", fixed=("rho",)))
+        replace(TINY, method="proto", fixed=("rho",))
+    with pytest.raises(FrnError, match="training crops of 32 pixels and evaluation at 84 do not fit"):
+        replace(TINY, transform=EvaluationTransform(size=84))
+    with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
+        ValidationProtocol(every=0)
+    with pytest.raises(FrnError, match="at least two images"):
+        Pretraining(batch=1)
 
 
 def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path) -> None:
     """The authors' meta-iNat runs: no validation split, so the last weights are the result."""
-    events, _ = quick(tmp_path / "run", replace(TINY, val_split="test"))
-    validations = [event for event in events if isinstance(event, Validation)]
+    events, _ = quick(tmp_path / "run", replace(TINY, validation=replace(TINY.validation, split="test")))
+    validations = [event for event in events if isinstance(event, ValidationReport)]
     assert len(validations) == 3
     assert not any(validation.is_best for validation in validations)
     assert_same(tmp_path / "run" / "best.safetensors", tmp_path / "run" / "last.safetensors")
-    assert "validation" not in load(tmp_path / "run" / "best.safetensors").record
+    assert "validation" not in load_model(tmp_path / "run" / "best.safetensors").record

@@ -11,7 +11,7 @@ from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
-from frn.training.presets.own import OWN
+from frn.training.presets.general import GENERAL
 
 CROPS = {
     "RandomResizedCrop(84)": Augmentation(size=84, crop="resized", scale=(0.08, 1.0), jitter=0.4),
@@ -49,8 +49,8 @@ def reported(row: dict[str, str]) -> Published | None:
 
 
 def step(preset: Preset) -> str:
-    if preset.stage != "episodes":
-        return f"batch{preset.batch}"
+    if not preset.trains_on_episodes:
+        return f"batch{preset.pretraining.batch}"
     assert preset.episode.queries == 15
     return f"{preset.episode.way}w{preset.episode.shot}s"
 
@@ -60,12 +60,12 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
     preset = PRESETS[row["name"]]
     optimizer: Literal["adam", "sgd"] = "adam" if "adam" in group else "sgd"
     wanted = group[optimizer]
-    assert preset.prepare == group["data"]
+    assert preset.data.prepare == group["data"]
     assert preset.method == row["method"]
     assert preset.backbone == group["backbone"]
     assert preset.last_pool
-    assert preset.stage == group.get("stage", "episodes")
-    assert preset.after == group.get("after")
+    assert preset.objective == group.get("stage", "episodes")
+    assert preset.pretraining.init_from == group.get("after")
     assert step(preset) == row["step"]
     assert preset.schedule == Schedule(
         epochs=wanted["epochs"],
@@ -79,11 +79,11 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
     )
     assert preset.augmentation == CROPS[group["crop"]]
     assert preset.transform == TRANSFORMS[group["eval"]]
-    assert preset.store_side == {"as is": 84}.get(group["eval"], 224 if "224" in group["data"] else 256)
-    assert preset.val_every == group["val_every"]
-    assert (preset.val_shot or preset.episode.shot) == int(row["val_shot"])
-    assert preset.val_episodes == 1000
-    assert preset.val_split == group.get("val_split", "val")
+    assert preset.data.max_side == {"as is": 84}.get(group["eval"], 224 if "224" in group["data"] else 256)
+    assert preset.validation.every == group["val_every"]
+    assert (preset.validation.shot or preset.episode.shot) == int(row["val_shot"])
+    assert preset.validation.episodes == 1000
+    assert preset.validation.split == group.get("val_split", "val")
     assert list(map(str, preset.test_shots)) == listed(row["tests"])
     assert preset.aux == ("reference" if row["aux"] == "aux" else "off")
     assert list(preset.fixed) == listed(row["fixed"])
@@ -91,15 +91,15 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
 
 
 def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
-    assert set(PRESETS) == set(OWN) | {row["name"] for _, row in rows()}
+    assert set(PRESETS) == set(GENERAL) | {row["name"] for _, row in rows()}
     for preset in PRESETS.values():
-        assert preset.after is None or PRESETS[preset.after].stage != "episodes"
+        start = preset.pretraining.init_from
+        assert start is None or not PRESETS[start].trains_on_episodes
 
 
 def test_every_preset_makes_sense() -> None:
     for name, preset in PRESETS.items():
         assert find_preset(name) == preset
-        assert preset.augmentation.size == preset.transform.size
         assert preset.schedule.learning_rate_at(preset.schedule.epochs - 1, 10**6) < preset.schedule.learning_rate
 
 

@@ -1,0 +1,152 @@
+"""A checked export: every file is compared with what it was made from, and nothing is written unless all agree."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from frn.errors import FrnError
+from frn.evaluation.run import ProgressBars, no_bars
+from frn.files import write_atomically
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.model import Model, save_model
+from frn_export import parity, quantise
+from frn_export.card import TITLE, model_card
+from frn_export.classifier import classifier_graph
+from frn_export.graphs import features_graph, head_parameters
+from frn_export.head import head_graph
+from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
+from frn_export.parity import Difference
+
+COMPARED = 5
+"""Photos that classifier.onnx is tried on: one each of so many classes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExportOptions:
+    """What is written, and how precisely."""
+
+    precision: Literal["fp32", "fp16", "int8"] = "fp32"
+    """fp16 stores weights in half the size; int8 also computes in 8 bits, and needs `calibrate`."""
+    calibrate: Path | None = None
+    """Folder of class folders that int8 is tuned and judged on."""
+    max_drop: float = 1.0
+    """Points of accuracy that int8 may lose."""
+    threshold: float | None = None
+    """Share of a photo that a class must explain, noted in classifier.onnx; calibrated from the photos by default."""
+    weights: bool = False
+    """Also write model.safetensors for torch; with fp16, in half the size."""
+
+    def __post_init__(self) -> None:
+        if self.precision == "int8" and self.calibrate is None:
+            raise FrnError(
+                "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, of the kind the "
+                "model is for. A part of them tunes int8, the others judge what it costs."
+            )
+        if self.precision != "int8" and self.calibrate is not None:
+            raise FrnError(f"--calibrate is for --precision int8; {self.precision} needs no images. Leave it out.")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written, how far each graph is from what it was made of, and what int8 costs."""
+
+    graphs: dict[str, Path]
+    differences: dict[str, Difference]
+    """By the names that `frn export --json` gives them."""
+    cost: Cost | None
+    card: Path
+    weights: Path | None
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a folder whose README.md is not an export's and would be overwritten."""
+    card = out / "README.md"
+    if card.is_file() and not card.read_bytes().startswith(TITLE.encode()):
+        raise FrnError(f"{card}: is not the README of an export and would be overwritten. Choose another --out.")
+
+
+def export_model(
+    model: Model,
+    out: Path,
+    options: ExportOptions,
+    classes: Mapping[str, Sequence[Path]] | None = None,
+    *,
+    bars: ProgressBars = no_bars,
+    warn: Callable[[Sequence[str]], None] = lambda reasons: None,
+) -> Exported:
+    """Write features.onnx, head.onnx of an FRN model and, with classes, classifier.onnx; and a README.md beside them.
+
+    Args:
+        model: in evaluation mode.
+        out: the folder.
+        options: what to write, and how precisely.
+        classes: example photos of each class, for classifier.onnx.
+        bars: shows progress.
+        warn: told which images could not be used, and why.
+
+    Raises:
+        FrnError: if a file differs from what it was made of, or int8 loses too much; then nothing is written.
+    """
+    _check_folder(out)
+    exact, difference = _features(model)
+    differences = {"difference": difference}
+    features, cost = exact, None
+    if options.precision == "fp16":
+        features = quantise.half(exact)
+        compared = parity.compare_features(model, features, allowed=parity.HALF_TOLERANCE)
+        differences["difference"] = _accepted(compared)
+    elif options.calibrate is not None:
+        features, cost = _int8(model, exact, options.calibrate, bars, warn)
+        cost.require(options.max_drop)
+    graphs = {"features": features}
+    if model.config.method == "frn":
+        graphs["head"] = head_graph(head_parameters(model)).SerializeToString(deterministic=True)
+        differences["head_difference"] = _accepted(parity.compare_head(model, graphs["head"]))
+    if classes is not None:
+        classifier = Classifier(Extractor(features, "the extractor", trusted=True))
+        warn([str(error) for error in classifier.enroll(dict(classes))])
+        classifier.threshold_override = options.threshold
+        allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else parity.CLASSIFIER_TOLERANCE
+        graphs["classifier"], differences["classifier_difference"] = _classifier(classifier, features, allowed)
+    card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
+    paths = {name: out / f"{name}.onnx" for name in graphs}
+    for name, path in paths.items():
+        write_atomically(path, graphs[name])
+    weights = out / "model.safetensors" if options.weights else None
+    if weights:
+        save_model(model, weights, half=options.precision == "fp16")
+    write_atomically(out / "README.md", card)
+    return Exported(paths, differences, cost, out / "README.md", weights)
+
+
+def _features(model: Model) -> tuple[bytes, Difference]:
+    """The extractor in full precision, and how far it is from torch."""
+    features = features_graph(model).SerializeToString(deterministic=True)
+    return features, _accepted(parity.compare_features(model, features))
+
+
+def _int8(
+    model: Model, features: bytes, calibrate: Path, bars: ProgressBars, warn: Callable[[Sequence[str]], None]
+) -> tuple[bytes, Cost]:
+    """The extractor in int8, and what that costs."""
+    with bars("decoding") as decoding:
+        sample = draw_sample(calibrate, model.config.transform, progress=decoding)
+    warn([entry.reason for entry in sample.broken])
+    quantised = quantise.int8(features, sample.calibration)
+    with bars("judging int8") as judging:
+        return quantised, measure_cost(model.head, features, quantised, sample, progress=judging)
+
+
+def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tuple[bytes, Difference]:
+    """The whole classifier as one file, and how far it is from its parts."""
+    graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma)
+    photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
+    data = graph.SerializeToString(deterministic=True)
+    return data, _accepted(parity.compare_classifier(classifier, data, photos, allowed=allowed))
+
+
+def _accepted(difference: Difference) -> Difference:
+    difference.require()
+    return difference

@@ -1,0 +1,44 @@
+"""Options that several commands share, each defined once: its words, its help, its default as shown."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from frn.zoo import DEFAULT_MODEL
+
+MethodName = Literal["frn", "proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "bifrn", "deepemd"]
+DeviceName = Literal["auto", "cpu", "cuda"]
+PrecisionName = Literal["auto", "fp32", "bf16"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+Device = Annotated[DeviceName, typer.Option(help="auto: CUDA where it is.")]
+Precision = Annotated[PrecisionName, typer.Option(help="auto: bf16 where the processor has it.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")]
+Split = Annotated[str, typer.Option(help="Which split.")]
+SplitData = Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")]
+EpisodeSeed = Annotated[int, typer.Option(min=0, help="The same seed draws the same episodes.")]
+
+# Classifying
+Classes = Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")]
+ClassifierModel = Annotated[
+    str | None, typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default=DEFAULT_MODEL)
+]
+ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
+
+# Training
+TrainingData = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Data set: train/ and val/ with one folder per class. Repeatable: the first validates.", show_default=False
+    ),
+]
+RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
+Backbone = Annotated[str | None, typer.Option(help="conv4, resnet12 or resnet12-small.", show_default=False)]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)]
+WarmUp = Annotated[
+    int | None,
+    typer.Option(min=0, help="Steps in which the learning rate rises to its first value.", show_default=False),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
+AsJsonAtEnd = Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")]

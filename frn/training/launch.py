@@ -1,0 +1,101 @@
+"""From options to a run: reads the images, settles device and precision, trains, and tests the demo."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from frn.data.cache import StoredImages
+from frn.data.concat import ConcatImages
+from frn.episodes import EpisodeShape
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
+from frn.evaluation.run import ProgressBars, no_bars
+from frn.hardware import cores, processor
+from frn.model import load_model
+from frn.numerics import choose_device, choose_precision, set_threads
+from frn.training.data import draw_demo, load_splits
+from frn.training.loop import StepReport, ValidationReport, train
+from frn.training.options import RunOptions
+from frn.training.presets import Preset
+from frn.training.run import RunResult, RunSettings
+from frn.training.run_folder import RunFolder
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRun:
+    """A run whose images are read; `train` begins or resumes it."""
+
+    options: RunOptions
+    preset: Preset
+    settings: RunSettings
+    images: StoredImages | ConcatImages
+    val_images: StoredImages
+
+    @property
+    def best(self) -> Path:
+        """The model that it makes."""
+        return self.options.folder / "best.safetensors"
+
+    @property
+    def broken(self) -> list[str]:
+        """Why images could not be used as they were."""
+        return [entry.reason for entry in self.images.broken + self.val_images.broken]
+
+    def __str__(self) -> str:
+        preset = self.preset
+        steps = f"batches of {preset.pretraining.batch}"
+        if preset.trains_on_episodes:
+            steps = f"{preset.episode} with {preset.episode.queries} queries"
+        return (
+            f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, "
+            f"{len(self.images)} images of {len(self.images.names)} classes, "
+            f"{self.settings.precision} on {self.settings.device}, {self.options.threads or cores()} threads"
+        )
+
+    def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
+        """Train to the end, or until `stop` says so; see `frn.training.loop.train`."""
+        options = self.options
+        init = None if options.init is None else load_model(options.init)
+        return train(
+            self.preset,
+            self.images,
+            self.val_images,
+            options.folder,
+            self.settings,
+            init=init,
+            report=report,
+            stop=stop,
+        )
+
+    def test(self) -> list[Result]:
+        """Accuracy on classes never seen, where they are drawn: data sets on disk have `frn eval`."""
+        if self.preset.data.prepare is not None:
+            return []
+        plan = EvaluationPlan(shapes=[EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)], episodes=2000)
+        extractor = TorchExtractor(load_model(self.best), self.settings.precision)
+        return evaluate_images(extractor, draw_demo("test", self.settings.seed), plan)
+
+
+def prepare_run(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:
+    """Read the images of a run, whose options are already checked; `command` is noted in `config.toml`."""
+    preset = options.overridden()
+    if not options.resume:
+        RunFolder(options.folder).require_free()  # before images are read
+    set_threads(options.threads)
+    device = choose_device(options.device)
+    facts = {
+        "preset": options.preset,
+        "data": " and ".join(path.resolve().name for path in options.data or []) or "drawn moths",
+        "split": "train",
+        "machine": f"{processor()}, threads: {options.threads or cores()}",
+    }
+    settings = RunSettings(
+        seed=options.seed,
+        precision=choose_precision(options.precision, device),
+        device=device,
+        resume=options.resume,
+        command=command,
+        facts=facts,
+    )
+    images, val_images = load_splits(preset, options.data or [], options.seed, bars)
+    return PreparedRun(options, preset, settings, images, val_images)

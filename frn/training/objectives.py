@@ -1,0 +1,97 @@
+"""What an optimiser step is made of: an episode, or in pre-training a batch of images of all classes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.episodes import Episode, EpisodeShape, concat_epoch
+from frn.errors import FrnError
+from frn.heads import build_head
+from frn.heads.pretrain import AveragePoolHead, DummyMapHead
+from frn.losses import AuxMode, episode_loss
+from frn.model import Model
+from frn.training.presets import Preset
+
+
+class Objective(nn.Module, ABC):
+    """Draws the images of each step and scores their feature maps. What it learns itself is not part of the model."""
+
+    @abstractmethod
+    def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
+        """Image indices of every step of an epoch; `sets` has the images of each class of each data set."""
+
+    @abstractmethod
+    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the loss, and logits and targets of what was classified, from maps (images, r, d) of a step."""
+
+
+class EpisodicObjective(Objective):
+    """Episodes by the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
+
+    def __init__(self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = ()) -> None:
+        """Take the episodes' shape, the auxiliary loss, and heads that learn from the same maps as the model's own."""
+        super().__init__()
+        self.shape, self.aux = shape, aux
+        self.aux_heads = nn.ModuleList(aux_heads)
+
+    def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
+        """Episodes of image indices (way, shot + queries)."""
+        return concat_epoch(sets, self.shape, seed=seed, epoch=epoch)
+
+    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+        """Score the queries of an episode by its supports."""
+        shape = self.shape
+        episode = maps.unflatten(0, (shape.way, shape.per_class))
+        support, query = episode[:, : shape.shot], episode[:, shape.shot :].flatten(0, 1)
+        logits = model.head(support, query)
+        target = torch.arange(shape.way, device=logits.device).repeat_interleave(shape.queries)
+        loss = episode_loss(logits, support, shape.queries, self.aux)
+        for head in self.aux_heads:
+            ratio = model.map_scale(model.head) / model.map_scale(head)
+            loss = loss + F.cross_entropy(head(support * ratio, query * ratio), target)
+        return loss / (1 + len(self.aux_heads)), logits, target
+
+
+class PretrainingObjective(Objective):
+    """Shuffled batches of all classes; an incomplete last batch is dropped, as the authors' `drop_last=True` does."""
+
+    def __init__(self, model: Model, sizes: Sequence[int], *, batch: int, average: bool) -> None:
+        """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
+        super().__init__()
+        if sum(sizes) < batch:
+            raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {batch}")
+        self.batch = batch
+        self.labels = np.repeat(np.arange(len(sizes)), sizes)
+        h, w = model.grid
+        self.head: DummyMapHead | AveragePoolHead
+        if average:
+            self.head = AveragePoolHead(len(sizes), model.d)
+            return
+        assert model.head.ridge is not None  # no preset asks otherwise
+        self.head = DummyMapHead(len(sizes), h * w, model.d)
+        for fixed in (model.head.ridge.alpha, model.head.ridge.beta):
+            fixed.requires_grad_(False)
+
+    def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
+        """Batches of image indices (batch,)."""
+        order = np.random.default_rng([seed, epoch]).permutation(sum(map(sum, sets)))
+        return list(order[: len(order) // self.batch * self.batch].reshape(-1, self.batch))
+
+    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+        """Classify the images of a batch among all classes."""
+        logits = self.head(maps, model.head) if isinstance(self.head, DummyMapHead) else self.head(maps)
+        target = torch.from_numpy(self.labels[drawn]).to(logits.device)
+        return F.cross_entropy(logits, target), logits, target
+
+
+def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
+    """The objective that a preset asks for."""
+    if preset.trains_on_episodes:
+        aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
+        return EpisodicObjective(preset.episode, preset.aux, aux_heads)
+    average = preset.objective == "average-pretrain"
+    return PretrainingObjective(model, sizes, batch=preset.pretraining.batch, average=average)

@@ -1,0 +1,104 @@
+"""What people ask of a training run: a preset, what to change of it, and where and how to run it. Free of torch."""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Literal
+
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, find_preset
+from frn.training.presets.preset import Regulariser
+
+FIXED: dict[str, tuple[Regulariser, ...]] = {
+    "none": (),
+    "lambda": ("lambda",),
+    "rho": ("rho",),
+    "both": ("lambda", "rho"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunOptions:
+    """The options of `frn train` and `frn pretrain`; None leaves what the preset says."""
+
+    preset: str
+    data: list[Path] | None = None
+    """Data sets; the first validates."""
+    out: Path | None = None
+    """The run's folder."""
+    method: str | None = None
+    backbone: str | None = None
+    batch: int | None = None
+    way: int | None = None
+    shot: int | None = None
+    queries: int | None = None
+    epochs: int | None = None
+    """The milestones move along."""
+    warm_up: int | None = None
+    aux: Literal["reference", "paper", "off"] | None = None
+    fix: str | None = None
+    """One of `FIXED`."""
+    seed: int = 0
+    precision: str = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    resume: bool = False
+    init: str | None = None
+    """The model to start from."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The `frn` command of these options."""
+        command = "train" if find_preset(self.preset).trains_on_episodes else "pretrain"
+        words = [command, self.preset]
+        for field in fields(self)[1:]:
+            if (value := getattr(self, field.name)) != field.default:
+                words += [f"--{field.name.replace('_', '-')}", str(value)]
+        return tuple(words)
+
+    @property
+    def folder(self) -> Path:
+        """The run's folder, `runs/PRESET` by default."""
+        return self.out or Path("runs") / self.preset
+
+    def overridden(self) -> Preset:
+        """The preset with what is changed of it.
+
+        Raises:
+            FrnError: if there is no such preset, or a change does not fit it.
+        """
+        preset = find_preset(self.preset)
+        schedule = preset.schedule.scaled_to(self.epochs) if self.epochs else preset.schedule
+        shape = preset.episode
+        other = self.method not in (None, preset.method)
+        return replace(
+            preset,
+            method=self.method or preset.method,
+            aux=self.aux or ("off" if self.method and self.method not in WITH_AUXILIARY_LOSS else preset.aux),
+            aux_heads=() if other else preset.aux_heads,
+            fixed=preset.fixed if self.fix is None else FIXED[self.fix],
+            backbone=self.backbone or preset.backbone,
+            episode=EpisodeShape(
+                way=self.way or shape.way, shot=self.shot or shape.shot, queries=self.queries or shape.queries
+            ),
+            schedule=schedule if self.warm_up is None else replace(schedule, warm_up=self.warm_up),
+            pretraining=replace(preset.pretraining, batch=self.batch or preset.pretraining.batch),
+        )
+
+    def check(self, *, episodes: bool) -> None:
+        """Refuse what cannot begin, before anything is read; `episodes`: training on them is asked for."""
+        name, preset = self.preset, self.overridden()
+        if episodes != preset.trains_on_episodes:
+            if episodes:
+                raise FrnError(f"preset {name!r} is pre-training: `frn pretrain {name}` runs it")
+            raise FrnError(f"preset {name!r} trains on episodes: `frn train {name}` runs it")
+        if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
+            raise FrnError(
+                f"preset {name!r} goes on from pre-training: `frn pretrain {start} --out RUN` first, then "
+                "give its result by --init RUN"
+            )
+        if (prepare := preset.data.prepare) is not None and not self.data:
+            raise FrnError(
+                f"preset {name!r} needs --data DIR with train/ and {preset.validation.split}/ "
+                f"(`frn data prepare {prepare} --help` makes one). `frn train demo` needs none."
+            )

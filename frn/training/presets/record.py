@@ -1,0 +1,75 @@
+"""A preset as flat data: by the names of `frn presets --json`, and as a run's checkpoint stores it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import reduce
+from typing import Any
+
+from frn.training.presets.preset import Preset
+
+FIELDS = {
+    "about": "about",
+    "prepare": "data.prepare",
+    "method": "method",
+    "backbone": "backbone",
+    "last_pool": "last_pool",
+    "episode": "episode",
+    "schedule": "schedule",
+    "augmentation": "augmentation",
+    "transform": "transform",
+    "aux": "aux",
+    "beside": "aux_heads",
+    "tuned_start": "pretraining.tune_head_at_start",
+    "fixed": "fixed",
+    "stage": "objective",
+    "after": "pretraining.init_from",
+    "batch": "pretraining.batch",
+    "store_side": "data.max_side",
+    "left_out": "data.exclude_classes",
+    "val_every": "validation.every",
+    "val_shot": "validation.shot",
+    "val_episodes": "validation.episodes",
+    "val_split": "validation.split",
+    "test_shots": "test_shots",
+    "published": "published",
+}
+"""Where a preset has what `frn presets --json` publishes, and what runs of version 0.1.0 have stored."""
+
+DESCRIPTION = ("about", "published")
+"""What a preset says of itself that decides nothing."""
+
+
+def published_fields(preset: Preset) -> dict[str, Any]:
+    """A preset by its published names."""
+    fields = asdict(preset)
+    return {name: reduce(lambda part, key: part[key], path.split("."), fields) for name, path in FIELDS.items()}
+
+
+def deciding_fields(preset: Preset) -> dict[str, Any]:
+    """What a resumed run must share with its beginning, as `config.toml` shows it."""
+    return {name: value for name, value in asdict(preset).items() if name not in DESCRIPTION}
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Where the settings of a stored run differ from those of today, in words.
+
+    What one version does not know of decided nothing there, so only what both have is compared.
+    """
+    old, new = _flat(_current(before)), _flat(json.loads(json.dumps(now)))
+    return [
+        f"{key} was {old[key]} and is {new[key]}" for key in sorted(old.keys() & new.keys()) if old[key] != new[key]
+    ]
+
+
+def _current(run: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored run under today's names: version 0.1.0 had a preset's fields side by side, and a decoder's `stage`."""
+    names = FIELDS if "prepare" in run else {"stage": "objective"}
+    return {names.get(name, name): value for name, value in run.items()}
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

@@ -1,0 +1,83 @@
+"""What a run begins with: its model, optimiser, validation episodes, and what tells its images apart."""
+
+import hashlib
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from frn.data.cache import StoredImages
+from frn.data.concat import ConcatImages
+from frn.episodes import EpisodeShape, check_classes
+from frn.errors import FrnError
+from frn.model import Model
+from frn.model_file import ModelConfig
+from frn.training.presets import Preset, Schedule
+
+VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
+"""Validation is 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
+
+
+def describe_images(images: StoredImages | ConcatImages) -> list[str]:
+    """What tells data sets apart: how much is in each, and a checksum of the classes' names and sizes."""
+    said = []
+    for part in images.parts:
+        classes = repr(sorted(zip(part.names, part.sizes, strict=True))).encode()
+        said.append(
+            f"{len(part.names)} classes of {sum(part.sizes)} images ({hashlib.sha256(classes).hexdigest()[:8]})"
+        )
+    return said
+
+
+def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
+    """The model that a preset starts from."""
+    config = ModelConfig(
+        backbone=preset.backbone, method=preset.method, last_pool=preset.last_pool, transform=preset.transform
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Model(config)
+    if init is not None:
+        if init.config.backbone != preset.backbone:
+            raise FrnError(f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}")
+        model.backbone.load_state_dict(init.backbone.state_dict())
+        if init.config.method == preset.method:
+            model.head.load_state_dict(init.head.state_dict())
+    fix_regularisers(model, preset)
+    return model
+
+
+def fix_regularisers(model: Model, preset: Preset) -> None:
+    """Leave out of training what the preset keeps at its start (SM, Ablation Study)."""
+    for name in preset.fixed:
+        assert model.head.ridge is not None  # a preset of another method fixes nothing
+        parameter = model.head.ridge.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
+        parameter.requires_grad_(False).zero_()
+
+
+def build_optimizer(parameters: Iterable[nn.Parameter], schedule: Schedule) -> torch.optim.Optimizer:
+    """SGD with momentum or Adam (with L2 decay, not AdamW), one parameter group of all that is not fixed."""
+    learned = [parameter for parameter in parameters if parameter.requires_grad]
+    if schedule.optimizer == "adam":
+        return torch.optim.Adam(learned, schedule.learning_rate, weight_decay=schedule.weight_decay)
+    return torch.optim.SGD(
+        learned,
+        schedule.learning_rate,
+        momentum=schedule.momentum,
+        nesterov=schedule.nesterov,
+        weight_decay=schedule.weight_decay,
+    )
+
+
+def validation_shape(preset: Preset, images: StoredImages) -> EpisodeShape:
+    """The episodes of validation; fewer queries or classes than usual where the split is too small for them.
+
+    Raises:
+        FrnError: if it is too small for any.
+    """
+    shot = preset.validation.shot or preset.episode.shot
+    queries = max(1, min(VALIDATION_SHAPE.queries, min(images.sizes) - shot))
+    way = max(2, min(VALIDATION_SHAPE.way, len(images.sizes)))
+    shape = EpisodeShape(way=way, shot=shot, queries=queries)
+    check_classes(images.names, images.sizes, shape, where="the validation split", every_class=True)
+    return shape
