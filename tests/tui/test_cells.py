@@ -129,6 +129,7 @@ def test_colours_are_as_rich_makes_them() -> None:
     assert style.color == Color.from_rgb(1, 2, 3)
 
 
+@pytest.mark.slow
 def test_quadrants_of_a_large_picture_are_quick() -> None:
     """Compared with as many style objects made plainly, so that a busy machine does not matter."""
     picture = noise(160, 80)

@@ -188,6 +188,7 @@ def test_the_highlight_shows_without_colours(
     play(classes, scenario, size=(26, 10), theme=theme)
 
 
+@pytest.mark.slow
 def test_two_hundred_classes_take_no_longer_than_plain_options(play: Play) -> None:
     def quickest(widget: Widget, show: Callable[[int], object]) -> float:
         spent = []
