@@ -33,7 +33,6 @@ class Settings:
 
     @classmethod
     def read(cls) -> "Settings":
-        """The settings of the last time."""
         try:
             text = settings_path().read_text(encoding="utf-8")
         except (OSError, ValueError):
