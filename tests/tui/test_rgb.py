@@ -6,9 +6,7 @@ from frn_tui.rgb import Rgb
 
 def test_a_picture_from_a_message_has_its_pixels() -> None:
     picture = Rgb.from_picture({"width": 2, "height": 2, "rgb": base64.b64encode(bytes(range(12))).decode()})
-    assert picture.pixel(0, 0) == (0, 1, 2)
-    assert picture.pixel(1, 0) == (3, 4, 5)
-    assert picture.pixel(1, 1) == (9, 10, 11)
+    assert picture == Rgb(2, 2, bytes(range(12)))
 
 
 def test_a_message_with_too_few_pixels_is_refused() -> None:

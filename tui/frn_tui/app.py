@@ -21,8 +21,7 @@ from frn_tui.paths import absolute
 from frn_tui.recovery import Recovery
 from frn_tui.screens.dialogs import Choose
 from frn_tui.screens.workspace import Workspace, bindings
-from frn_tui.settings import Settings
-from frn_tui.state import state_folder
+from frn_tui.settings import Settings, state_folder
 from frn_tui.termination import SignalHandlers, end_without_terminal
 from frn_tui.widgets.cells import Mode, default_mode
 from frn_tui.widgets.options import Palette

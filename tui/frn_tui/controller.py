@@ -67,7 +67,6 @@ class Controller:
         return {entry.id: entry.name for entry in self.session.state.classes}
 
     def report(self, problems: Sequence[Problem]) -> None:
-        """Note files that could not be used."""
         self.problems += problems
         self._changed()
 
@@ -82,11 +81,9 @@ class Controller:
         return await self.engine.call(protocol.ScanPath(path))
 
     async def holder(self, path: str) -> int | None:
-        """Process of another app that a project is open in."""
         return (await self.engine.call(protocol.FindHolder(path)))["holder"]
 
     async def start_anew(self) -> None:
-        """No classes and no project."""
         await self.engine.call(protocol.LockProject(None))
         self.session = Session(State(threshold=self.first_threshold))
         self.project = None

@@ -52,7 +52,6 @@ class Recovery:
                     await self.controller.journal()
 
     async def discard_own(self) -> None:
-        """Nothing is to be found again."""
         if self.controller.model is not None:
             with contextlib.suppress(EngineError):
                 await self.controller.engine.call(Recover(discard=True, own=True))

@@ -28,12 +28,6 @@ class Rgb:
             raise ValueError(f"a picture that is no base64: {error}") from error
         return cls(picture["width"], picture["height"], data)
 
-    def pixel(self, x: int, y: int) -> tuple[int, int, int]:
-        """Red, green and blue at a place counted from the upper left, 0 to 255."""
-        start = 3 * (y * self.width + x)
-        red, green, blue = self.data[start : start + 3]
-        return red, green, blue
-
     def resized(self, width: int, height: int) -> "Rgb":
         """Take the nearest pixels, to show a picture until one of the right size comes."""
         if (width, height) == (self.width, self.height):

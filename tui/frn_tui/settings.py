@@ -1,6 +1,7 @@
 """What is remembered from one start to the next; the file may be edited by hand, for the keys."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.state import state_folder
 
 RECENT = 9
 IMAGES = ("auto", "half", "quad", "ascii", "none")
@@ -33,7 +33,6 @@ class Settings:
 
     @classmethod
     def read(cls) -> "Settings":
-        """The settings of the last time."""
         try:
             text = settings_path().read_text(encoding="utf-8")
         except (OSError, ValueError):
@@ -77,3 +76,12 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
 def settings_path() -> Path:
     """Where they are kept."""
     return state_folder() / "settings.json"
+
+
+def state_folder() -> Path:
+    """Where journals and settings live: $FRN_STATE, or the user's folder for such things."""
+    if override := os.environ.get("FRN_STATE"):
+        return Path(override)
+    from platformdirs import user_state_path
+
+    return user_state_path("frn", appauthor=False)

@@ -35,7 +35,6 @@ def test_the_exported_classifier_answers_as_the_app(
     bank = np.load(io.BytesIO(out.read_bytes()))
     assert bank["names"].tolist() == [*members]
     assert len(bank["rows"]) == len(bank["signs"])
-    assert "classifier" in engine.ask("export", path=str(out), what="all").reason
     assert "is a folder" in engine.ask("export", path=str(tmp_path), replace=True).reason
 
 

@@ -1,6 +1,5 @@
 """Feature maps of image files: computed once, kept in memory up to a limit and in the user's cache beyond it."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from itertools import islice, tee
 from pathlib import Path
@@ -9,6 +8,7 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded as Found
 from frn.inference.features import FeatureStore, Maps
 from frn.inference.session import Support
+from frn_tui.engine.lru import ByteLimitedLRU
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import EmbedImages, Nothing
@@ -26,8 +26,7 @@ class Embedding:
         self._models = models
         self._store: FeatureStore | None = None
         self._sha256 = ""
-        self._maps: OrderedDict[str, Maps] = OrderedDict()
-        self._bytes = 0
+        self._maps: ByteLimitedLRU[str, Maps] = ByteLimitedLRU(MAX_CACHED)
 
     def embed(self, request: EmbedImages, job: Job) -> Nothing:
         """Embed files; tells of each what it is, or why it is of no use."""
@@ -61,7 +60,6 @@ class Embedding:
         sha256 = self._models.model.extractor.sha256
         self._forget_others(sha256)
         if (maps := self._maps.get(key)) is not None:
-            self._maps.move_to_end(key)
             return maps
         stored = self._open_store().get(sha256, key)
         if stored is None or stored.shape != self._models.model.extractor.shape:
@@ -76,19 +74,14 @@ class Embedding:
 
     def _keep(self, key: str, maps: Maps) -> None:
         self._forget_others(self._models.model.extractor.sha256)
-        if key not in self._maps:
-            self._bytes += maps.nbytes
-            self._maps[key] = maps.copy()  # a view would keep its whole batch
-        self._maps.move_to_end(key)
-        while self._bytes > MAX_CACHED and len(self._maps) > 1:
-            _, oldest = self._maps.popitem(last=False)
-            self._bytes -= oldest.nbytes
+        if self._maps.get(key) is None:
+            self._maps.put(key, maps.copy())  # a view would keep its whole batch
 
     def _forget_others(self, sha256: str) -> None:
         """Keep no maps of another model."""
         if sha256 != self._sha256:
             self._maps.clear()
-            self._bytes, self._sha256 = 0, sha256
+            self._sha256 = sha256
 
 
 def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:

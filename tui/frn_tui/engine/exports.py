@@ -21,7 +21,6 @@ class Exports:
         self._classes = classes
 
     def export(self, request: ExportClasses, job: Job) -> Nothing:
-        """Write the whole classifier, or an .npz of the classes' rows."""
         path = Path(request.path)
         refuse_overwriting(path, replace=request.replace)
         data = self._arrays_file() if request.what == "arrays" else self._classifier_file()

@@ -13,7 +13,7 @@ from frn_tui.engine.processes import birth, lives
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import Nothing, Recover, Recovered, WriteJournal
 from frn_tui.serialization import state_from_json, state_to_json
-from frn_tui.state import state_folder
+from frn_tui.settings import state_folder
 
 FORMAT = "frn-journal"
 JOURNAL_VERSION = 1

@@ -16,7 +16,7 @@ from frn.files import write_atomically
 from frn_tui.engine.processes import birth, lives
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import FindHolder, Holder, LockProject, Nothing
-from frn_tui.state import state_folder
+from frn_tui.settings import state_folder
 
 
 class Locks:

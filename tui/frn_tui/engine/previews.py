@@ -1,7 +1,6 @@
 """Pictures for the terminal: the very crop that the network sees, plain or under the colours of an error map."""
 
 import base64
-from collections import OrderedDict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +10,7 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.images import EvaluationTransform, Pixels, decode_preview, read_file
 from frn.inference.explanation import overlay
+from frn_tui.engine.lru import ByteLimitedLRU
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import Heat, Picture, RenderPreview
@@ -33,8 +33,7 @@ class Previews:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._kept: OrderedDict[_Key, Pixels] = OrderedDict()
-        self._bytes = 0
+        self._crops: ByteLimitedLRU[_Key, Pixels] = ByteLimitedLRU(MAX_CACHED)
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
         size = request.width, request.height
@@ -51,20 +50,12 @@ class Previews:
         current = self._models.current
         transform = current.extractor.transform if current else NO_MODEL
         key = _key(path, transform)
-        if key is not None and key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        crop, _ = decode_preview(read_file(path), path, transform)
-        if key is not None:
-            self._keep(key, crop)
+        crop = None if key is None else self._crops.get(key)
+        if crop is None:
+            crop, _ = decode_preview(read_file(path), path, transform)
+            if key is not None:
+                self._crops.put(key, crop)
         return crop
-
-    def _keep(self, key: _Key, crop: Pixels) -> None:
-        self._kept[key] = crop
-        self._bytes += crop.nbytes
-        while self._bytes > MAX_CACHED and len(self._kept) > 1:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= oldest.nbytes
 
 
 def _key(path: Path, transform: EvaluationTransform) -> _Key | None:

@@ -66,7 +66,6 @@ class Queries:
         return answer
 
     def hide_and_test(self, request: HideAndTest, job: Job) -> Confusion:
-        """Enroll `shot` examples of each class, drawn by chance, and ask about the others."""
         shot = max(request.shot, 1)
         entries = [entry for entry in self._classes.current.entries if len(entry.supports) > shot]
         if len(entries) < 2:

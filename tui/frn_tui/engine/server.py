@@ -23,7 +23,6 @@ class Server:
         self._queues = {name: WorkerQueue(name, handlers) for name in get_args(Queue)}
 
     def run(self, lines: Iterable[bytes]) -> None:
-        """Serve until the lines end."""
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         for line in lines:
             try:

@@ -44,11 +44,9 @@ class Job:
         self.event("progress", {"done": done, "total": total})
 
     def end(self, end: str, fields: Mapping[str, object]) -> None:
-        """Tell the app that this was all."""
         self._send({"id": self.number, "end": end, **fields})
 
     def fail(self, reason: str, code: str = "") -> None:
-        """Tell the app that it did not work, in one line."""
         self.end("failed", {"reason": " ".join(reason.splitlines()), "code": code})
 
 
@@ -86,7 +84,6 @@ class WorkerQueue:
         self._thread.start()
 
     def submit(self, job: Job) -> None:
-        """Serve a job after those that wait."""
         with self._changed:
             self._waiting.append(job)
             self._changed.notify()

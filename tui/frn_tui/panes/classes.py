@@ -106,11 +106,9 @@ class ClassesPane(Pane):
         self.context.pick(f"Add photos {where}, or a folder of class folders", self.add)
 
     def add(self, paths: Sequence[str]) -> None:
-        """Add photos to the chosen class; a folder of class folders becomes classes."""
         self.context.start(self.add_now, paths)
 
     async def add_now(self, paths: Sequence[str]) -> None:
-        """Add photos, and wait until they are there."""
         files: list[str] = []
         for path in paths:
             found = await self.controller.scan(path)

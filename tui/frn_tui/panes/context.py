@@ -17,7 +17,7 @@ from frn_tui.client import EngineError
 from frn_tui.controller import Controller
 from frn_tui.query import Progress
 from frn_tui.screens.dialogs import AskText, Choose
-from frn_tui.screens.picker import Picked, Picker
+from frn_tui.screens.picker import Picker
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.jobs import JobLine
@@ -85,10 +85,10 @@ class Context:
         """Ask for photos, a folder or a project, and go on with their paths."""
         picker = Picker(self.controller.engine, title, self.mode, start=self.browsed)
 
-        def picked(found: Picked | None) -> None:
+        def picked(paths: list[str] | None) -> None:
             self.browsed = picker.folder
-            if found is not None:
-                then(found.paths)
+            if paths is not None:
+                then(paths)
 
         self.screen.app.push_screen(picker, picked)
 

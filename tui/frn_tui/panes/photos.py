@@ -59,7 +59,6 @@ class PhotosPane(Pane):
 
     @on(Gallery.SelectionChanged)
     def show_selection(self) -> None:
-        """Say how many are selected, and what to do with them."""
         count = len(self.gallery.selection)
         keys = "1-9 m move   d remove" if count else "space select   enter ask   f worst fit"
         self.border_subtitle = Text(f"{count} selected   {keys}" if count else keys)

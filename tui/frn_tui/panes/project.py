@@ -42,7 +42,6 @@ class ProjectBar(Static):
         self.context, self.controller = context, context.controller
 
     def show(self) -> None:
-        """Show, as far as it fits, what is open, the model, and how much there is."""
         controller, state = self.controller, self.controller.session.state
         count = sum(len(entry.supports) for entry in state.classes)
         name = display_name(controller.project.rpartition("/")[2], 30) if controller.project else "unsaved"

@@ -76,7 +76,6 @@ class QueryPane(Pane):
         self.context.pick("Ask about a photo, several, or a folder", lambda paths: self.post_message(self.Asked(paths)))
 
     async def ask_now(self, paths: Sequence[str]) -> None:
-        """Ask about photos or folders of them, and wait for the answers."""
         files: list[str] = []
         for path in paths:
             found = await self.controller.scan(path)

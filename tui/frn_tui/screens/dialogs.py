@@ -88,16 +88,16 @@ class Choose(Dialog[int | None]):
         Binding("up", "move(-1)", "Previous", show=False, priority=True),
     ]
 
-    def __init__(self, title: str, options: Sequence[str], hint: str = "") -> None:
+    def __init__(self, title: str, options: Sequence[str]) -> None:
         super().__init__()
-        self.dialog_title, self.options, self.hint = title, options, hint
+        self.dialog_title, self.options = title, options
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
             box.border_title = Text(self.dialog_title)
             yield Line(placeholder="type to narrow down")
             yield OptionList()
-            yield Static(Text(self.hint or "enter: take it   esc: back"), classes="hint")
+            yield Static("enter: take it   esc: back", classes="hint")
 
     def action_leave(self) -> None:
         self.dismiss(None)

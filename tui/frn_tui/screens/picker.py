@@ -1,7 +1,5 @@
 """The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
 
-from dataclasses import dataclass
-
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style as RichStyle
@@ -30,13 +28,6 @@ from frn_tui.widgets.preview import Preview
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "model": "◇"}
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """Paths that were picked: files, or one folder."""
-
-    paths: list[str]
-
-
 class _Line(Visual):
     """An entry; only those on the screen are laid out, as a folder may have ten thousand."""
 
@@ -56,7 +47,7 @@ class _Line(Visual):
         return [Strip([Segment(set_cell_size(text, width), drawn)])]
 
 
-class Picker(Dialog[Picked | None]):
+class Picker(Dialog[list[str] | None]):
     """Asks for photos, a folder of them, or a project."""
 
     BINDINGS = [
@@ -158,19 +149,19 @@ class Picker(Dialog[Picked | None]):
         elif self.marked:
             self.action_accept()
         else:
-            self.dismiss(Picked([self.path_of(entry["name"])]))
+            self.dismiss([self.path_of(entry["name"])])
 
     @on(Input.Submitted)
     def typed(self, event: Input.Submitted) -> None:
         paths = parse_paths(event.value)
         if paths:
-            self.dismiss(Picked(paths))
+            self.dismiss(paths)
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         paths = parse_paths(event.text)
         if paths:
-            self.dismiss(Picked(paths))
+            self.dismiss(paths)
 
     def action_mark(self) -> None:
         entry = self.current
@@ -198,9 +189,9 @@ class Picker(Dialog[Picked | None]):
     def action_accept(self) -> None:
         if self.marked:
             names = [entry["name"] for entry in self.entries if entry["name"] in self.marked]
-            self.dismiss(Picked([self.path_of(name) for name in names]))
+            self.dismiss([self.path_of(name) for name in names])
         else:
-            self.dismiss(Picked([self.folder]))
+            self.dismiss([self.folder])
 
     def action_type(self) -> None:
         self.query_one(Input).focus()

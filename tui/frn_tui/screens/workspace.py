@@ -161,7 +161,6 @@ class Workspace(Screen[None]):
             await self.open_place(path)
 
     async def open_place(self, path: str) -> None:
-        """Open a project, or start one from a folder."""
         found = await self.controller.scan(path)
         if found["kind"] == "nothing":  # what is there stays
             self.context.say(found.get("reason", f"{path}: nothing to open"), severity="warning")
@@ -181,7 +180,6 @@ class Workspace(Screen[None]):
     # Focus
 
     def show_pane(self, name: str) -> None:
-        """Bring a pane to the front, where there is no room for all."""
         for other in PANES:
             self.set_class(other == name, f"-show-{other}")
 

@@ -19,7 +19,6 @@ class Backdrop(BackgroundScreen):
 
     @classmethod
     def process_segments(cls, segments: Iterable[Segment], color: Color) -> Iterable[Segment]:
-        """The segments, tinted."""
         none = Style.null()
         return (
             segment if segment.control else Segment(segment.text, _dimmed(segment.style or none, color))

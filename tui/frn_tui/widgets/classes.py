@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -82,7 +81,6 @@ class ClassList(Options):
         }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = set()
 
     @dataclass
     class Chosen(Message):

@@ -132,7 +132,6 @@ class Gallery(ScrollView, can_focus=True):
 
     @property
     def picture_size(self) -> tuple[int, int]:
-        """Width and height in pixels of the pictures that it asks for."""
         across, down = cells.PIXELS[self.mode]
         return TILE.width * across, TILE.height * down
 
@@ -314,7 +313,6 @@ class Gallery(ScrollView, can_focus=True):
         self.cursor = len(self._items) - 1
 
     def action_mark(self) -> None:
-        """Select the item, or no longer, and move on."""
         if self._items:
             self._flip(self._items[self.cursor].path)
             self.cursor += 1
@@ -329,7 +327,6 @@ class Gallery(ScrollView, can_focus=True):
         self._anchor = self._items[self.cursor].path
 
     def action_all(self) -> None:
-        """Select all, or none if all are."""
         everything = self._places.keys()
         self.select(() if self._selected == everything else everything)
 

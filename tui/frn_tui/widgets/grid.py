@@ -20,7 +20,6 @@ class Grid:
 
     @property
     def height(self) -> int:
-        """Of all lines, in cells."""
         return self.lines * self.pitch.height
 
     def region(self, index: int) -> Region:

@@ -53,16 +53,13 @@ class Tiles:
         self._drawn.discard(path)
 
     def drop(self, path: str) -> None:
-        """Forget the picture of a file that has changed."""
         self._pictures.discard(path)
         self._drawn.discard(path)
 
     def redraw(self) -> None:
-        """Draw everything anew, in another mode or theme."""
         self._drawn.clear()
 
     def has(self, path: str, size: tuple[int, int]) -> bool:
-        """Whether a picture of this size is there."""
         picture = self._pictures.get(path)
         return picture is not None and (picture.width, picture.height) == size
 
