@@ -6,19 +6,18 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 ORDER = [
-    {"frn.errors"},
+    {"frn.errors", "frn.catalogue"},
     {"frn.files", "frn.hardware"},
     {"frn.images", "frn.zoo"},
     {"frn.model_file"},
     {"frn.episodes"},
+    {"frn.ridge"},
     {"frn.inference"},
     {"frn.numerics"},
     {"frn.backbones"},
     {"frn.heads"},
     {"frn.losses"},
     {"frn.data"},
-    {"frn.weight_files"},
-    {"frn.model"},
     {"frn.weight_files"},
     {"frn.model"},
     {"frn.evaluation"},
