@@ -3,3 +3,8 @@
 
 class FrnError(ValueError):
     """Something a person can fix: the message says what, where, how much, and what to do."""
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        """Names the failure for a caller that goes on differently: "exists" where a file would be overwritten."""

@@ -1,4 +1,4 @@
-"""`FewShotClassifier`: the whole of it from Python, with the habits of scikit-learn. Needs no torch."""
+"""`FewShotClassifier`: few-shot classification from Python, with the conventions of scikit-learn. Free of torch."""
 
 import dataclasses
 import warnings
@@ -16,11 +16,11 @@ from frn.images import Pixels, decode, read_file, to_rgb
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import BATCH
 from frn.inference.features import FeatureStore, Maps, content_key
-from frn.inference.project import Project, load_project, save_project
+from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.runtime import Device
 from frn.inference.session import Duplicate, Support, build_state, check_threshold
-from frn.opening import find_extractor, refer_to, referred
-from frn.shipped import DEFAULT_MODEL
+from frn.loading import load_extractor
+from frn.zoo import DEFAULT_MODEL
 
 Photo: TypeAlias = str | Path | Image.Image | Pixels
 """A file, a Pillow image, or pixels (h, w, 3) or (h, w) in uint8."""
@@ -52,7 +52,7 @@ class FewShotClassifier:
             FrnError: if there is no such model, or it is refused.
         """
         self.model = str(model)
-        self._classifier = Classifier(find_extractor(model, device), FeatureStore())
+        self._classifier = Classifier(load_extractor(model, device), FeatureStore())
         self._classifier.threshold_override = check_threshold(threshold)
 
     def fit(
@@ -73,17 +73,17 @@ class FewShotClassifier:
             raise ValueError("labels go with a list of photos; a mapping has them as its keys")
         if not photos:
             raise FrnError("there is no class to enroll: give at least one with a photo")
-        maps: dict[str, Maps] = {}
+        feature_maps: dict[str, Maps] = {}
         supports: dict[str, list[Support]] = {}
         for name, members in photos.items():
             if not len(members):
                 raise FrnError(f"class {name!r} has no photos. Give it at least one, or leave it out.")
             keys, found = self._embed(members)
-            maps.update(zip(keys, found, strict=True))
+            feature_maps.update(zip(keys, found, strict=True))
             supports[str(name)] = [Support.of(_path(p), key) for p, key in zip(members, keys, strict=True)]
         state, duplicates = build_state(supports.items())
         _refuse_contradictions(duplicates, supports)
-        self._classifier.adopt(state, maps)
+        self._classifier.adopt(state, feature_maps)
         return self
 
     @property
@@ -134,7 +134,8 @@ class FewShotClassifier:
         if any(support.path == _NO_FILE for entry in classifier.state.classes for support in entry.supports):
             raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
-        save_project(path, Project(refer_to(self.model, classifier.extractor, path.parent), state), replace=replace)
+        reference = ModelReference.of(self.model, classifier.extractor, path.parent)
+        save_project(path, Project(reference, state), replace=replace)
 
     @classmethod
     def load(cls, path: str | Path, *, device: Device = "auto") -> "FewShotClassifier":
@@ -148,7 +149,7 @@ class FewShotClassifier:
         """
         path = Path(path)
         project = load_project(path)
-        name = referred(project.model, path.parent)
+        name = project.model.locate(path.parent)
         loaded = cls(name, device=device)
         project.model.check(loaded._classifier.extractor.sha256, path, name)
         for left_out in loaded._classifier.enroll_state(project.state):
@@ -170,7 +171,7 @@ class FewShotClassifier:
         write_atomically(Path(path), graph.SerializeToString(deterministic=True))
 
     def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:
-        return [self._classifier.predict(maps) for maps in self._embed(photos)[1]]
+        return [self._classifier.predict(feature_maps) for feature_maps in self._embed(photos)[1]]
 
     def _embed(self, photos: Sequence[Photo]) -> tuple[list[str], Maps]:
         """Content keys, and feature maps (n, r, d)."""

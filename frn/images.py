@@ -34,7 +34,7 @@ LARGE = 24_000_000
 STRIP = 1 << 18
 """Pixels that are converted and scaled together."""
 DRAFT = 2
-"""A glance decodes at least so much finer than the crop needs."""
+"""A preview decodes at least so much finer than the crop needs."""
 COARSE = 4
 """A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
@@ -105,8 +105,8 @@ def decode(data: bytes, where: Path) -> Image.Image:
     return _decode(data, where, None, _whole)[0]
 
 
-def see(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
-    """Decode and crop, large images one after the other whatever thread asks: two of them may not fit into memory.
+def decode_crop(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
+    """Decode and crop. Large images are decoded one at a time, whatever thread calls: two may not fit into memory.
 
     The same pixels as of `decode`, without a second picture of full size on the way.
 
@@ -116,8 +116,8 @@ def see(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
     return _decode(data, where, None, transform)[0]
 
 
-def glance(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[Pixels, tuple[int, int]]:
-    """As `see`, for the eye alone: a JPEG is decoded only as finely as the crop needs, in a third of the time.
+def decode_preview(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[Pixels, tuple[int, int]]:
+    """As `decode_crop`, for display only: a JPEG is decoded only as finely as the crop needs, in a third of the time.
 
     Returns:
         The crop, and the (width, height) of the whole image, upright.
@@ -257,6 +257,11 @@ class EvaluationTransform:
         if self.size < 8 or (self.resize is not None and self.resize < self.size):
             raise FrnError(f"an image is resized to {self.resize} and cropped to {self.size}: the crop must fit")
 
+    @property
+    def length(self) -> int:
+        """What an image that is not left alone is resized to."""
+        return self.resize or round(self.size * 92 / 84)
+
     def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
         """Return the crop as (size, size, 3) uint8.
 
@@ -270,8 +275,8 @@ class EvaluationTransform:
             return np.asarray(convert(_upright(image, (0, 0, across, down), orientation)))
         box = aspect_box((across, down))
         across, down = box[2] - box[0], box[3] - box[1]
-        resize = self.resize or round(self.size * 92 / 84)
-        width, height = (resize, resize) if self.square else shorter_side_to((across, down), resize)
+        length = self.length
+        width, height = (length, length) if self.square else shorter_side_to((across, down), length)
         if image.mode == "RGB" and orientation not in UPRIGHT and box == (0, 0, *image.size):
             scaled = resize_bytes(image, width, height)
         else:  # the same by strips, without a second picture of full size

@@ -15,11 +15,7 @@ AUX_WEIGHT = 0.03
 def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "reference") -> Tensor:
     """Cross-entropy of class-major queries plus the weighted auxiliary loss.
 
-    Args:
-        logits: (way * queries, way), the queries of class 0 first.
-        support: support maps, (way, shot, r, d).
-        queries: query images per class.
-        aux: which auxiliary loss; see `auxiliary_loss`.
+    From logits (way * queries, way) and support feature maps (way, shot, r, d); `queries` are per class.
     """
     way = logits.shape[1]
     target = torch.arange(way, device=logits.device).repeat_interleave(queries)
@@ -28,15 +24,11 @@ def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "
 
 
 def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
-    """Push the supports of different classes towards orthogonality (Eq. 11), without the factor 0.03.
+    """Push the supports (way, shot, r, d) of different classes towards orthogonality (Eq. 11), without the factor 0.03.
 
     "paper" projects every feature to the unit sphere and sums over all ordered pairs i != j. "reference" is what the
     authors' code does: the whole support tensor is divided by one Frobenius norm, and each pair counts once. The two
     differ by orders of magnitude (the first would swamp the cross-entropy), so the default is the code's.
-
-    Args:
-        support: support maps, (way, shot, r, d).
-        mode: "reference", "paper" or "off" (zero).
     """
     with torch.autocast(support.device.type, enabled=False):
         pool = support.flatten(1, 2).to(torch.promote_types(support.dtype, torch.float32))  # way, p, d

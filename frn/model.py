@@ -1,15 +1,27 @@
-"""A model: a backbone that makes feature maps, a head that compares them, and what both need to know of images."""
+"""A model: a backbone that makes feature maps and a head that compares them; how it is loaded, saved and imported.
 
+A model file is one `.safetensors`: the weights, and in its header what the model is (`model_file`).
+"""
+
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
+import safetensors
 import torch
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.backbones.pretrained import Pretrained
+from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError
+from frn.files import write_atomically
 from frn.heads import build_head
-from frn.model_file import ModelConfig
+from frn.heads.base import Head
+from frn.images import EvaluationTransform
+from frn.model_file import OPTIMIZER, STAGE, ModelConfig, header, read_header
+from frn.weight_files import read_reference, read_weights
+from frn.zoo import resolve
 
 
 class Model(nn.Module):
@@ -26,8 +38,8 @@ class Model(nn.Module):
         self.config = config
         self.record: dict[str, object] = {}
         self.backbone = build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
-        self.d = int(self.backbone.d)  # type: ignore[arg-type]
-        self.head = build_head(config.method, self.d)
+        self.d = self.backbone.d
+        self.head: Head = build_head(config.method, self.d)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
 
@@ -39,7 +51,7 @@ class Model(nn.Module):
         Raises:
             FrnError: if the images are too small to leave a single location.
         """
-        stride = int(self.backbone.stride)  # type: ignore[arg-type]
+        stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
             raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small: the least is {stride}")
         normalised = ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
@@ -50,23 +62,87 @@ class Model(nn.Module):
 
     def map_scale(self, head: nn.Module) -> float:
         """What maps of this backbone are divided by for a head (SM, Hyperparameters)."""
-        return float(self.backbone.map_scale) if head.scaled_maps else 1.0  # type: ignore[arg-type]
+        return self.backbone.map_scale if head.scaled_maps else 1.0
 
     @property
     def grid(self) -> tuple[int, int]:
         """Height and width of the feature map of an image of the model's own size."""
-        if isinstance(self.backbone, Pretrained):
-            return self.backbone.grid
-        side = self.config.transform.size // int(self.backbone.stride)  # type: ignore[arg-type]
-        return side, side
+        return self.backbone.grid(self.config.transform.size)
 
 
-def load_model(path: str | Path) -> Model:
-    """Load a model in evaluation mode: a `.safetensors` file, an authors' `.pth` file, or a shipped name.
+def load_model(model: str | Path) -> Model:
+    """Load a model in evaluation mode: a model file, an authors' `.pth` file, a run folder or a shipped name.
 
     Raises:
         FrnError: if there is no such model, or the file is not one.
     """
-    from frn.checkpoints import load  # checkpoints stands above this module and builds Models
+    path = resolve(model).weights
+    if path.suffix in (".pth", ".pt"):
+        return import_reference(path)
+    config, record = read_header(path)
+    with safetensors.safe_open(path, framework="pt") as file:
+        names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
+        weights = {name: file.get_tensor(name) for name in names}
+    return _filled(Model(config), weights, path, record)
 
-    return load(path)
+
+def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
+    """Write a model file, atomically; `record`, plain data on where it comes from, is added to the model's own.
+
+    With `half`, convolutions are stored in half precision, the few other numbers as they are; they load as float32.
+
+    Raises:
+        FrnError: if the file cannot be written.
+    """
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    if half:
+        weights = {name: tensor.half() if tensor.ndim == 4 else tensor for name, tensor in weights.items()}
+    write_atomically(path, save(weights, metadata=header(model.config, {**model.record, **(record or {})})))
+
+
+def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
+    """Read a checkpoint of the authors' code (FRN or ProtoNet, Conv-4 or ResNet-12), in evaluation mode.
+
+    Its keys tell what it is, unless `config` does.
+
+    Raises:
+        FrnError: if the file holds anything but tensors, or keys that are not theirs.
+    """
+    weights = read_reference(path)
+    if config is None:
+        backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
+        config = ModelConfig(backbone=backbone, method="frn" if "head.alpha" in weights else "proto")
+    return _filled(Model(config), weights, path, {"imported_from": path.name})
+
+
+def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:
+    """A frozen network of another library under an untrained head, in evaluation mode.
+
+    The name is `torchvision:NAME` or `timm:NAME`; None takes the image size of the weights' own recipe.
+
+    Raises:
+        FrnError: if there is no such network, or the file is not of it.
+    """
+    how = recipe(name, weights)
+    size = size or how.size
+    transform = EvaluationTransform(size=size, resize=how.resize(size))
+    model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
+    assert isinstance(model.backbone, Pretrained)
+    model.backbone.fill(read_weights(weights), weights)
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    model.record = {
+        "data": f"not trained here: weights of {name} from {weights.name} (SHA-256 {digest[:12]})",
+        "weights": {"backbone": name, "file": weights.name, "sha256": digest},
+    }
+    return model.eval()
+
+
+def _filled(model: Model, weights: Mapping[str, Tensor], path: Path, record: dict[str, object]) -> Model:
+    try:
+        model.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        what = f"a {model.config.method} model on {model.config.backbone}"
+        raise FrnError(f"{path}: its weights do not fit {what} ({detail})") from error
+    model.record = record
+    return model.eval()

@@ -12,8 +12,13 @@ from frn import __version__
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 
-FORMAT = "frn-model"
-VERSION = 1
+MODEL_FILE_FORMAT = "frn-model"
+MODEL_FILE_VERSION = 1
+
+OPTIMIZER = "optimizer/"
+"""Prefix of an optimiser's tensors in the checkpoint of a run; a model is loaded without them."""
+STAGE = "stage/"
+"""Prefix of tensors that a training stage has beside the model's, likewise."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -35,20 +40,20 @@ class ModelConfig:
 
     @property
     def untrained_head(self) -> bool:
-        """Whether nobody trained the head: `torchvision:NAME` or `timm:NAME`, imported with others' weights."""
+        """Whether the head is untrained: `torchvision:NAME` or `timm:NAME`, imported with their own weights."""
         return is_pretrained(self.backbone)
 
 
 def is_pretrained(backbone: str) -> bool:
-    """Whether a backbone is a network of others, `SOURCE:NAME`, under a head that has learned nothing."""
+    """Whether a backbone is a network of another library, `SOURCE:NAME`, under an untrained head."""
     return ":" in backbone
 
 
 def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
     """The header of a model file: its format, the library's version, `config`, and `record` (where it comes from)."""
     return {
-        "format": FORMAT,
-        "version": str(VERSION),
+        "format": MODEL_FILE_FORMAT,
+        "version": str(MODEL_FILE_VERSION),
         "frn": __version__,
         "config": json.dumps(asdict(config)),
         "record": json.dumps(record),
@@ -66,13 +71,15 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
             metadata = file.metadata() or {}
     except (OSError, safetensors.SafetensorError) as error:
         raise FrnError(f"{path}: is not a readable .safetensors file ({error})") from error
-    if metadata.get("format") != FORMAT:
+    if metadata.get("format") != MODEL_FILE_FORMAT:
         found = metadata.get("format")
         raise FrnError(
-            f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {FORMAT!r})"
+            f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {MODEL_FILE_FORMAT!r})"
         )
-    if metadata.get("version") != str(VERSION):
-        raise FrnError(f"{path}: has format version {metadata.get('version')}; this frn {__version__} reads {VERSION}")
+    if metadata.get("version") != str(MODEL_FILE_VERSION):
+        raise FrnError(
+            f"{path}: has format version {metadata.get('version')}; this frn {__version__} reads {MODEL_FILE_VERSION}"
+        )
     try:
         fields = json.loads(metadata["config"])
         fields["transform"] = EvaluationTransform(**fields["transform"])

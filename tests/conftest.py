@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from frn.data.moths import draw_moth, species
+from frn.data.synthetic import draw_moth, species
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 
@@ -34,9 +34,10 @@ def real_images() -> Path:
 
 @pytest.fixture(autouse=True)
 def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test sees the user's cache."""
+    """No test sees the user's cache or added models."""
     cache = tmp_path / "cache"
     monkeypatch.setenv("FRN_CACHE", str(cache))
+    monkeypatch.setenv("FRN_MODELS", str(tmp_path / "added-models"))
     return cache
 
 

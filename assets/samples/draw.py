@@ -1,10 +1,10 @@
-"""Draws the sample images beside this file and the README's picture of them: `python assets/samples/draw.py`."""
+"""Draws the sample images beside this file and the picture of them in docs/app.md: `python assets/samples/draw.py`."""
 
 from pathlib import Path
 
 from PIL import Image
 
-from frn.data.moths import write_samples
+from frn.data.synthetic import write_samples
 
 SIDE, GAP = 100, 4
 

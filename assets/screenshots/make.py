@@ -72,14 +72,16 @@ async def opened(width: int, height: int) -> AsyncIterator[Stage]:
     app = FrnApp(images="half")
     async with app.run_test(size=(width, height), tooltips=False) as pilot:
         stage = Stage(app, pilot)
-        await stage.settle(lambda: len(app.bench.answers) == 18 and "maps" in app.bench.answers[0])
+        await stage.settle(
+            lambda: len(app.controller.query.answers) == 18 and "maps" in app.controller.query.answers[0]
+        )
         yield stage
 
 
 async def show(stage: Stage, name: str) -> None:
     """Go on until the photo of this name is on show."""
-    for _ in stage.app.bench.answers:
-        if Path(stage.app.bench.answers[stage.app.bench.at]["path"]).stem == name:
+    for _ in stage.app.controller.query.answers:
+        if Path(stage.app.controller.query.answers[stage.app.controller.query.at]["path"]).stem == name:
             return
         await stage.press("full_stop")
     sys.exit(f"no answer for {name}")

@@ -73,13 +73,7 @@ class GraphBuilder:
         metadata: Mapping[str, str],
         name: str,
     ) -> onnx.ModelProto:
-        """Close the graph.
-
-        Args:
-            inputs: element type (`TensorProto.FLOAT`, ...) and shape of each input; strings are free dimensions.
-            outputs: likewise.
-            metadata: goes into `metadata_props`, in order of its keys.
-            name: of the graph.
+        """Close the graph, with the element type and shape of each input and output; strings are free dimensions.
 
         Raises:
             onnx.checker.ValidationError: if the graph is not valid; it never should be.

@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from frn import __version__
+from frn.images import EvaluationTransform
 
 PRECISIONS = {
     "fp32": "fp32",
@@ -138,26 +139,19 @@ print(list(classes)[logits[0].argmax()])
 def model_card(
     files: Mapping[str, bytes], record: Mapping[str, object], *, precision: str = "fp32", cost: str = ""
 ) -> str:
-    """Write the card.
-
-    Args:
-        files: the exported files by name: `features`, and `head` and `classifier` where there are such.
-        record: where the model comes from, as its file has it.
-        precision: fp32, fp16 or int8.
-        cost: what the precision was found to cost, in a few words.
-    """
+    """Write the card of exported files, by their names without `.onnx`; `cost` says what the precision costs."""
     models = {name: onnx.load_model_from_string(data) for name, data in files.items()}
     metadata = {entry.key: entry.value for entry in models["features"].metadata_props}
     config = json.loads(metadata["frn.config"])
-    transform, grid = config["transform"], json.loads(metadata["frn.grid"])
+    transform, grid = EvaluationTransform(**config["transform"]), json.loads(metadata["frn.grid"])
     r, d = _shape(models["features"].graph.output[0])[1:]
     facts = {
         "title": TITLE,
         "backbone": config["backbone"],
         "method": config["method"],
-        "size": transform["size"],
-        "geometry": _geometry(**transform),
-        "resized": _resized(**transform),
+        "size": transform.size,
+        "geometry": _geometry(transform),
+        "resized": _resized(transform),
         "r": r,
         "d": d,
         "grid": f"{grid[0]} x {grid[1]}",
@@ -195,22 +189,19 @@ def _way(graph: onnx.GraphProto) -> int | str:
     return next((_shape(value)[0] for value in graph.output if value.name == "probability"), "way")
 
 
-def _geometry(size: int, resize: int | None, square: bool) -> str:
-    how = f"{'both sides' if square else 'the shorter side'} to {resize or _default(size)}"
-    exempt = "" if resize else f" (not where the image is {size} x {size} already)"
+def _geometry(transform: EvaluationTransform) -> str:
+    size = transform.size
+    how = f"{'both sides' if transform.square else 'the shorter side'} to {transform.length}"
+    exempt = "" if transform.resize else f" (not where the image is {size} x {size} already)"
     return f"{how}{exempt}, then the centre {size} x {size}"
 
 
-def _resized(size: int, resize: int | None, square: bool) -> str:
+def _resized(transform: EvaluationTransform) -> str:
     """The expression of the example that resizes; a model without `resize` leaves an image of its own size alone."""
-    length = resize or _default(size)
-    target = f"({length}, {length})" if square else f"[{length} * n // min(image.size) for n in image.size]"
+    size, length = transform.size, transform.length
+    target = f"({length}, {length})" if transform.square else f"[{length} * n // min(image.size) for n in image.size]"
     resized = f"image.resize({target}, Image.BILINEAR)"
-    return resized if resize else f"image if image.size == ({size}, {size}) else {resized}"
-
-
-def _default(size: int) -> int:
-    return round(size * 92 / 84)
+    return resized if transform.resize else f"image if image.size == ({size}, {size}) else {resized}"
 
 
 def _cell(value: Any) -> str:

@@ -15,16 +15,16 @@ import onnx
 from frn import __version__
 from frn.errors import FrnError
 from frn.images import MAX_ASPECT, EvaluationTransform, centre_offset
-from frn.inference.enrolment import Bank, Enrolled
 from frn.inference.extractor import Extractor
+from frn.ridge.enrolment import ClassScorer, EnrolledClass
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
 
-FORMAT = "frn-classifier"
-VERSION = "1"
+CLASSIFIER_FORMAT = "frn-classifier"
+CLASSIFIER_VERSION = "1"
 
 
 def classifier_graph(
-    features: bytes, classes: Mapping[str, Enrolled], *, threshold: float = 0.0, gamma: float | None = None
+    features: bytes, classes: Mapping[str, EnrolledClass], *, threshold: float = 0.0, gamma: float | None = None
 ) -> onnx.ModelProto:
     """Build `classifier.onnx`.
 
@@ -54,7 +54,7 @@ def classifier_graph(
     _score(
         graph,
         list(classes),
-        Bank(list(classes.values())),
+        ClassScorer(list(classes.values())),
         extractor.grid,
         extractor.head.gamma if gamma is None else gamma,
     )
@@ -69,8 +69,8 @@ def classifier_graph(
             "error_map": (FLOAT, (way, h, w)),
         },
         metadata={
-            "frn.format": FORMAT,
-            "frn.version": VERSION,
+            "frn.format": CLASSIFIER_FORMAT,
+            "frn.version": CLASSIFIER_VERSION,
             "frn.library": __version__,
             "frn.classes": json.dumps(list(classes), ensure_ascii=False),
             "frn.threshold": json.dumps(threshold),
@@ -85,7 +85,7 @@ def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     For a small network the many little steps take as long as the network: sizes are vectors (down, across), and almost
     every photo takes a branch without the steps that strips and small images need.
     """
-    length = transform.resize or round(transform.size * 92 / 84)
+    length = transform.length
     offsets = graph.ints(*(centre_offset(each, transform.size) for each in range(MAX_ASPECT * length + 1)))
     whole = graph.node("Shape", "image", start=0, end=2)
     shorter, longer = graph.node("ReduceMin", whole, keepdims=1), graph.node("ReduceMax", whole, keepdims=1)
@@ -197,7 +197,7 @@ def _enlarged(graph: GraphBuilder, planes: str, index: str, weight: str) -> str:
     return graph.node("Cast", graph.node("Add", both, graph.doubles(0.5)), to=UINT8)
 
 
-def _score(graph: GraphBuilder, names: list[str], bank: Bank, grid: tuple[int, int], gamma: float) -> None:
+def _score(graph: GraphBuilder, names: list[str], bank: ClassScorer, grid: tuple[int, int], gamma: float) -> None:
     """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, one with their signs."""
     way, (h, w) = len(names), grid
     query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r

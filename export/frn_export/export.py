@@ -5,19 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from frn.checkpoints import save_model
 from frn.errors import FrnError
 from frn.evaluation.run import ProgressBars, no_bars
 from frn.files import write_atomically
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.model import Model
+from frn.model import Model, save_model
 from frn_export import parity, quantise
 from frn_export.card import TITLE, model_card
 from frn_export.classifier import classifier_graph
 from frn_export.graphs import features_graph, head_parameters
 from frn_export.head import head_graph
-from frn_export.judgement import Cost, draw_sample, judge
+from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 from frn_export.parity import Difference
 
 COMPARED = 5
@@ -137,7 +136,7 @@ def _int8(
     warn([entry.reason for entry in sample.broken])
     quantised = quantise.int8(features, sample.calibration)
     with bars("judging int8") as judging:
-        return quantised, judge(model.head, features, quantised, sample, progress=judging)
+        return quantised, measure_cost(model.head, features, quantised, sample, progress=judging)
 
 
 def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tuple[bytes, Difference]:

@@ -14,9 +14,9 @@ from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.pretrained import Pretrained
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
-from frn.inference.enrolment import HeadParameters
-from frn.inference.extractor import FORMAT, VERSION
+from frn.inference.extractor import FEATURES_FORMAT, FEATURES_VERSION
 from frn.model import Model
+from frn.ridge.parameters import HeadParameters
 from frn_export.builder import FLOAT, GraphBuilder
 from frn_export.traced import write_traced
 
@@ -41,16 +41,16 @@ def features_graph(model: Model) -> onnx.ModelProto:
     graph = GraphBuilder()
     normalised = _normalise(graph, "images", model)
     maps = writer(graph, normalised, model.backbone)
-    if model.head.scaled_maps and float(model.backbone.map_scale) != 1.0:  # type: ignore[arg-type]
-        maps = graph.node("Mul", maps, graph.constant(1 / float(model.backbone.map_scale)))  # type: ignore[arg-type]
+    if (scale := model.map_scale(model.head)) != 1.0:
+        maps = graph.node("Mul", maps, graph.constant(1 / scale))
     flat = graph.node("Reshape", maps, graph.constant(np.array([0, model.d, h * w], dtype=np.int64)))
     graph.node("Transpose", flat, perm=[0, 2, 1], output="feature_map")
     return graph.model(
         inputs={"images": (FLOAT, ("n", 3, side, side))},
         outputs={"feature_map": (FLOAT, ("n", h * w, model.d))},
         metadata={
-            "frn.format": FORMAT,
-            "frn.version": VERSION,
+            "frn.format": FEATURES_FORMAT,
+            "frn.version": FEATURES_VERSION,
             "frn.library": __version__,
             "frn.config": json.dumps(asdict(model.config), sort_keys=True),
             "frn.grid": json.dumps([h, w]),
@@ -62,7 +62,7 @@ def features_graph(model: Model) -> onnx.ModelProto:
 
 def head_parameters(model: Model) -> HeadParameters:
     """The learned numbers of an FRN head."""
-    return HeadParameters(**learned_scalars(model.head))
+    return HeadParameters.from_metadata(learned_scalars(model.head))
 
 
 def learned_scalars(head: nn.Module) -> dict[str, float]:

@@ -10,18 +10,17 @@ Shape letters: way classes, p = shot * r pool rows (zero-padded where a class ha
 n = q r query locations.
 """
 
-import json
 import math
 
 import numpy as np
 import onnx
 
 from frn import __version__
-from frn.inference.enrolment import LAMBDA_FLOOR, HeadParameters
+from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, value
 
-FORMAT = "frn-head"
-VERSION = "1"
+HEAD_FORMAT = "frn-head"
+HEAD_VERSION = "1"
 MAX_STEPS = 60
 TOLERANCE = 1e-9
 """Newton-Schulz ends when the spectrum of Z Y lies within this of 1: what is rounded to float cannot tell."""
@@ -44,7 +43,7 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
     lam = graph.node("Add", lam, graph.doubles(LAMBDA_FLOOR))
     graph.node("Unsqueeze", lam, graph.ints(1, 2), output="lam")  # way, 1, 1
     small = graph.node("Squeeze", graph.node("LessOrEqual", p, d), graph.ints(0))
-    graph.node("If", small, then_branch=_dual(head.rho), else_branch=_by_moments(head.rho), output="class_error")
+    graph.node("If", small, then_branch=_dual(head.rho()), else_branch=_by_moments(head.rho()), output="class_error")
     graph.node("Mul", "class_error", graph.constant(-head.gamma), output="logits")
     return graph.model(
         inputs={
@@ -54,10 +53,10 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
         },
         outputs={"logits": (FLOAT, ("q", "way")), "class_error": (FLOAT, ("q", "way"))},
         metadata={
-            "frn.format": FORMAT,
-            "frn.version": VERSION,
+            "frn.format": HEAD_FORMAT,
+            "frn.version": HEAD_VERSION,
             "frn.library": __version__,
-            "frn.head": json.dumps({"alpha": head.alpha, "beta": head.beta, "gamma": head.gamma}, sort_keys=True),
+            "frn.head": head.as_metadata(),
         },
         name="head",
     )

@@ -17,8 +17,10 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import open_session, run_session
 from frn.model import Model
-from frn_export.graphs import head_parameters
+from frn.ridge.parameters import HeadParameters
 
+IMAGES = 4
+"""Random images that an extractor is tried on."""
 FEATURE_TOLERANCE = 5e-6
 """Of the largest feature; float32 in another order of summation stays well below."""
 HALF_TOLERANCE = 1e-2
@@ -60,21 +62,11 @@ class Difference:
             )
 
 
-def compare_features(
-    model: Model, graph: bytes, *, allowed: float = FEATURE_TOLERANCE, images: int = 4, seed: int = 0
-) -> Difference:
-    """Run `features.onnx` and torch in float64 on the same random pixels.
-
-    Args:
-        model: the torch model, in evaluation mode.
-        graph: bytes of its `features.onnx`.
-        allowed: difference, as a share of the largest feature.
-        images: how many.
-        seed: of the pixels.
-    """
+def compare_features(model: Model, graph: bytes, *, allowed: float = FEATURE_TOLERANCE) -> Difference:
+    """Run `features.onnx` and torch in float64 on the same random pixels."""
     extractor = Extractor(graph, "the exported file", device="cpu")
     side = extractor.transform.size
-    pixels = np.random.default_rng(seed).integers(0, 256, (images, side, side, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (IMAGES, side, side, 3), dtype=np.uint8)
     ours = extractor.feature_maps(pixels)
     dtype = next(model.parameters()).dtype
     with torch.no_grad():
@@ -85,20 +77,15 @@ def compare_features(
     return Difference("features.onnx", share, allowed, "the largest feature")
 
 
-def compare_head(model: Model, graph: bytes, *, seed: int = 0) -> Difference:
-    """Run `head.onnx` and torch's head in float64 on random features: 1 and 5 shots, ragged, and p on both sides of d.
-
-    Args:
-        model: the torch model; its head is an `FRNHead`.
-        graph: bytes of its `head.onnx`.
-        seed: of the features.
-    """
-    assert isinstance(model.head, FRNHead)
-    head, learned = copy.deepcopy(model.head).double(), head_parameters(model)
+def compare_head(model: Model, graph: bytes) -> Difference:
+    """Run `head.onnx` and torch's FRN head in float64 on random features: 1 to 5 shots, p on both sides of d."""
+    assert model.head.ridge is not None
+    head = copy.deepcopy(model.head.ridge).double()
+    learned = HeadParameters.of(model.head.ridge)
     session = open_session(graph, "head.onnx", device="cpu")
     h, w = model.grid
     r, d = h * w, model.d
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     share = 0.0
     for shots in ([1] * 5, [5] * 5, [1, 5, 2, 4, 3], [d // r + 1, 1]):
         support, query = _features(generator, len(shots), max(shots), r, d), _features(generator, 3, r, d)
@@ -107,7 +94,7 @@ def compare_head(model: Model, graph: bytes, *, seed: int = 0) -> Difference:
         inputs: dict[str, NDArray[Any]] = {"support": support, "shots": np.array(shots, dtype=np.int64), "query": query}
         errors, logits = run_session(session, ["class_error", "logits"], inputs)
         truth = _class_error(head, support, shots, query)
-        unit = _energy(query) * max(1.0, (learned.rho - 1) ** 2)
+        unit = _energy(query) * max(1.0, (learned.rho() - 1) ** 2)
         of_errors = np.abs(errors - truth).max()
         of_logits = np.abs(logits + learned.gamma * truth).max() / max(1.0, abs(learned.gamma))
         share = max(share, float(of_errors) / unit, float(of_logits) / unit)

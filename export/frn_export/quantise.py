@@ -1,7 +1,7 @@
 """Smaller extractors: weights stored in half precision, or convolutions computed in int8.
 
 Only weights and what flows between them change. Names, shapes and metadata stay, so whatever runs `features.onnx` runs
-these. What int8 costs depends on the model: `judgement` measures it.
+these. What int8 costs depends on the model: `int8_accuracy` measures it.
 """
 
 import tempfile
@@ -24,12 +24,9 @@ PREPARED = ("onnx.quant.pre_process", "onnxruntime.quant")
 
 
 def half(features: bytes) -> bytes:
-    """Store weights as float16, each with a Cast to float32 that onnxruntime folds when it loads the file.
+    """Store the weights of a `features.onnx` as float16, each with a Cast to float32 that onnxruntime folds.
 
     Computation stays in float32. Biases and the numbers of the normalisation are few and keep their precision.
-
-    Args:
-        features: bytes of a `features.onnx`.
     """
     model = onnx.load_model_from_string(features)
     graph = model.graph

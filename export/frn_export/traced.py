@@ -1,4 +1,4 @@
-"""A network of others as ONNX: torch's tracer writes the nodes, and only what computes on pixels is kept of them.
+"""A network of another library as ONNX: torch's tracer writes the nodes, and what computes on pixels is kept of them.
 
 The tracer is the TorchScript one that comes with torch: the newer exporter needs another package. It writes chains of
 nodes that work out shapes, with operators that no extractor may have (`inference.runtime`), and notes of source lines.

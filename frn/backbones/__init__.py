@@ -1,15 +1,13 @@
 """Feature extractors. A new backbone is a file here, a line in `BACKBONES`, and a test.
 
-The contract: `forward(images (b, 3, H, W)) -> maps (b, d, h, w)`, and the attributes `d` (channels), `map_scale`
-(what reconstruction heads divide maps by), `stride` (pixels per location) and `last_pool`. Networks of others, frozen,
-are called `torchvision:NAME` and `timm:NAME` (`pretrained.py`).
+The contract is `base.Backbone`. Frozen networks of other libraries are called `torchvision:NAME` and `timm:NAME`
+(`pretrained.py`).
 """
 
 from functools import partial
 from typing import Protocol
 
-from torch import nn
-
+from frn.backbones.base import Backbone
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
 from frn.backbones.resnet12 import SMALL, ResNet12
@@ -19,7 +17,7 @@ from frn.errors import FrnError
 class BackboneFactory(Protocol):
     """Builds a backbone, with or without its last pooling."""
 
-    def __call__(self, *, last_pool: bool = True) -> nn.Module:
+    def __call__(self, *, last_pool: bool = True) -> Backbone:
         """Return a backbone with random weights."""
 
 
@@ -30,13 +28,8 @@ BACKBONES: dict[str, BackboneFactory] = {
 }
 
 
-def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> nn.Module:
-    """Return a new backbone with random weights.
-
-    Args:
-        name: of `BACKBONES`, or `torchvision:NAME` or `timm:NAME`.
-        last_pool: whether the last pooling of our own backbones is there.
-        size: side of the images; a network of others may be built for it.
+def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> Backbone:
+    """Return a new backbone with random weights; a pretrained one is built for images of `size` pixels.
 
     Raises:
         FrnError: if there is no backbone of that name.

@@ -3,6 +3,8 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from frn.backbones.base import Backbone
+
 
 class ConvBlock(nn.Module):
     """Convolution, BatchNorm, 2 x 2 max-pooling, ReLU.
@@ -24,28 +26,22 @@ class ConvBlock(nn.Module):
         return F.relu(x, inplace=True)
 
 
-class Conv4(nn.Module):
+class Conv4(Backbone):
     """Four blocks of 64 channels: 84 x 84 images become 5 x 5 maps, 32 x 32 become 2 x 2.
 
-    Without the last pooling a 32 x 32 image keeps a 4 x 4 map (r = 16) at no cost.
+    Without the last pooling a 32 x 32 image keeps a 4 x 4 map (r = 16) at no cost. The maps are not scaled: the
+    authors scale those of ResNet-12 only.
     """
 
     d = 64
-    map_scale = 1.0
-    """What reconstruction heads divide maps by: nothing (the authors scale ResNet-12 only)."""
 
     def __init__(self, *, last_pool: bool = True) -> None:
         super().__init__()
-        self.last_pool = last_pool
+        self.last_pool, self.stride = last_pool, 16 if last_pool else 8
         pools = (True, True, True, last_pool)
         self.blocks = nn.Sequential(
             *(ConvBlock(3 if i == 0 else self.d, self.d, pool=pool) for i, pool in enumerate(pools))
         )
-
-    @property
-    def stride(self) -> int:
-        """Pixels of the image per location of the map."""
-        return 16 if self.last_pool else 8
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, H, W) to feature maps (b, 64, H // stride, W // stride)."""

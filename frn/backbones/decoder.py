@@ -42,14 +42,7 @@ class Decoder(nn.Module):
     """As many doublings as the backbone has poolings, a bilinear resize to S x S, a projection to three channels."""
 
     def __init__(self, d: int, widths: tuple[int, ...], *, grid: int, size: int) -> None:
-        """Set the shapes.
-
-        Args:
-            d: channels of a map.
-            widths: channels after each doubling.
-            grid: locations of a side of a map.
-            size: S.
-        """
+        """Channels d of a map, `widths` after each doubling, `grid` locations and `size` pixels of a side."""
         super().__init__()
         self.d, self.grid, self.size = d, grid, size
         channels = (d, *widths)
@@ -65,15 +58,10 @@ class Decoder(nn.Module):
 
 
 def build_decoder(d: int, *, grid: int, size: int) -> Decoder:
-    """Return a new decoder of feature maps.
+    """Return a new decoder of feature maps of d channels and `grid` locations a side, to `size` pixels a side.
 
     For ResNet-12 at 84 pixels it is the paper's: 640 x 5 x 5 to 512 x 10 x 10, and halving channels on to 64 x 80 x 80.
     Conv-4's is a quarter as wide, and never wider than its maps.
-
-    Args:
-        d: channels of a map.
-        grid: locations of a side of a map.
-        size: pixels of a side of the images.
     """
     width = WIDTH if d > WIDTH else NARROW
     doublings = int(math.log2(size / grid))

@@ -1,4 +1,4 @@
-"""Networks of others as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
+"""Networks of other libraries as frozen extractors: `torchvision:NAME` (classification) and `timm:NAME`.
 
 A convolutional network gives the map before its pooling; a vision transformer its patch tokens after the last norm,
 without class and register tokens. Nothing here is trained, and nothing is downloaded unless a caller says so.
@@ -6,6 +6,7 @@ without class and register tokens. Nothing here is trained, and nothing is downl
 Shape letters: b images, S their side, d channels, (h, w) the map.
 """
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from frn.backbones.base import Backbone
 from frn.errors import FrnError
 
 
@@ -34,17 +36,11 @@ class Recipe:
         return max(size, round(size * self.ratio))
 
 
-class Pretrained(nn.Module):
+class Pretrained(Backbone):
     """Maps of a frozen network; it stays in evaluation mode."""
 
-    last_pool = True
-
     def __init__(self, name: str, size: int) -> None:
-        """Build the network, its weights still random.
-
-        Args:
-            name: `torchvision:NAME` or `timm:NAME`.
-            size: side S of the images.
+        """Build the network for images of `size` pixels, its weights still random.
 
         Raises:
             FrnError: if there is no such network, it gives no map, or it takes no images of that size.
@@ -63,7 +59,7 @@ class Pretrained(nn.Module):
             raise FrnError(
                 f"{name}: makes no map of {size} x {size} images ({reason}). Give another --size."
             ) from error
-        self.grid: tuple[int, int] = (int(h), int(w))
+        self.own_grid: tuple[int, int] = (int(h), int(w))
         self.stride = max(1, size // max(h, w))
         """Pixels per location, about."""
         self.map_scale = float(self.d) ** 0.5
@@ -77,6 +73,11 @@ class Pretrained(nn.Module):
         """Map normalised images (b, 3, S, S) to feature maps (b, d, h, w)."""
         maps: Tensor = self.maps(images)
         return maps
+
+    def grid(self, size: int) -> tuple[int, int]:
+        """Height and width of the map of the images that the network was built for."""
+        assert size == self.size
+        return self.own_grid
 
     def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
         """Take the makers' weights; those of their classifier are set aside.
@@ -168,9 +169,17 @@ class TorchvisionMaps(nn.Module):
 
     @classmethod
     def download(cls, name: str) -> Path:
-        """Fetch the default weights into torch's own cache."""
-        _torchvision_weights(name, None).get_state_dict(progress=False, check_hash=True)
-        return cls.places(name)[0]
+        """Fetch the default weights into torch's own cache; the file's name holds the beginning of its SHA-256."""
+        place = cls.places(name)[0]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        prefix = re.search(r"-([0-9a-f]{8,})\.", place.name)
+        torch.hub.download_url_to_file(
+            _torchvision_weights(name, None).url,
+            str(place),
+            hash_prefix=prefix and prefix[1],
+            progress=sys.stderr.isatty(),
+        )
+        return place
 
 
 def _torchvision_entries(name: str) -> list[Any]:
@@ -274,12 +283,7 @@ def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
 
 
 def find_weights(name: str, file: Path | None, *, download: bool = False) -> Path:
-    """The file with a network's weights: the one given, or the one in the user's cache.
-
-    Args:
-        name: `torchvision:NAME` or `timm:NAME`.
-        file: given by the user; None looks into the cache of torchvision or timm.
-        download: fetch what the cache lacks.
+    """The file with a network's weights: the one given, or the one in the cache of torchvision or timm.
 
     Raises:
         FrnError: saying where it looked and what to do.
@@ -296,7 +300,11 @@ def find_weights(name: str, file: Path | None, *, download: bool = False) -> Pat
         try:
             return source.download(own)
         except Exception as error:  # whatever a client of the network raises
-            raise FrnError(f"{name}: the weights could not be downloaded ({error})") from error
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise FrnError(
+                f"{name}: its weights could not be fetched ({reason}). Try again online, or give them by "
+                "--weights FILE."
+            ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(
         f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or --download fetches "

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from frn.backbones.base import Backbone
+
 
 def drop_block(maps: Tensor, rate: float, size: int) -> Tensor:
     """DropBlock (Ghiasi et al., NeurIPS 2018): zero random size x size squares of each channel, rescale the rest.
@@ -62,7 +64,7 @@ SMALL = (32, 64, 128, 256)
 """A sixth of the parameters and of the work: what two processor cores can train and run."""
 
 
-class ResNet12(nn.Module):
+class ResNet12(Backbone):
     """Four residual blocks: 84 x 84 images become 5 x 5 maps of 640 channels.
 
     DropBlock (on the last two blocks) is off by default, as in the authors' runs; the paper's text says it is used.
@@ -74,8 +76,8 @@ class ResNet12(nn.Module):
         super().__init__()
         self.d = channels[-1]
         self.map_scale = math.sqrt(self.d)
-        """What reconstruction heads divide maps by: needed for stable training (SM, Hyperparameters)."""
-        self.last_pool = last_pool
+        """Needed for stable training (SM, Hyperparameters)."""
+        self.last_pool, self.stride = last_pool, 16 if last_pool else 8
         widths = (3, *channels)
         self.blocks = nn.Sequential(
             *(
@@ -92,11 +94,6 @@ class ResNet12(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-
-    @property
-    def stride(self) -> int:
-        """Pixels of the image per location of the map."""
-        return 16 if self.last_pool else 8
 
     def forward(self, images: Tensor) -> Tensor:
         """Map normalised images (b, 3, H, W) to feature maps (b, d, H // stride, W // stride)."""

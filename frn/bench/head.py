@@ -10,8 +10,9 @@ from torch import Tensor
 from frn.bench.timing import take_turns
 from frn.episodes import EpisodeShape
 from frn.heads.frn import FRNHead
-from frn.inference.enrolment import Bank, HeadParameters, enroll
 from frn.inference.runtime import open_session
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import HeadParameters
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
 """What every contestant runs with: an untrained head."""
@@ -75,7 +76,9 @@ def time_head(d: int, shot: int, graph: bytes, *, rounds: int | None = None) -> 
         {
             **{name: partial(plain_error, support, query, name) for name in PLAIN},
             "frn, torch": lambda: head.class_error(support, query),
-            "frn, numpy": lambda: Bank([enroll(maps, INITIAL) for maps in support_array]).class_error(query_array),
+            "frn, numpy": lambda: ClassScorer([enroll(maps, INITIAL) for maps in support_array]).class_error(
+                query_array
+            ),
             "frn, onnx": lambda: session.run(["class_error"], inputs),
         },
         rounds=rounds,

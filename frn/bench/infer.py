@@ -7,12 +7,12 @@ import torch
 from PIL import Image
 
 from frn.bench.timing import take_turns
-from frn.data.moths import draw_classes
+from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
-from frn.inference.enrolment import Bank, Enrolled, enroll
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import open_session
 from frn.model import Model
+from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 
 
 def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
@@ -35,7 +35,7 @@ def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: in
 def time_classifier(
     extractor: Extractor,
     classifier: bytes,
-    enrolled: Mapping[str, Enrolled],
+    enrolled: Mapping[str, EnrolledClass],
     *,
     height: int,
     width: int,
@@ -53,7 +53,7 @@ def time_classifier(
     side = extractor.transform.size
     prepared = {"images": generator.random((1, 3, side, side), dtype=np.float32)}
     pixels = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)
-    image, bank = Image.fromarray(pixels), Bank(list(enrolled.values()))
+    image, bank = Image.fromarray(pixels), ClassScorer(list(enrolled.values()))
     return take_turns(
         {
             "extractor": lambda: extractor.session.run(None, prepared),
@@ -64,7 +64,7 @@ def time_classifier(
     )
 
 
-def enroll_moths(extractor: Extractor) -> dict[str, Enrolled]:
+def enroll_moths(extractor: Extractor) -> dict[str, EnrolledClass]:
     """Enroll five classes of five drawn moths.
 
     Raises:

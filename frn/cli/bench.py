@@ -9,10 +9,10 @@ import typer
 
 from frn.cli.console import print_json, print_table, progress_bar, stdout, user_errors
 from frn.cli.options import AsJson, Device
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from frn_tui.bench.measures import Measure
+    from frn_tui_bench.measures import Measure
 
 app = typer.Typer(no_args_is_help=True, help="Time things beside their plain formulation, in one run.")
 
@@ -176,7 +176,7 @@ def memory(
     with user_errors():
         from frn.bench.memory import CONTESTANTS, PUBLISHED, MemoryCase, measure_memory
         from frn.errors import FrnError
-        from frn.precision import choose_device
+        from frn.numerics import choose_device
 
         where = choose_device(device).type
         sides = side or (5, 10)
@@ -232,8 +232,13 @@ def tui(
 ) -> None:
     """The terminal app beside Textual's hello-world and its targets, on a pseudo-terminal; about two minutes."""
     with user_errors():
-        from frn_tui.bench.measures import QUICK, Effort, Lab
-        from frn_tui.bench.photos import draw
+        try:
+            from frn_tui_bench.measures import QUICK, Effort, Lab
+            from frn_tui_bench.photos import draw
+        except ModuleNotFoundError as error:
+            from frn.errors import FrnError
+
+            raise FrnError("`frn bench tui` needs a checkout of the repository: packages come without it") from error
 
         effort = QUICK if quick else Effort()
         load = os.getloadavg()[0]

@@ -42,9 +42,9 @@ def classify(
     with user_errors():
         paths = _image_paths(images)  # before the model is loaded: a wrong path is told at once
 
-        from frn.opening import open_classifier
+        from frn.loading import load_classifier
 
-        classifier, left_out = open_classifier(classes, model, device)
+        classifier, left_out = load_classifier(classes, model, device)
         report_left_out([str(error) for error in left_out])
         if threshold is not None:
             classifier.threshold_override = threshold

@@ -51,6 +51,7 @@ def prepare(
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
+        from frn.data.prepare.folder import DrawnSplit
 
         with progress_bar(f"preparing {name}") as progress:
             counts = prepare_data(
@@ -60,9 +61,7 @@ def prepare(
                 split=split,
                 unofficial=unofficial,
                 download=download,
-                val=val,
-                test=test,
-                seed=seed,
+                drawn=DrawnSplit(val, test, seed),
                 progress=progress,
             )
         for part, (classes, images) in counts.items():

@@ -8,7 +8,7 @@ import typer
 from frn.cli.console import print_json, print_table, printable, report_left_out, stdout, user_errors
 from frn.cli.options import AsJson, ClassifierDevice
 from frn.errors import FrnError
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
@@ -40,20 +40,20 @@ def enroll(
 
         from frn.inference.classifier import Classifier
         from frn.inference.features import FeatureStore
-        from frn.inference.project import Project, is_project, save_project
-        from frn.opening import find_extractor, refer_to
+        from frn.inference.project import ModelReference, Project, is_project, save_project
+        from frn.loading import load_extractor
 
         if not is_project(out):
             raise FrnError(f"{out}: a project is called something.frn.json")
         if out.exists() and not replace:
             raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
         members = _members(sources)
-        classifier = Classifier(find_extractor(model, device), FeatureStore())
+        classifier = Classifier(load_extractor(model, device), FeatureStore())
         left_out = classifier.enroll(members)
         report_left_out([str(error) for error in left_out])
         classifier.threshold_override = threshold
         state = dataclasses.replace(classifier.state, threshold=threshold)
-        save_project(out, Project(refer_to(model, classifier.extractor, out.parent), state), replace=replace)
+        save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
     if as_json:
         print_json(_summary(out, classifier, len(left_out)))
     else:
@@ -64,7 +64,7 @@ def _members(sources: list[str]) -> dict[str, list[Path]]:
     """The files of each class."""
     from frn.data.folders import image_files
     from frn.inference.project import is_project
-    from frn.opening import class_files
+    from frn.loading import class_files
 
     members: dict[str, list[Path]] = {}
     for source in sources:

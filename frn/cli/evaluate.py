@@ -6,10 +6,11 @@ import typer
 
 from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.options import AsJson, Device, EpisodeSeed, MethodName, PrecisionName, Split, SplitData, Threads
-from frn.machine import leave_threads_to_torch
+from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
-    from frn.evaluation.report import Result, Unknown
+    from frn.evaluation.open_set import Unknown
+    from frn.evaluation.report import Result
 
 
 def evaluate(

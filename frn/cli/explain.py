@@ -34,12 +34,12 @@ def explain(
         from frn.files import write_atomically
         from frn.images import open_image
         from frn.inference.explanation import Panel, sheet
-        from frn.opening import open_classifier
+        from frn.loading import load_classifier
 
         if out.suffix.lower() not in FORMATS:
             raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
-        classifier, left_out = open_classifier(classes, model, device)
+        classifier, left_out = load_classifier(classes, model, device)
         report_left_out([str(error) for error in left_out])
         crop = classifier.extractor.transform(photo)
         (maps,) = classifier.extractor.feature_maps(crop[None])

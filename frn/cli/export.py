@@ -8,7 +8,7 @@ import typer
 
 from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.options import AsJson
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 
 def export(
@@ -52,8 +52,8 @@ def export(
     with user_errors():
         from frn_export.export import ExportOptions, export_model
 
+        from frn.loading import class_files
         from frn.model import load_model
-        from frn.opening import class_files
 
         options = ExportOptions(
             precision=precision, calibrate=calibrate, max_drop=max_drop, threshold=threshold, weights=weights

@@ -12,7 +12,7 @@ from frn.cli.enroll import enroll
 from frn.cli.evaluate import evaluate
 from frn.cli.explain import explain
 from frn.cli.export import export
-from frn.cli.models import models
+from frn.cli.models import app as models_app
 from frn.cli.presets import presets
 from frn.cli.pretrained import import_backbone
 from frn.cli.reproduce import reproduce
@@ -52,7 +52,7 @@ app.command(rich_help_panel="Use a model")(enroll)
 app.command(rich_help_panel="Use a model")(explain)
 app.command(rich_help_panel="Use a model")(export)
 app.command("import", rich_help_panel="Use a model")(import_backbone)
-app.command(rich_help_panel="Use a model")(models)
+app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(train)
 app.command(rich_help_panel="Train and measure")(pretrain)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)

@@ -1,42 +1,129 @@
-"""`frn models`: the models that ship with the program."""
+"""`frn models`: the models that have names, those that ship and those that were added."""
 
-from frn.cli.console import print_json, print_table, user_errors
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frn.cli.console import note, print_json, print_table, stdout, user_errors
 from frn.cli.options import AsJson
 
+if TYPE_CHECKING:
+    from frn.zoo import ModelFiles
 
-def models(as_json: AsJson = False) -> None:
-    """List the shipped models: their names stand for their files in every command."""
-    from frn.model_file import read_header
-    from frn.shipped import shipped_models
+app = typer.Typer(
+    invoke_without_command=True,
+    help="List the models that have names, which every command and the app take; add networks of others.",
+)
+
+
+@app.callback()
+def models(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the models that have names, which every command and the app take; add networks of others."""
+    if context.invoked_subcommand is not None:
+        return
+    from frn.zoo import named_models
 
     with user_errors():
-        found = {name: (path, *read_header(path)) for name, path in shipped_models().items()}
+        found = {name: _facts(files) for name, files in named_models().items()}
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+@app.command()
+def add(
+    network: Annotated[str, typer.Argument(help="A name from `frn models known`, torchvision:NAME or timm:NAME.")],
+    name: Annotated[
+        str | None, typer.Option(help="What to call it here.", show_default="its name, up to the first dot")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Its weights, if they are here already.", show_default="fetched")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a network that others have trained, check it and keep it: from then on its name works everywhere.
+
+    FRN needs no training on it. The weights' licence is their makers'.
+    """
+    with user_errors():
+        from frn_export.added import add_model
+
+        if weights is None:
+            note("fetching the weights, unless they are here already ...")
+        added, files = add_model(network, name=name, weights=weights)
+        facts = _facts(files)
+    if as_json:
+        print_json({added: facts})
+        return
+    _show({added: facts})
+    stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}", markup=False)
+
+
+@app.command()
+def known(as_json: AsJson = False) -> None:
+    """List the networks that `frn models add` knows by a short name."""
+    from frn.catalogue import CATALOGUE
+
     if as_json:
         print_json(
-            {
-                name: {
-                    "path": str(path),
-                    "backbone": c.backbone,
-                    "method": c.method,
-                    "size": c.transform.size,
-                    **record,
-                }
-                for name, (path, c, record) in found.items()
-            }
+            {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
         )
         return
+    rows = [(f"[bold]{name}[/bold]", n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
+    print_table(("name", "network", "what it is", "licence"), rows)
+
+
+@app.command()
+def remove(name: Annotated[str, typer.Argument(help="Of an added model.")]) -> None:
+    """Delete a model that was added."""
+    with user_errors():
+        from frn.zoo import remove_model
+
+        remove_model(name)
+    stdout().print(f"removed {name}", markup=False)
+
+
+def _facts(files: "ModelFiles") -> dict[str, Any]:
+    from frn.model_file import read_header
+    from frn.zoo import NOTES
+
+    config, record = read_header(files.weights)
+    facts = {
+        "path": str(files.weights),
+        "backbone": config.backbone,
+        "method": config.method,
+        "size": config.transform.size,
+        "bytes": files.weights.stat().st_size,
+        **record,
+    }
+    try:
+        notes = {} if files.shipped else json.loads((files.weights.parent / NOTES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        notes = {}
+    return {**facts, **{key: value for key, value in notes.items() if key not in facts}}
+
+
+def _show(found: dict[str, dict[str, Any]]) -> None:
+    from rich.markup import escape
+
     rows = []
-    for name, (path, config, record) in found.items():
-        validation = record.get("validation") or {}
+    for name, facts in found.items():
+        validation = facts.get("validation")
         rows.append(
             (
                 f"[bold]{name}[/bold]",
-                config.method,
-                config.backbone,
-                f"{config.transform.size} px",
-                f"{path.stat().st_size / 1e6:.2f} MB",
-                str(record.get("data", "")),
-                "{accuracy:.2f} ± {ci95:.2f} % ({shape})".format(**validation) if validation else "",
+                facts["method"],
+                facts["backbone"],
+                f"{facts['size']} px",
+                f"{facts['bytes'] / 1e6:.2f} MB",
+                f"{facts['milliseconds']} ms" if "milliseconds" in facts else "",
+                escape(str(facts.get("about") or facts.get("data", ""))),
+                "{accuracy:.2f} ± {ci95:.2f} % ({shape})".format(**validation)
+                if validation
+                else escape(str(facts.get("licence", ""))),
             )
         )
-    print_table(("model", "method", "backbone", "image", "size", "trained on", "validation"), rows)
+    print_table(("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from frn.shipped import DEFAULT_MODEL
+from frn.zoo import DEFAULT_MODEL
 
 MethodName = Literal["frn", "proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "bifrn", "deepemd"]
 DeviceName = Literal["auto", "cpu", "cuda"]

@@ -30,8 +30,8 @@ def import_backbone(
     """
     with user_errors():
         from frn.backbones.pretrained import find_weights
-        from frn.checkpoints import import_pretrained, save_model
         from frn.errors import FrnError
+        from frn.model import import_pretrained, save_model
 
         if out.suffix != ".safetensors":
             raise FrnError(f"{out}: a model file is called something.safetensors")

@@ -18,7 +18,7 @@ from frn.cli.console import (
     user_errors,
 )
 from frn.cli.evaluate import describe
-from frn.machine import leave_threads_to_torch
+from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
     from frn.evaluation.report import Result

@@ -49,7 +49,7 @@ def train(
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder
         from frn.model import load_model
-        from frn.precision import choose_device, choose_precision, set_threads
+        from frn.numerics import choose_device, choose_precision, set_threads
         from frn.training.run import RunSettings
         from frn.visualize.training import DecoderSchedule, train_decoder
 
@@ -111,7 +111,7 @@ def render(
         from frn.episodes import EpisodeShape
         from frn.files import write_atomically
         from frn.model import load_model
-        from frn.precision import choose_device, set_threads
+        from frn.numerics import choose_device, set_threads
         from frn.visualize.regeneration import Regenerator
         from frn.visualize.training import load_decoder
 

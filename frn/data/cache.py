@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from frn.data.folders import ClassFolders
 from frn.errors import FrnError
 from frn.files import cache_folder
+from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
 
-VERSION = 1
+PIXEL_CACHE_VERSION = 1
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
 
@@ -87,26 +88,17 @@ class StoredImages:
 
 
 def load_images(
-    folders: ClassFolders,
-    transform: EvaluationTransform | int,
-    *,
-    progress: Progress | None = None,
-    cache: Path | None = None,
+    folders: ClassFolders, transform: EvaluationTransform | int, *, progress: Progress | None = None
 ) -> StoredImages:
     """Return the pixels of a split from the cache, decoding it first where there is none.
 
-    Args:
-        folders: the split.
-        transform: the evaluation transform to apply, or the length that shorter sides are scaled down to (training
-            augments from larger images).
-        progress: called while images are decoded.
-        cache: where caches live; `cache_folder()` by default.
+    The transform may be the length that shorter sides are scaled down to: training augments from larger images.
 
     Raises:
         FrnError: if the cache cannot be written (disk full, no permission), or a class has no readable image.
     """
     paths = folders.paths
-    home = (cache or cache_folder()) / "images" / _key(folders, paths, transform)
+    home = cache_folder() / "images" / _key(folders, paths, transform)
     stored = _open(home)
     if stored is None:
         try:
@@ -129,7 +121,7 @@ def load_images(
 
 def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
     what = transform if isinstance(transform, int) else asdict(transform)
-    digest = hashlib.sha256(json.dumps([VERSION, what, str(folders.root.resolve())]).encode())
+    digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve())]).encode())
     for path in paths:
         status = path.stat()
         # The change time cannot be set back by a program, so a file rewritten under its old date is seen.
@@ -157,7 +149,7 @@ def _build(
     home.parent.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".building-", dir=home.parent))
     try:
-        with ThreadPoolExecutor(os.cpu_count()) as pool, open(work / "pixels", "wb") as file:
+        with ThreadPoolExecutor(cores()) as pool, open(work / "pixels", "wb") as file:
             for start in range(0, len(paths), 1024):  # in pieces, so that memory stays bounded
                 piece = paths[start : start + 1024]
                 for offset, result in enumerate(pool.map(decode, piece)):
@@ -175,7 +167,12 @@ def _build(
         body = json.dumps(
             {"names": folders.names, "sizes": sizes, "shapes": shapes, "broken": [asdict(b) for b in broken]}
         )
-        index = {"version": VERSION, "pixels_crc32": checksum, "body_crc32": zlib.crc32(body.encode()), "body": body}
+        index = {
+            "version": PIXEL_CACHE_VERSION,
+            "pixels_crc32": checksum,
+            "body_crc32": zlib.crc32(body.encode()),
+            "body": body,
+        }
         with open(work / "index.json", "w", encoding="utf-8") as text:
             json.dump(index, text)
             text.flush()
@@ -194,7 +191,7 @@ def _open(home: Path) -> StoredImages | None:
     """Return the cache, or None where there is none or it is not whole."""
     try:
         index: dict[str, Any] = json.loads((home / "index.json").read_text(encoding="utf-8"))
-        if index["version"] != VERSION or zlib.crc32(index["body"].encode()) != index["body_crc32"]:
+        if index["version"] != PIXEL_CACHE_VERSION or zlib.crc32(index["body"].encode()) != index["body_crc32"]:
             return None
         body = json.loads(index["body"])
         shapes = np.asarray(body["shapes"], dtype=np.int64).reshape(-1, 2)

@@ -1,6 +1,5 @@
 """Looking a split over before hours are spent on it."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 from frn.data.cache import Broken, Progress
 from frn.data.folders import scan
 from frn.errors import FrnError
+from frn.hardware import cores
 from frn.images import open_image
 
 
@@ -45,12 +45,7 @@ class SplitReport:
 
 
 def check_split(folder: Path, per_class: int, progress: Progress | None = None) -> SplitReport:
-    """Decode every image of a split.
-
-    Args:
-        folder: class folders.
-        per_class: images an episode takes from a class.
-        progress: called with images done and in all.
+    """Decode every image of a split; an episode takes `per_class` images from a class.
 
     Raises:
         FrnError: if the folder holds no class folders, or one is empty.
@@ -67,7 +62,7 @@ def check_split(folder: Path, per_class: int, progress: Progress | None = None) 
 
     sizes = dict.fromkeys(folders.names, 0)
     widths, heights, broken = [], [], []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         for done, (label, result) in enumerate(zip(labels, pool.map(measure, paths), strict=True), start=1):
             if isinstance(result, Broken):
                 broken.append(result)

@@ -24,17 +24,10 @@ def augment(
     generator: np.random.Generator,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """Augment a batch.
+    """Augment images (b, 3, s, s), float32 in [0, 1].
 
-    Args:
-        canvas: images at the top left of a common canvas, (b, H, W, 3) uint8.
-        extents: height and width of each image, (b, 2).
-        augmentation: what to do.
-        generator: where the random numbers come from; the same on every device.
-        device: where to do it.
-
-    Returns:
-        Images (b, 3, s, s), float32 in [0, 1].
+    The canvas (b, H, W, 3) has the images at its top left, `extents` (b, 2) their heights and widths. The generator
+    draws the same on every device.
     """
     draw = augmentation.draw(extents, generator)
     pixels = torch.from_numpy(canvas).to(device).permute(0, 3, 1, 2).float().div_(255)

@@ -1,6 +1,6 @@
 """Episodes: their shape, and which images they are made of. Free of torch."""
 
-from frn.episodes.sampler import Episode, check_classes, evaluation_episode, joined_epoch, training_epoch
+from frn.episodes.sampler import Episode, check_classes, concat_epoch, evaluation_episode, training_epoch
 from frn.episodes.shape import EpisodeShape
 
-__all__ = ["Episode", "EpisodeShape", "check_classes", "evaluation_episode", "joined_epoch", "training_epoch"]
+__all__ = ["Episode", "EpisodeShape", "check_classes", "concat_epoch", "evaluation_episode", "training_epoch"]

@@ -20,15 +20,10 @@ Episode = NDArray[np.int64]
 def check_classes(
     names: Sequence[str], sizes: Sequence[int], shape: EpisodeShape, *, where: str, every_class: bool
 ) -> None:
-    """Refuse a data set that cannot serve `shape`.
+    """Refuse a data set that cannot serve `shape`; `where` is what the message calls it.
 
-    Args:
-        names: class names.
-        sizes: images of each class.
-        shape: the episodes to draw.
-        where: what to call the data in the message.
-        every_class: evaluation draws from all classes, so each must be large enough; training leaves small ones out
-            as long as `way` others can serve.
+    Evaluation draws from every class, so each must be large enough; training leaves small ones out as long as `way`
+    others can serve.
 
     Raises:
         FrnError: naming the smallest class, its count and what is needed.
@@ -52,12 +47,6 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
 
     Classes are drawn with probability proportional to their remaining images; one that can no longer serve leaves,
     and the epoch ends when fewer than `way` are left. The remainder is discarded until the next epoch.
-
-    Args:
-        sizes: images of each class; image indices count through the classes in order.
-        shape: the episodes to draw.
-        seed: of the run.
-        epoch: from 0.
 
     Raises:
         FrnError: if fewer than `way` classes have enough images for a single episode.
@@ -86,16 +75,10 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     return episodes
 
 
-def joined_epoch(sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int) -> list[Episode]:
+def concat_epoch(sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int) -> list[Episode]:
     """One epoch of several data sets: `training_epoch` of each, in shuffled order, so that no episode mixes them.
 
     Images of different sets are told apart by their look alone, and an episode of both would teach that.
-
-    Args:
-        sets: images of each class of each data set; image indices count through all of them in order.
-        shape: the episodes to draw.
-        seed: of the run.
-        epoch: from 0.
 
     Raises:
         FrnError: if a data set cannot serve a single episode.
@@ -115,12 +98,6 @@ def evaluation_episode(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, 
     """Episode number `index` of an evaluation: classes and images drawn uniformly, without replacement.
 
     Each episode has a generator of its own, so any part of an evaluation can be drawn anywhere.
-
-    Args:
-        sizes: images of each class, each at least shot + queries; indices count through the classes in order.
-        shape: the episode to draw.
-        seed: of the evaluation.
-        index: from 0.
     """
     generator = np.random.default_rng([seed, shape.way, shape.shot, shape.queries, index])
     starts = np.cumsum([0, *sizes[:-1]])

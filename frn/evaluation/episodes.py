@@ -9,14 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from frn.data.cache import Progress
 from frn.episodes import Episode, EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
+from frn.heads.base import Head
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import residual_from_gram, second_moment
-from frn.precision import small_products
+from frn.ridge.matmul import matmul_small
+from frn.ridge.moments import second_moment
+from frn.ridge.systems import residual_operator
 
 Scorer = Callable[[Tensor], Tensor]
 """Logits (e, q, way) of a chunk of episodes, given as image indices (e, way, shot + queries)."""
@@ -28,8 +30,8 @@ MOMENT_CHANNELS = 128
 
 
 def evaluate_episodes(
-    head: nn.Module,
-    maps: Tensor,
+    head: Head,
+    feature_maps: Tensor,
     sizes: Sequence[int],
     shape: EpisodeShape,
     *,
@@ -37,20 +39,10 @@ def evaluate_episodes(
     seed: int,
     progress: Progress | None = None,
 ) -> Accuracy:
-    """Accuracy of a head over random episodes.
-
-    Args:
-        head: any head, `(support, query) -> logits`.
-        maps: feature maps of all images, class by class, (n, r, d).
-        sizes: images of each class, each at least shot + queries.
-        shape: of the episodes.
-        episodes: how many.
-        seed: the same seed draws the same episodes.
-        progress: called with episodes done and in all.
-    """
+    """Accuracy of a head over random episodes of images by their feature maps (n, r, d), class by class."""
     with torch.inference_mode():
-        score = episode_scorer(head, maps, shape)
-    target = torch.arange(shape.way, device=maps.device).repeat_interleave(shape.queries)
+        score = episode_scorer(head, feature_maps, shape)
+    target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)
 
     @torch.inference_mode()
     def evaluate(start: int) -> NDArray[np.float64]:
@@ -58,7 +50,7 @@ def evaluate_episodes(
             evaluation_episode(sizes, shape, seed=seed, index=index)
             for index in range(start, min(start + CHUNK, episodes))
         ]
-        predicted = score(torch.from_numpy(np.stack(drawn)).to(maps.device)).argmax(-1)
+        predicted = score(torch.from_numpy(np.stack(drawn)).to(feature_maps.device)).argmax(-1)
         accuracy: NDArray[np.float64] = (predicted == target).double().mean(-1).cpu().numpy()
         return accuracy
 
@@ -66,7 +58,9 @@ def evaluate_episodes(
     threads = torch.get_num_threads()
     # The systems are small: sharing one among threads costs more than solving it, so each thread has its own episodes.
     torch.set_num_threads(1)
-    workers = ThreadPoolExecutor(threads if maps.is_cpu else 1, initializer=torch.set_num_threads, initargs=(1,))
+    workers = ThreadPoolExecutor(
+        threads if feature_maps.is_cpu else 1, initializer=torch.set_num_threads, initargs=(1,)
+    )
     try:
         for start, part in zip(starts, workers.map(evaluate, starts), strict=True):
             correct[start : start + CHUNK] = part
@@ -78,32 +72,32 @@ def evaluate_episodes(
     return summarise(correct)
 
 
-def episode_scorer(head: nn.Module, maps: Tensor, shape: EpisodeShape) -> Scorer:
+def episode_scorer(head: Head, feature_maps: Tensor, shape: EpisodeShape) -> Scorer:
     """The fastest way to score episodes of `shape` from cached maps; the logits are the head's."""
-    if isinstance(head, FRNHead) and maps.shape[-1] <= MOMENT_CHANNELS:
-        return _moment_scorer(head, maps, shape)
+    if head.ridge is not None and feature_maps.shape[-1] <= MOMENT_CHANNELS:
+        return _moment_scorer(head.ridge, feature_maps, shape)
 
     def score(episodes: Tensor) -> Tensor:
         logits = []
         for episode in episodes:
-            query = maps[episode[:, shape.shot :].flatten()]
-            logits.append(head(maps[episode[:, : shape.shot]], query))
+            query = feature_maps[episode[:, shape.shot :].flatten()]
+            logits.append(head(feature_maps[episode[:, : shape.shot]], query))
         return torch.stack(logits)
 
     return score
 
 
-def _moment_scorer(head: FRNHead, maps: Tensor, shape: EpisodeShape) -> Scorer:
+def _moment_scorer(head: FRNHead, feature_maps: Tensor, shape: EpisodeShape) -> Scorer:
     """FRN by second moments: a query costs d x d per class, whatever r is, and an image's moment is computed once."""
-    r, d = maps.shape[1:]
+    r, d = feature_maps.shape[1:]
     p = shape.shot * r
-    moments = torch.cat([second_moment(piece) for piece in maps.split(1024)]).flatten(1)  # n, d * d
+    moments = torch.cat([second_moment(piece) for piece in feature_maps.split(1024)]).flatten(1)  # n, d * d
     lam, rho, gamma = head.lam(p, d), head.rho(), head.gamma
 
     def score(episodes: Tensor) -> Tensor:
-        pool = maps[episodes[..., : shape.shot]].flatten(2, 3).double()  # e, way, p, d
-        residual = residual_from_gram(small_products(pool.mT, pool), lam, rho)
-        squared = small_products(residual, residual).flatten(2).to(moments.dtype)  # e, way, d * d
+        pool = feature_maps[episodes[..., : shape.shot]].flatten(2, 3).double()  # e, way, p, d
+        residual = residual_operator(matmul_small(pool.mT, pool), lam, rho)
+        squared = matmul_small(residual, residual).flatten(2).to(moments.dtype)  # e, way, d * d
         query = moments[episodes[..., shape.shot :].flatten(1)]  # e, q, d * d
         return -gamma * (squared @ query.mT).mT
 

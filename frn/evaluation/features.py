@@ -1,17 +1,104 @@
-"""Feature maps of every image of a split, each computed once."""
+"""Feature maps of every image of a split, each computed once, by torch or by onnxruntime."""
 
+import copy
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from frn.data.cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.heads import build_head
+from frn.heads.base import Head
+from frn.images import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.model import Model
-from frn.precision import Precision, autocast
+from frn.numerics import Precision, autocast
+
+BATCH, ONNX_BATCH = 256, 64
+"""Images per forward pass, of torch and of onnxruntime."""
+
+
+class FeatureExtractor(Protocol):
+    """What evaluation needs of a model, whatever runs it."""
+
+    transform: EvaluationTransform
+    """How its images are prepared."""
+    method: str
+    """What its head is called."""
+    untrained_head: bool
+
+    def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
+        """Return feature maps (n, r, d), float32, of uniform images of the model's size."""
+
+    def new_head(self) -> Head:
+        """Return a copy of its head, which the caller may change.
+
+        Raises:
+            FrnError: if the model does not hold its whole head.
+        """
+
+
+class TorchExtractor:
+    """A torch model in evaluation mode, on `device`."""
+
+    def __init__(
+        self,
+        model: Model,
+        precision: Precision = "fp32",
+        device: torch.device | str = "cpu",
+        *,
+        untrained_head: bool = False,
+    ) -> None:
+        self.model, self.precision, self.device = model, precision, device
+        self.transform, self.method = model.config.transform, model.config.method
+        self.untrained_head = untrained_head
+
+    def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
+        """Return feature maps (n, r, d), float32, on the device."""
+        return extract_features(self.model, images, precision=self.precision, device=self.device, progress=progress)
+
+    def new_head(self) -> Head:
+        """Return a copy of its head."""
+        return copy.deepcopy(self.model.head)
+
+
+class OnnxExtractor:
+    """An exported model, run by onnxruntime."""
+
+    def __init__(self, extractor: Extractor) -> None:
+        self.extractor = extractor
+        self.transform, self.method = extractor.transform, extractor.method
+        self.untrained_head = extractor.untrained_head
+
+    def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
+        """Return feature maps (n, r, d), float32, on the processor."""
+        pixels = images.images()
+        feature_maps = torch.empty((len(images), *self.extractor.shape))
+        for start in range(0, len(images), ONNX_BATCH):
+            piece = self.extractor.feature_maps(pixels[start : start + ONNX_BATCH])
+            feature_maps[start : start + ONNX_BATCH] = torch.from_numpy(piece)
+            if progress:
+                progress(min(start + ONNX_BATCH, len(images)), len(images))
+        return feature_maps
+
+    def new_head(self) -> Head:
+        """Return a head with the learned numbers of the file's metadata.
+
+        Raises:
+            FrnError: if the head has layers of its own, which an extractor does not hold.
+        """
+        learned = self.extractor.learned
+        head = build_head(self.method, self.extractor.shape[1])
+        if missing := sorted(set(head.state_dict()) ^ set(learned)):
+            raise FrnError(
+                f"an exported {self.method} model does not hold its whole head ({', '.join(missing)}). "
+                "Evaluate the torch model itself."
+            )
+        head.load_state_dict({name: torch.tensor(value) for name, value in learned.items()})
+        return head
 
 
 @torch.inference_mode()
@@ -21,20 +108,10 @@ def extract_features(
     *,
     precision: Precision = "fp32",
     device: torch.device | str = "cpu",
-    batch: int = 256,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Return feature maps (n, r, d), float32, on the device.
-
-    Args:
-        model: in evaluation mode, on `device`.
-        images: uniform images of the model's size.
-        precision: of the backbone.
-        device: where the model is.
-        batch: images per forward pass.
-        progress: called with images done and in all.
-    """
-    return torch.cat(list(_pieces(model, images, precision, device, batch, progress)))
+    """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on."""
+    return torch.cat(list(_batches(model, images, precision, device, progress)))
 
 
 @torch.inference_mode()
@@ -44,64 +121,22 @@ def mean_feature(
     *,
     precision: Precision = "fp32",
     device: torch.device | str = "cpu",
-    batch: int = 256,
     progress: Progress | None = None,
 ) -> Tensor:
     """Return the average-pooled feature (d,) of all images together, in float32; arguments as above."""
-    pieces = _pieces(model, images, precision, device, batch, progress)
-    total = torch.stack([maps.double().mean(1).sum(0) for maps in pieces]).sum(0)
+    batches = _batches(model, images, precision, device, progress)
+    total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
     return (total / len(images)).float()
 
 
-def _pieces(
-    model: Model,
-    images: StoredImages,
-    precision: Precision,
-    device: torch.device | str,
-    batch: int,
-    progress: Progress | None,
+def _batches(
+    model: Model, images: StoredImages, precision: Precision, device: torch.device | str, progress: Progress | None
 ) -> Iterator[Tensor]:
     pixels = images.images()
-    for start in range(0, len(images), batch):
-        piece = torch.from_numpy(np.array(pixels[start : start + batch])).to(device)
+    for start in range(0, len(images), BATCH):
+        piece = torch.from_numpy(np.array(pixels[start : start + BATCH])).to(device)
         with autocast(device, precision):
-            maps = model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255)
-        yield maps
+            feature_maps = model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255)
+        yield feature_maps
         if progress:
-            progress(min(start + batch, len(images)), len(images))
-
-
-def extract_in_onnxruntime(
-    extractor: Extractor, images: StoredImages, *, batch: int = 64, progress: Progress | None = None
-) -> Tensor:
-    """Return feature maps (n, r, d), float32, by an exported extractor.
-
-    Args:
-        extractor: the exported file.
-        images: uniform images of its size.
-        batch: images per run.
-        progress: called with images done and in all.
-    """
-    pixels = images.images()
-    maps = torch.empty((len(images), *extractor.shape))
-    for start in range(0, len(images), batch):
-        maps[start : start + batch] = torch.from_numpy(extractor.feature_maps(pixels[start : start + batch]))
-        if progress:
-            progress(min(start + batch, len(images)), len(images))
-    return maps
-
-
-def exported_head(extractor: Extractor) -> nn.Module:
-    """The head that an exported extractor was trained with, its learned numbers set.
-
-    Raises:
-        FrnError: if the head has layers of its own, which an extractor does not hold.
-    """
-    head = build_head(extractor.method, extractor.shape[1])
-    if missing := sorted(set(head.state_dict()) ^ set(extractor.learned)):
-        raise FrnError(
-            f"an exported {extractor.method} model does not hold its whole head ({', '.join(missing)}). "
-            "Evaluate the torch model itself."
-        )
-    head.load_state_dict({name: torch.tensor(value) for name, value in extractor.learned.items()})
-    return head
+            progress(min(start + BATCH, len(images)), len(images))

@@ -2,34 +2,18 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import NotRequired, TypedDict
-
-import torch
-from torch import Tensor, nn
 
 from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
-from frn.evaluation.features import exported_head, extract_features, extract_in_onnxruntime
-from frn.evaluation.strangers import doubled, measure_strangers
-from frn.evaluation.tuning import set_head, tune_head
-from frn.heads.frn import FRNHead
-from frn.inference.enrolment import HeadParameters
-from frn.inference.extractor import Extractor
-from frn.model import Model
-from frn.precision import Precision, keep_freed_memory
-
-
-class Unknown(TypedDict):
-    """Telling strangers from known classes, in percent; `missed` and `caught` at the calibrated threshold."""
-
-    auroc: float
-    auroc_ci95: float
-    auroc_softmax: float
-    auroc_softmax_ci95: float
-    missed: float
-    caught: float
+from frn.evaluation.features import FeatureExtractor
+from frn.evaluation.open_set import Unknown, doubled, measure_open_set
+from frn.numerics import keep_freed_memory
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import tune_on_episodes
 
 
 class Result(TypedDict):
@@ -47,101 +31,89 @@ class Result(TypedDict):
     """What was chosen from the validation split, for a head that nobody trained."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationPlan:
+    """What is measured."""
+
+    shapes: Sequence[EpisodeShape]
+    """One result each."""
+    episodes: int
+    """Per shape."""
+    seed: int = 0
+    """The same seed draws the same episodes."""
+    unknown: bool = False
+    """Also measure how well unknown classes are told from known ones; needs twice as many classes."""
+
+    def check(self, images: StoredImages, where: str) -> None:
+        """Refuse images that cannot serve one of the shapes.
+
+        Raises:
+            FrnError: naming the class that is too small.
+        """
+        for shape in self.shapes:
+            needed = doubled(shape) if self.unknown else shape
+            check_classes(images.names, images.sizes, needed, where=where, every_class=True)
+
+
 def evaluate_images(
-    model: Model | Extractor,
+    extractor: FeatureExtractor,
     images: StoredImages,
-    shapes: Sequence[EpisodeShape],
+    plan: EvaluationPlan,
     *,
-    episodes: int,
-    seed: int,
-    precision: Precision = "fp32",
-    device: torch.device | str = "cpu",
+    validation: StoredImages | None = None,
     where: str = "the split",
     extracting: Progress | None = None,
     scoring: Progress | None = None,
-    unknown: bool = False,
-    validation: StoredImages | None = None,
 ) -> list[Result]:
-    """Evaluate a model on images prepared by its own transform.
+    """Evaluate a model on images prepared by its own transform. The model stays as it is.
 
-    Args:
-        model: a torch model in evaluation mode, on `device`; or an exported extractor, run by onnxruntime.
-        images: uniform images of the model's size.
-        shapes: one result each.
-        episodes: per shape.
-        seed: the same seed draws the same episodes.
-        precision: of the backbone.
-        device: where the model is.
-        where: what to call the images in an error.
-        extracting: progress over images.
-        scoring: progress over the episodes of one shape.
-        validation: images of the validation split, where an untrained FRN head is to be tuned; of other classes.
-        unknown: also measure how well strangers are told from known classes; needs twice as many classes.
+    An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
+    `where`; progress is told over images, and over the episodes of one shape.
 
     Raises:
         FrnError: if a class is too small for one of the shapes.
     """
     keep_freed_memory()
-    for shape in shapes:
-        if validation is not None:
-            check_classes(validation.names, validation.sizes, shape, where="the validation split", every_class=True)
-        needed = doubled(shape) if unknown else shape
-        check_classes(images.names, images.sizes, needed, where=where, every_class=True)
-    if isinstance(model, Extractor):
-        maps, head = extract_in_onnxruntime(model, images, progress=extracting), exported_head(model)
-    else:
-        maps = extract_features(model, images, precision=precision, device=device, progress=extracting)
-        head = model.head
-    tuning = None
-    if validation is not None and isinstance(model, Extractor):
-        tuning = extract_in_onnxruntime(model, validation, progress=extracting)
-    elif validation is not None and isinstance(model, Model):
-        tuning = extract_features(model, validation, precision=precision, device=device, progress=extracting)
+    if validation is not None:
+        replace(plan, unknown=False).check(validation, "the validation split")
+    plan.check(images, where)
+    head, feature_maps = extractor.new_head(), extractor.extract(images, extracting)
+    examples = None if validation is None else extractor.extract(validation, extracting).cpu().numpy()
     results: list[Result] = []
-    for shape in shapes:
+    for shape in plan.shapes:
         chosen = None
-        if validation is not None and tuning is not None:
-            chosen = tune_head(tuning, validation.sizes, shape, seed=seed)
-            set_head(head, chosen)
+        if validation is not None and examples is not None and head.ridge is not None:
+            chosen = tune_on_episodes(examples, validation.sizes, shape, seed=plan.seed)
+            head.ridge.set_parameters(chosen)
         began = time.perf_counter()
-        accuracy = evaluate_episodes(head, maps, images.sizes, shape, episodes=episodes, seed=seed, progress=scoring)
+        accuracy = evaluate_episodes(
+            head, feature_maps, images.sizes, shape, episodes=plan.episodes, seed=plan.seed, progress=scoring
+        )
         result: Result = {
             "way": shape.way,
             "shot": shape.shot,
             "queries": shape.queries,
-            "episodes": episodes,
+            "episodes": plan.episodes,
             "accuracy": accuracy.mean,
             "ci95": accuracy.ci95,
             "seconds": round(time.perf_counter() - began, 3),
         }
         if chosen:
-            result["head"] = {"alpha": chosen.alpha, "beta": chosen.beta, "gamma": chosen.gamma}
-        if unknown:
-            result["unknown"] = _unknown(head, maps, images.sizes, shape, episodes, seed, scoring)
+            result["head"] = asdict(chosen)
+        if plan.unknown:
+            if head.ridge is None:
+                raise FrnError(
+                    "--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn"
+                )
+            learned = HeadParameters.of(head.ridge)
+            result["unknown"] = measure_open_set(
+                learned,
+                feature_maps.cpu().numpy(),
+                images.sizes,
+                shape,
+                episodes=plan.episodes,
+                seed=plan.seed,
+                progress=scoring,
+            )
         results.append(result)
     return results
-
-
-def _unknown(
-    head: nn.Module,
-    maps: Tensor,
-    sizes: tuple[int, ...],
-    shape: EpisodeShape,
-    episodes: int,
-    seed: int,
-    progress: Progress | None,
-) -> Unknown:
-    if not isinstance(head, FRNHead):
-        raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
-    parameters = HeadParameters(head.alpha.item(), head.beta.item(), head.gamma.item())
-    found = measure_strangers(
-        parameters, maps.cpu().numpy(), sizes, shape, episodes=episodes, seed=seed, progress=progress
-    )
-    return {
-        "auroc": found.auroc.mean,
-        "auroc_ci95": found.auroc.ci95,
-        "auroc_softmax": found.auroc_softmax.mean,
-        "auroc_softmax_ci95": found.auroc_softmax.ci95,
-        "missed": found.missed.mean,
-        "caught": found.caught.mean,
-    }

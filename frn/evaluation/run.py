@@ -11,13 +11,14 @@ from frn.data.cache import Progress, StoredImages, load_images
 from frn.data.folders import ClassFolders, scan, split_folder
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.evaluation.features import mean_feature
+from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor, mean_feature
 from frn.evaluation.method import with_method
-from frn.evaluation.report import Result, evaluate_images
+from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import Device
-from frn.model import Model, load_model
-from frn.precision import Precision, choose_device, choose_precision, set_threads
+from frn.model import load_model
+from frn.numerics import Precision, choose_device, choose_precision, set_threads
+from frn.zoo import is_exported
 
 ProgressBars = Callable[[str], AbstractContextManager[Progress]]
 """Opens a progress bar by its title; what it gives is called with what is done and how much there is."""
@@ -74,55 +75,52 @@ def evaluate(
     set_threads(options.threads)
     device = choose_device(options.device)
     precision = choose_precision(options.precision, device)
-    model = _load(options, device)
-    if isinstance(model, Extractor):
-        transform, method, untrained = model.transform, model.method, model.untrained_head
-    else:
-        transform, method = model.config.transform, model.config.method
-        untrained = model.config.untrained_head or options.method is not None
-        if options.method == "simpleshot":
-            _centre(model, options.data, precision, bars)
+    extractor = _load(options, device, precision)
+    if options.method == "simpleshot":
+        _centre(extractor, options.data, bars)
 
     def decode(split: ClassFolders, title: str) -> StoredImages:
         with bars(f"decoding {title}") as progress:
-            return load_images(split, transform, progress=progress)
+            return load_images(split, extractor.transform, progress=progress)
 
     images = decode(folders, options.split)
     warn([entry.reason for entry in images.broken])
-    tunes = untrained and method == "frn"  # lambda, rho and gamma come from the validation split
+    tunes = extractor.untrained_head and extractor.method == "frn"  # its numbers come from the validation split
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None
     with bars("features") as extracting, bars("episodes") as scoring:
         return evaluate_images(
-            model,
+            extractor,
             images,
-            shapes,
-            episodes=options.episodes,
-            seed=options.seed,
-            precision=precision,
-            device=device,
+            EvaluationPlan(shapes=shapes, episodes=options.episodes, seed=options.seed, unknown=options.unknown),
+            validation=validation,
             where=str(folders.root),
             extracting=extracting,
             scoring=scoring,
-            unknown=options.unknown,
-            validation=validation,
         )
 
 
-def _load(options: EvaluationOptions, device: torch.device) -> Model | Extractor:
+def _load(options: EvaluationOptions, device: torch.device, precision: Precision) -> FeatureExtractor:
     """The model, under the head of another method where one is asked for."""
-    if Path(options.model).suffix.lower() == ".onnx":
+    if is_exported(Path(options.model)):
         if options.method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
-        return Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
+        exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
+        return OnnxExtractor(exported)
     model = load_model(options.model).to(device)
-    return with_method(model, options.method) if options.method else model
+    if options.method:
+        model = with_method(model, options.method)
+    untrained = options.method is not None or model.config.untrained_head
+    return TorchExtractor(model, precision, device, untrained_head=untrained)
 
 
-def _centre(model: Model, data: Path, precision: Precision, bars: ProgressBars) -> None:
+def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None:
     """Set SimpleShot's centre: the mean feature of the training images."""
+    assert isinstance(extractor, TorchExtractor)  # an exported model takes no other method
     folders = scan(split_folder(data, "train"))
     with bars("decoding train") as decoding:
-        images = load_images(folders, model.config.transform, progress=decoding)
+        images = load_images(folders, extractor.transform, progress=decoding)
     with bars("centre") as extracting:
-        centre = mean_feature(model, images, precision=precision, device=model.mean.device, progress=extracting)
-    model.head.get_buffer("centre").copy_(centre)
+        centre = mean_feature(
+            extractor.model, images, precision=extractor.precision, device=extractor.device, progress=extracting
+        )
+    extractor.model.head.get_buffer("centre").copy_(centre)

@@ -5,9 +5,8 @@ A new head is a file here, a line in `HEADS`, and a test.
 
 from collections.abc import Callable
 
-from torch import nn
-
 from frn.errors import FrnError
+from frn.heads.base import Head
 from frn.heads.bifrn import BiFRNHead
 from frn.heads.cosine import CosineHead
 from frn.heads.covariance import CovarianceHead
@@ -22,7 +21,7 @@ from frn.heads.simpleshot import SimpleShotHead
 SMALL = 64
 """Up to this many channels the authors compare whole flattened maps, beyond it average-pooled ones."""
 
-HEADS: dict[str, Callable[[int], nn.Module]] = {
+HEADS: dict[str, Callable[[int], Head]] = {
     "frn": lambda d: FRNHead(),
     "proto": lambda d: ProtoHead(pooled=d > SMALL),
     "dsn": lambda d: DSNHead(),
@@ -37,7 +36,7 @@ HEADS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
-def build_head(name: str, d: int) -> nn.Module:
+def build_head(name: str, d: int) -> Head:
     """Return a new head for maps of d channels.
 
     Raises:

@@ -7,11 +7,12 @@ errors are weighted by learned numbers that start at a half.
 import torch
 from torch import Tensor, nn
 
+from frn.heads.base import Head
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import class_error
+from frn.ridge.reconstruction import class_error
 
 
-class BiFRNHead(nn.Module):
+class BiFRNHead(Head):
     """Scores a query by how well it and each class's supports rebuild each other."""
 
     scaled_maps = True

@@ -4,13 +4,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from frn.heads.base import Head
 from frn.heads.vectors import vectors
 
 
-class CosineHead(nn.Module):
+class CosineHead(Head):
     """Scores a query by the cosine of its angle to the mean direction of each class's supports, times gamma."""
-
-    scaled_maps = False
 
     def __init__(self) -> None:
         super().__init__()

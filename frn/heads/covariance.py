@@ -7,16 +7,15 @@ pooling commonly takes, and a class is the mean of its images.
 import torch
 from torch import Tensor, nn
 
+from frn.heads.base import Head
 from frn.heads.vectors import squared_distances
 
 
-class CovarianceHead(nn.Module):
+class CovarianceHead(Head):
     """Scores a query by the squared distance of its covariance from the mean one of each class.
 
     Logits are divided by d and multiplied by the temperature gamma.
     """
-
-    scaled_maps = False
 
     def __init__(self) -> None:
         super().__init__()

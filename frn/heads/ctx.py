@@ -7,14 +7,14 @@ closed form. The text gives no width for them; here keys and values are as wide 
 import torch
 from torch import Tensor, nn
 
+from frn.heads.base import Head
 
-class CTXHead(nn.Module):
+
+class CTXHead(Head):
     """Scores a query by how well attention over each class's pool rebuilds its values.
 
     Logits are divided by d and multiplied by the temperature gamma.
     """
-
-    scaled_maps = False
 
     def __init__(self, d: int) -> None:
         """Keys and values of d channels."""

@@ -1,4 +1,4 @@
-"""DeepEMD (Zhang et al., CVPR 2020): a class claims a query by how cheaply their locations are transported.
+"""DeepEMD (Zhang et al., CVPR 2020): a class scores by how cheaply its locations are transported to the query's.
 
 The optimal transport is a linear program, solved exactly by a library of the extra `emd`: it has no closed form, and
 that is what the paper compares FRN with (Sec. 3.5). Followed is the authors' code: cosine costs of features centred
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.errors import FrnError
+from frn.heads.base import Head
 
 Solver = Literal["pot", "opencv"]
 Array = NDArray[np.float64]
@@ -30,7 +31,7 @@ WEIGHT_FLOOR = 1e-3
 """Least weight of a location before weights are normalised (the authors' code; the text has none)."""
 
 
-class DeepEMDHead(nn.Module):
+class DeepEMDHead(Head):
     """Scores a query by one minus the cost of its optimal transport to each class, times the temperature.
 
     Solvers: "pot" (network simplex in float64, exact; costs and weights get their gradients) and "opencv" (simplex in
@@ -38,19 +39,12 @@ class DeepEMDHead(nn.Module):
     supports get no gradient, as in the authors' code: the SFC starts from their mean and is detached.
     """
 
-    scaled_maps = False
-
     def __init__(
         self, *, solver: Solver = "pot", sfc_passes: int = 100, sfc_rate: float = 100.0, sfc_batch: int = 4
     ) -> None:
-        """Set the solver and how the SFC is fitted.
+        """Set the solver, and how often and fast SGD fits the SFC, with momentum and dampening of 0.9.
 
-        Args:
-            solver: of the linear programs.
-            sfc_passes: how often SGD goes through all supports.
-            sfc_rate: its learning rate: by default that of the authors' evaluation, on ResNet-12 (their training has
-                0.1). Momentum and dampening are 0.9.
-            sfc_batch: supports of a step.
+        The rate is by default that of the authors' evaluation, on ResNet-12 (their training has 0.1).
         """
         super().__init__()
         self.solver: Solver = solver
@@ -110,16 +104,7 @@ def direction(maps: Tensor) -> Tensor:
 
 
 def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor, solver: Solver = "pot") -> Tensor:
-    """Least total cost of moving `supply` to `demand`.
-
-    Args:
-        cost: of moving a unit from i to j, (..., r, r).
-        supply: what each location sends, (..., r), summing to one.
-        demand: what each location takes, (..., r), summing to one.
-        solver: "pot" or "opencv".
-
-    Returns:
-        Costs (...), in the dtype of `cost`.
+    """Least total cost of moving `supply` (..., r) to `demand` (..., r), of sum one each, at `cost` (..., r, r) a unit.
 
     Raises:
         FrnError: if the solver is not installed.

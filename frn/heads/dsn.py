@@ -7,24 +7,23 @@ projection is the closed form of FRN with a small fixed lambda.
 import torch
 from torch import Tensor, nn
 
-from frn.heads.reconstruction import location_error
+from frn.heads.base import Head
 from frn.heads.vectors import vectors
+from frn.ridge.reconstruction import location_error
 
 
-class DSNHead(nn.Module):
+class DSNHead(Head):
     """Scores a query by its squared distance from the subspace of each class's supports.
 
-    Logits are divided by d and multiplied by the temperature gamma.
+    The origin is in every subspace; the original method moves it to the class's mean. Logits are divided by d and
+    multiplied by the temperature gamma.
     """
 
-    scaled_maps = False
     lam = 0.01
     """"for sufficiently small regularizer lambda; we use 0.01" (SM)."""
 
-    def __init__(self, *, recentred: bool = False) -> None:
-        """Keep the origin in every subspace, or move it to each class's mean as the original method does."""
+    def __init__(self) -> None:
         super().__init__()
-        self.recentred = recentred
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
@@ -35,11 +34,4 @@ class DSNHead(nn.Module):
         """Return squared distances per dimension, (queries, way)."""
         with torch.autocast(query.device.type, enabled=False):
             pool, queries = vectors(support, pooled=True), vectors(query, pooled=True)  # way, shot, d and queries, d
-            if not self.recentred:
-                return location_error(queries, pool, self.lam, 1.0).mT / pool.shape[-1]
-            centres = pool.mean(1)
-            errors = [
-                location_error(queries - centre, (members - centre)[None], self.lam, 1.0)[0]
-                for members, centre in zip(pool, centres, strict=True)
-            ]
-            return torch.stack(errors, dim=1) / pool.shape[-1]
+            return location_error(queries, pool, self.lam, 1.0).mT / pool.shape[-1]

@@ -1,23 +1,25 @@
-"""The FRN head: a class is claimed by how well its supports rebuild the query (Sec. 3.1-3.2)."""
+"""The FRN head: a class scores by how well its supports reconstruct the query (Sec. 3.1-3.2)."""
+
+from dataclasses import asdict
 
 import torch
 from torch import Tensor, nn
 
-from frn.heads.reconstruction import class_error
-from frn.inference.enrolment import LAMBDA_FLOOR
+from frn.heads.base import Head
+from frn.ridge.parameters import HeadParameters, rescaled_lambda
+from frn.ridge.reconstruction import class_error
 
 LEAST_RHO = 0.01
 """Reconstructions that short tell no classes apart; in sound runs rho stays above 0.15."""
 
 
-class FRNHead(nn.Module):
+class FRNHead(Head):
     """Scores a query by how well each class's pool reconstructs its feature map (Eq. 5-9).
 
     Alpha and beta start at zero, so lambda = p / d and rho = 1 at first; gamma is the temperature.
     """
 
     scaled_maps = True
-    """The head wants maps divided by the backbone's `map_scale` (SM, Hyperparameters)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,16 +38,26 @@ class FRNHead(nn.Module):
 
     def lam(self, p: int, d: int) -> Tensor:
         """Lambda of Eq. 7 for p pool rows and d channels, in float64."""
-        return p / d * self.alpha.double().exp() + LAMBDA_FLOOR
+        return rescaled_lambda(self.alpha.double().exp(), p, d)
 
     def rho(self) -> Tensor:
         """Rho of Eq. 7, in float64."""
         return self.beta.double().exp()
 
+    @property
+    def ridge(self) -> "FRNHead":
+        """This head."""
+        return self
+
+    def set_parameters(self, learned: HeadParameters) -> None:
+        """Take the values of `learned`."""
+        for name, value in asdict(learned).items():
+            self.get_parameter(name).data.fill_(value)
+
     def trouble(self) -> str:
         """What training has done to the head that it does not come back from; empty if nothing."""
         if self.gamma <= 0:
-            return f"gamma is {self.gamma.item():.2f}: a class claims what it rebuilds worst"
+            return f"gamma is {self.gamma.item():.2f}: a class scores highest where it rebuilds worst"
         if self.rho() < LEAST_RHO:
             return f"rho is {self.rho().item():.0e}: no class rebuilds anything"
         return ""

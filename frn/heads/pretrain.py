@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import class_error
+from frn.ridge.reconstruction import class_error
 
 
 class DummyMapHead(nn.Module):
@@ -21,9 +21,9 @@ class DummyMapHead(nn.Module):
         super().__init__()
         self.dummy_maps = nn.Parameter(torch.randn(classes, r, d))
 
-    def forward(self, maps: Tensor, head: FRNHead) -> Tensor:
+    def forward(self, feature_maps: Tensor, head: FRNHead) -> Tensor:
         """Return logits (b, classes) from feature maps (b, r, d)."""
-        error = class_error(maps, self.dummy_maps, lam=head.lam(*self.dummy_maps.shape[1:]), rho=head.rho())
+        error = class_error(feature_maps, self.dummy_maps, lam=head.lam(*self.dummy_maps.shape[1:]), rho=head.rho())
         return -head.gamma * error
 
 
@@ -34,7 +34,7 @@ class AveragePoolHead(nn.Module):
         super().__init__()
         self.classifier = nn.Linear(d, classes)
 
-    def forward(self, maps: Tensor) -> Tensor:
+    def forward(self, feature_maps: Tensor) -> Tensor:
         """Return logits (b, classes) from feature maps (b, r, d)."""
-        logits: Tensor = self.classifier(maps.mean(1))
+        logits: Tensor = self.classifier(feature_maps.mean(1))
         return logits

@@ -3,16 +3,15 @@
 import torch
 from torch import Tensor, nn
 
+from frn.heads.base import Head
 from frn.heads.vectors import squared_distances, vectors
 
 
-class ProtoHead(nn.Module):
+class ProtoHead(Head):
     """Scores a query by its squared distance from the mean of each class's supports.
 
     Logits are divided by the number of dimensions and multiplied by the temperature gamma.
     """
-
-    scaled_maps = False
 
     def __init__(self, *, pooled: bool) -> None:
         """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""

@@ -8,13 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from frn.heads.base import Head
 from frn.heads.vectors import vectors
 
 
-class RidgeHead(nn.Module):
+class RidgeHead(Head):
     """Scores a query by the label that ridge regression on the supports gives it."""
-
-    scaled_maps = False
 
     def __init__(self, *, pooled: bool) -> None:
         """Use average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""

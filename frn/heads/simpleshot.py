@@ -4,16 +4,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from frn.heads.base import Head
 from frn.heads.vectors import squared_distances, vectors
 
 
-class SimpleShotHead(nn.Module):
+class SimpleShotHead(Head):
     """Scores a query by its squared distance from each class's centroid on the unit sphere.
 
     What is centred on is the mean of the training images' features: a running mean, kept with the weights.
     """
 
-    scaled_maps = False
     momentum = 0.05
 
     centre: Tensor

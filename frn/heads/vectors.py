@@ -5,12 +5,7 @@ from torch import Tensor
 
 
 def vectors(maps: Tensor, *, pooled: bool) -> Tensor:
-    """Average over the locations, or all of them in a row; in float32 at least.
-
-    Args:
-        maps: (..., r, d).
-        pooled: (..., d) if set, (..., r * d) if not.
-    """
+    """Average (..., r, d) over the locations, or put all of them in a row, (..., r * d); in float32 at least."""
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
     return maps.mean(-2) if pooled else maps.flatten(-2)
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
-from frn.inference.enrolment import Bank, Enrolled, Floats, enroll, probabilities
 from frn.inference.extractor import Extractor
 from frn.inference.features import FeatureStore, Maps
-from frn.inference.regularisers import by_leave_one_out
 from frn.inference.session import State, Support, build_state
 from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
+from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
+from frn.ridge.parameters import probabilities
+from frn.ridge.tuning import tune_by_leave_one_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,10 @@ class Prediction:
 
 
 class Classifier:
-    """Enrolled classes over an extractor. Classes may have different numbers of images."""
+    """EnrolledClass classes over an extractor. Classes may have different numbers of images."""
 
     def __init__(self, extractor: Extractor, store: FeatureStore | None = None) -> None:
-        """Start without classes.
-
-        Args:
-            extractor: of a model trained as FRN.
-            store: where feature maps of example images are kept between programs.
-        """
+        """Start without classes. The store keeps feature maps of example images between programs."""
         if extractor.head is None:
             raise FrnError(
                 f"this model was trained as {extractor.method}, but classes are enrolled by reconstruction. "
@@ -61,10 +57,10 @@ class Classifier:
         """The files that the classes were enrolled from."""
         self.threshold_override: float | None = None
         """Share that a class must explain; None calibrates it from the examples."""
-        self.classes: dict[str, Enrolled] = {}
+        self.classes: dict[str, EnrolledClass] = {}
         self.left_out: dict[str, Shares] = {}
         """What the rest of its class explains of each example, for classes with at least two."""
-        self._bank: Bank | None = None
+        self._scorer: ClassScorer | None = None
         self._calibrated: float | None = None
 
     @property
@@ -110,29 +106,21 @@ class Classifier:
             FrnError(f"{path}: has changed since it was added; it is used as it is now") for path in changed
         ]
 
-    def adopt(self, state: State, maps: Mapping[str, Maps]) -> None:
+    def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
-        self.classes, self.left_out = {}, {}
-        pools = {entry.name: np.stack([maps[s.key] for s in entry.supports]) for entry in state.classes}
+        pools = {entry.name: np.stack([feature_maps[s.key] for s in entry.supports]) for entry in state.classes}
         if self.extractor.untrained_head:
-            self.head = by_leave_one_out(list(pools.values()))
-        for name, pool in pools.items():
-            self.enroll_maps(name, pool)
+            self.head = tune_by_leave_one_out(list(pools.values()))
+        self.classes = {name: enroll(pool, self.head) for name, pool in pools.items()}
+        self.left_out = {name: left_out_explained(pool, self.head) for name, pool in pools.items() if len(pool) > 1}
+        self._scorer = self._calibrated = None
         self.state = state
-
-    def enroll_maps(self, name: str, maps: Maps) -> None:
-        """Add a class, or replace the one of that name, from feature maps (k, r, d)."""
-        self.classes[name] = enroll(maps, self.head)
-        self.left_out.pop(name, None)
-        if len(maps) > 1:
-            self.left_out[name] = left_out_explained(maps, self.head)
-        self._bank = self._calibrated = None
 
     def _enroll_files(self, classes: Mapping[str, Sequence[Path]], known: Mapping[Path, str]) -> list[FrnError]:
         labels = [name for name, paths in classes.items() for _ in paths]
         broken: dict[str, list[FrnError]] = {name: [] for name in classes}
         supports: dict[str, list[Support]] = {name: [] for name in classes}
-        maps: dict[str, Maps] = {}
+        feature_maps: dict[str, Maps] = {}
         files = (path for paths in classes.values() for path in paths)
         for name, (path, outcome) in zip(
             labels, self.extractor.read(files, store=self.store, known=known), strict=True
@@ -140,7 +128,7 @@ class Classifier:
             if isinstance(outcome, FrnError):
                 broken[name].append(outcome)
             else:
-                maps[outcome.key] = outcome.maps
+                feature_maps[outcome.key] = outcome.maps
                 supports[name].append(Support.of(path, outcome.key))
         state, duplicates = build_state(supports.items())
         for entry in state.classes:
@@ -153,7 +141,7 @@ class Classifier:
                 raise FrnError(
                     f"class {entry.name!r} has no usable image among {len(classes[entry.name])} files.{first}"
                 )
-        self.adopt(state, maps)
+        self.adopt(state, feature_maps)
         return [error for errors in broken.values() for error in errors] + [FrnError(str(d)) for d in duplicates]
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
@@ -161,11 +149,11 @@ class Classifier:
         for path, outcome in self.extractor.read(paths):
             yield path, outcome if isinstance(outcome, FrnError) else self.predict(outcome.maps)
 
-    def predict(self, maps: Maps) -> Prediction:
+    def predict(self, feature_maps: Maps) -> Prediction:
         """Classify one feature map (r, d)."""
-        errors = self.bank.class_error(maps[None])
+        errors = self.scorer.class_error(feature_maps[None])
         shares = probabilities(errors[0], self.head.gamma)
-        known = explained(errors, maps[None])[0]
+        known = explained(errors, feature_maps[None])[0]
         return Prediction(
             dict(zip(self.classes, shares.tolist(), strict=True)),
             dict(zip(self.classes, errors[0].tolist(), strict=True)),
@@ -173,16 +161,16 @@ class Classifier:
             self.threshold,
         )
 
-    def error_maps(self, maps: Maps) -> Floats:
+    def error_maps(self, feature_maps: Maps) -> Floats:
         """Squared error of every location for every class: (r, d) to (way, h, w)."""
-        error: Floats = self.bank.location_error(maps[None])[0].T.reshape(-1, *self.extractor.grid)
+        error: Floats = self.scorer.location_error(feature_maps[None])[0].T.reshape(-1, *self.extractor.grid)
         return error
 
     @property
-    def bank(self) -> Bank:
+    def scorer(self) -> ClassScorer:
         """All classes, to be scored together."""
-        if self._bank is None:
+        if self._scorer is None:
             if not self.classes:
                 raise FrnError("there is no class yet: enroll some first")
-            self._bank = Bank(list(self.classes.values()))
-        return self._bank
+            self._scorer = ClassScorer(list(self.classes.values()))
+        return self._scorer

@@ -18,6 +18,8 @@ RAMP = ((0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164))
 LEAST_COVER, MOST_COVER = 0.15, 0.75
 PANEL = 252
 """Side of a panel in pixels; 84 three times."""
+COLUMNS = 4
+"""Panels in a row, the photo included."""
 GAP = 12
 LINE = 18
 BACKGROUND, INK, FAINT = (255, 255, 255), (20, 20, 20), (110, 110, 110)
@@ -36,15 +38,7 @@ class Panel:
 
 
 def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bool = False) -> Image.Image:
-    """The crop in grey under the colours of its errors.
-
-    Args:
-        crop: what the network saw, (S, S, 3).
-        error_map: (h, w).
-        low: the error that is drawn as the least.
-        high: the error that is drawn as the largest.
-        smooth: blend between locations instead of drawing blocks.
-    """
+    """The crop (S, S, 3) in grey under colours for its errors (h, w) from `low` to `high`."""
     height, width = crop.shape[:2]
     share = np.clip((error_map - low) / (high - low), 0, 1) if high > low else np.zeros(error_map.shape)
     grid = Image.fromarray((255 * share).round().astype(np.uint8))
@@ -56,21 +50,13 @@ def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bo
     return Image.fromarray(((1 - cover) * grey + cover * colours.transpose(1, 2, 0)).round().astype(np.uint8))
 
 
-def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, columns: int = 4, smooth: bool = False) -> Image.Image:
-    """The photo and its error map for each class, side by side on one scale.
-
-    Args:
-        crop: what the network saw, (S, S, 3).
-        title: written below the photo.
-        panels: classes, the likeliest first.
-        columns: panels in a row, the photo included.
-        smooth: blend between locations instead of drawing blocks.
-    """
+def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = False) -> Image.Image:
+    """The photo and its error map for each class, the likeliest first, side by side on one scale."""
     maps = np.stack([panel.error_map for panel in panels])
     low, high = float(maps.min()), float(maps.max())
     pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high, smooth=smooth) for m in maps)]
     captions = [(title, f"errors {low:.3g} (dark) to {high:.3g} (light)"), *((p.title, p.note) for p in panels)]
-    columns = min(columns, len(pictures))
+    columns = min(COLUMNS, len(pictures))
     rows = -(-len(pictures) // columns)
     cell = (PANEL + GAP, PANEL + 2 * LINE + 2 * GAP)
     canvas = Image.new("RGB", (columns * cell[0] + GAP, rows * cell[1] + GAP), BACKGROUND)

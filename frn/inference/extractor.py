@@ -1,7 +1,6 @@
 """A feature extractor in onnxruntime: image files to feature maps, with the head's learned numbers beside them."""
 
 import hashlib
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -10,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, Pixels, read_file, see
-from frn.inference.enrolment import HeadParameters
+from frn.hardware import cores
+from frn.images import EvaluationTransform, Pixels, decode_crop, read_file
 from frn.inference.features import FeatureStore, Maps, content_key
 from frn.inference.runtime import Device, check_model, open_session, parse_json, read_bytes, run_session
 from frn.model_file import is_pretrained
+from frn.ridge.parameters import HeadParameters
 
-FORMAT = "frn-features"
-VERSION = "1"
+FEATURES_FORMAT = "frn-features"
+FEATURES_VERSION = "1"
 BATCH = 16
 """Images per run: enough to be fast, few enough that the first answer comes soon."""
 
@@ -38,27 +38,22 @@ class Extractor:
     def __init__(
         self, data: bytes, where: str, *, trusted: bool = False, device: Device = "auto", threads: int = 0
     ) -> None:
-        """Open an extractor.
+        """Open the bytes of a `features.onnx`, which a message calls `where`.
 
-        Args:
-            data: bytes of a `features.onnx`.
-            where: what to call it in a message.
-            trusted: skip the check of a file that we made ourselves.
-            device: where to run.
-            threads: of the processor; 0 means all cores this process may use.
+        A trusted file is one that we made ourselves: it is not checked. No `threads` means all cores.
 
         Raises:
             FrnError: if the file is not an extractor of a known version, or fails the checks of `runtime`.
         """
-        checked = None if trusted else check_model(data, where, [FORMAT])
-        if not threads and hasattr(os, "sched_getaffinity"):
-            threads = len(os.sched_getaffinity(0))
+        checked = None if trusted else check_model(data, where, [FEATURES_FORMAT])
         self.data = data
         self.sha256 = hashlib.sha256(data).hexdigest()
-        self.session = open_session(data, where, device=device, threads=threads)
+        self.session = open_session(data, where, device=device, threads=threads or cores())
         metadata = checked or self.session.get_modelmeta().custom_metadata_map
-        if metadata.get("frn.version") != VERSION:
-            raise FrnError(f"{where}: has format version {metadata.get('frn.version')}; this program reads {VERSION}")
+        if metadata.get("frn.version") != FEATURES_VERSION:
+            raise FrnError(
+                f"{where}: has format version {metadata.get('frn.version')}; this program reads {FEATURES_VERSION}"
+            )
         config = parse_json(metadata, "frn.config", where)
         head = parse_json(metadata, "frn.head", where)
         grid = parse_json(metadata, "frn.grid", where)
@@ -67,9 +62,9 @@ class Extractor:
             self.method = str(config["method"])
             self.grid = (int(grid[0]), int(grid[1]))
             self.learned = {str(name): float(value) for name, value in head.items()}
-            self.head = HeadParameters(**self.learned) if self.method == "frn" else None
+            self.head = HeadParameters.from_metadata(self.learned) if self.method == "frn" else None
             self.untrained_head = is_pretrained(str(config["backbone"]))
-            """Whether the head's numbers are to be chosen from the supports (`regularisers`)."""
+            """Whether the head's numbers are to be chosen from the supports (`ridge.tuning`)."""
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise FrnError(f"{where}: its metadata is damaged ({error})") from error
         self._check_signature(where)
@@ -155,7 +150,7 @@ class Extractor:
             key = content_key(data)
             if store and (maps := store.get(self.sha256, key)) is not None:
                 return Embedded(key, maps)
-            return _Prepared(key, see(data, path, self.transform))
+            return _Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:
             return error
 

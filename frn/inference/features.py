@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from frn.files import cache_folder
 
-VERSION = 1
+FEATURE_CACHE_VERSION = 1
 """Of the table and of how images are decoded; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
@@ -48,12 +48,7 @@ class FeatureStore:
     """Feature maps (r, d) by extractor and content key. Any number of processes may share one."""
 
     def __init__(self, path: Path | None = None, *, limit: int = MAX_BYTES) -> None:
-        """Open or create a store.
-
-        Args:
-            path: of the file; in the user's cache folder by default.
-            limit: bytes of maps to keep; the longest unused go first.
-        """
+        """Open or create a store of at most `limit` bytes of maps; the longest unused go first."""
         self.limit = limit
         self._database: sqlite3.Connection | None = None
         path = path or cache_folder() / "features.sqlite"
@@ -133,8 +128,8 @@ def _connect(path: Path) -> sqlite3.Connection:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if version == 0:
                 database.execute(_SCHEMA)
-                database.execute(f"PRAGMA user_version = {VERSION}")
-            elif version != VERSION:
+                database.execute(f"PRAGMA user_version = {FEATURE_CACHE_VERSION}")
+            elif version != FEATURE_CACHE_VERSION:
                 raise sqlite3.DatabaseError(f"version {version}")
     except sqlite3.Error:
         database.close()

@@ -16,11 +16,13 @@ from typing import Any
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.images import EvaluationTransform
+from frn.inference.extractor import Extractor
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
+from frn.zoo import named_extractors
 
 SUFFIX = ".frn.json"
-FORMAT = "frn-project"
-VERSION = 1
+PROJECT_FORMAT = "frn-project"
+PROJECT_VERSION = 1
 MAX_BYTES = 256 << 20
 
 Document = dict[str, Any]
@@ -34,11 +36,28 @@ class ModelReference:
     """The extractor that a project was made with."""
 
     id: str
-    """A shipped name, or a path to an extractor or model."""
+    """A name of the model zoo, or a path to an extractor or model."""
     sha256: str
     """Of the extractor's bytes."""
     preprocess: EvaluationTransform
     """How it sees a photo; the extractor says so itself, this is for people."""
+
+    @classmethod
+    def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
+        """How a project in `folder` remembers a model: by its name, or where it is from there.
+
+        Raises:
+            FrnError: if its path is not valid text.
+        """
+        named = model in named_extractors()
+        id_ = model if named else write_path(Path(model).absolute(), folder.absolute()).get("path")
+        if id_ is None:
+            raise FrnError(f"{model}: a project cannot refer to a model whose path is not valid text. Rename it.")
+        return cls(id_, extractor.sha256, extractor.transform)
+
+    def locate(self, folder: Path) -> str:
+        """The model's name or path, for a project in `folder`."""
+        return self.id if self.id in named_extractors() else str(folder / self.id)
 
     def check(self, sha256: str, where: Path, name: str) -> None:
         """Refuse another extractor: its features do not fit this project's threshold and answers.
@@ -86,16 +105,17 @@ def load_project(path: Path) -> Project:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FrnError(f"{path}: is no project: it is not JSON ({error}).{_backup_hint(path)}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise FrnError(f"{path}: is JSON, but no project (its format is not {FORMAT!r})")
+    if not isinstance(document, dict) or document.get("format") != PROJECT_FORMAT:
+        raise FrnError(f"{path}: is JSON, but no project (its format is not {PROJECT_FORMAT!r})")
     version = document.get("version")
     if not isinstance(version, int) or version < 1:
         raise FrnError(f"{path}: is a project of no known version ({version!r}).{_backup_hint(path)}")
-    if version > VERSION:
+    if version > PROJECT_VERSION:
         raise FrnError(
-            f"{path}: is a project of version {version}; this program reads up to {VERSION}. Install a newer frn."
+            f"{path}: is a project of version {version}; this program reads up to {PROJECT_VERSION}. "
+            "Install a newer frn."
         )
-    while document["version"] < VERSION:
+    while document["version"] < PROJECT_VERSION:
         document = MIGRATIONS[document["version"]](document)
     try:
         model, state = _parse(document, path.parent)
@@ -108,10 +128,7 @@ def load_project(path: Path) -> Project:
 def save_project(path: Path, project: Project, *, replace: bool = False) -> Project:
     """Write a project file and return the project as it is on disk.
 
-    Args:
-        path: where; its folder is made if it is missing.
-        project: what to write.
-        replace: overwrite a file that this project was not read from. The old one is kept as `.bak` in any case.
+    A file that this project was not read from is overwritten only with `replace`, and kept as `.bak` in any case.
 
     Raises:
         FrnError: if there is another file, or it was changed meanwhile, or it cannot be written.
@@ -124,7 +141,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
         raise FrnError(f"{path}: cannot be read before it is replaced ({error.strerror})") from error
     if current is not None and current != project.stamp and not replace:
         changed = "was changed by another program meanwhile" if project.stamp is not None else "is there already"
-        raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).")
+        raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
     document = _document(project, path.parent)
     data = json.dumps(document, ensure_ascii=False, indent=1).encode()
     if current is not None and current != data:
@@ -138,8 +155,8 @@ def _document(project: Project, folder: Path) -> Document:
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
     return {
         **project.document,
-        "format": FORMAT,
-        "version": VERSION,
+        "format": PROJECT_FORMAT,
+        "version": PROJECT_VERSION,
         "model": {
             **project.document.get("model", {}),
             "id": project.model.id,

@@ -37,18 +37,10 @@ OPERATORS = frozenset(_OPERATORS.split())
 
 
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
-    """Refuse an ONNX file that could do anything but compute.
-
-    Args:
-        data: the file's bytes; the session must be made from the same ones.
-        where: what to call it in a message.
-        formats: values of `frn.format` that are welcome.
-
-    Returns:
-        Its metadata.
+    """Refuse an ONNX file, by its bytes, that could do anything but compute; its metadata, if `frn.format` is welcome.
 
     Raises:
-        FrnError: saying what was found.
+        FrnError: saying what was found in `where`.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -96,16 +88,10 @@ def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
 def open_session(
     data: bytes, where: str, *, device: Device = "auto", threads: int = 0
 ) -> "onnxruntime.InferenceSession":
-    """Make a session from bytes, without a word on stdout or stderr.
-
-    Args:
-        data: a checked (or shipped) model.
-        where: what to call it in a message.
-        device: "auto" takes CUDA where a device answers; "cuda" insists.
-        threads: of the processor; 0 leaves it to onnxruntime.
+    """Make a session from the bytes of a checked or shipped model, without a word on stdout or stderr.
 
     Raises:
-        FrnError: if the model cannot run, or CUDA was insisted on and did not come up.
+        FrnError: if the model cannot run, or CUDA was insisted on ("cuda") and did not come up.
     """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
@@ -150,30 +136,26 @@ def cuda_answers() -> bool:
 
 
 def run_session(
-    session: "onnxruntime.InferenceSession",
-    outputs: Sequence[str],
-    inputs: Mapping[str, NDArray[Any]],
-    *,
-    time_limit: float = TIME_LIMIT,
+    session: "onnxruntime.InferenceSession", outputs: Sequence[str], inputs: Mapping[str, NDArray[Any]]
 ) -> list[NDArray[Any]]:
     """Run a session, but not forever.
 
     Raises:
-        FrnError: if it fails or takes longer than `time_limit` seconds.
+        FrnError: if it fails or takes longer than `TIME_LIMIT` seconds.
     """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     options = onnxruntime.RunOptions()
     options.log_severity_level = 4
-    timer = threading.Timer(time_limit, setattr, (options, "terminate", True))
+    timer = threading.Timer(TIME_LIMIT, setattr, (options, "terminate", True))
     timer.daemon = True
     timer.start()
     try:
         results: list[NDArray[Any]] = session.run(list(outputs), dict(inputs), options)
     except (errors.Fail, errors.InvalidArgument, errors.RuntimeException) as error:
         if options.terminate:
-            raise FrnError(f"the model was stopped: it ran for more than {time_limit:.0f} s") from error
+            raise FrnError(f"the model was stopped: it ran for more than {TIME_LIMIT:.0f} s") from error
         raise FrnError(f"the model failed ({str(error).splitlines()[0]})") from error
     finally:
         timer.cancel()

@@ -1,10 +1,14 @@
-"""When a photo is none of the classes.
+"""Explained energy, R^2 of the reconstruction, and the threshold below which a photo is none of the classes.
 
-Errors grow with the features, so they cannot be compared between photos; the share of a map's energy that a class
-rebuilds can: `explained` = 1 - <Q, Q_c> / mean |q|^2. A photo is unknown where no class explains at least a threshold
-of it. The threshold comes from the supports themselves: each is left out and rebuilt by the rest of its class, and the
-threshold is what all but a few of them reach. One support less explains a little less, so in use even fewer of the
-known photos fall below it.
+Errors grow with the features, so they cannot be compared between photos; R^2 can. For a query map Q with locations q
+and its reconstruction Q_c by class c
+
+    explained = R^2 = 1 - <Q, Q_c> / mean |q|^2
+
+with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. A photo is unknown where no class reaches the
+threshold. That comes from the supports: each is left out and rebuilt by the rest of its class, and the threshold is
+what all but a few of them reach. One support less explains a little less, so in use even fewer of the known photos
+fall below it.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries.
 """
@@ -14,7 +18,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.inference.enrolment import HeadParameters, leave_one_out
+from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.parameters import HeadParameters
 
 MISSED = 0.05
 """Share of left-out supports that may fall below the calibrated threshold."""
@@ -23,30 +28,23 @@ Shares = NDArray[np.float64]
 
 
 def explained(errors: NDArray[np.floating], queries: NDArray[np.floating]) -> Shares:
-    """Share of each query's energy that each class rebuilds, at least 0.
+    """R^2 of each query's reconstruction by each class, at least 0, (q, way): from errors (q, way) and maps (q, r, d).
 
-    Args:
-        errors: class errors (q, way).
-        queries: their feature maps (q, r, d).
-
-    Returns:
-        Shares (q, way); a map that is zero everywhere has nothing to explain and gets 0.
+    A map that is zero everywhere has nothing to explain and gets 0.
     """
     energy = np.square(queries, dtype=np.float64).sum(-1).mean(-1)[:, None]
     shares: Shares = 1 - np.divide(errors, energy, out=np.ones(errors.shape), where=energy > 0)
     return shares.clip(0)
 
 
-def left_out_explained(maps: NDArray[np.floating], head: HeadParameters) -> Shares:
+def left_out_explained(feature_maps: NDArray[np.floating], head: HeadParameters) -> Shares:
     """What the other supports of a class explain of each: (k, r, d), k >= 2, to (k,)."""
-    return np.diagonal(explained(leave_one_out(maps, head)[:, None].repeat(len(maps), 1), maps)).copy()
+    return explained(leave_one_out(feature_maps, head)[:, None], feature_maps)[:, 0]
 
 
 def calibrate(left_out: Sequence[Shares]) -> float:
     """The threshold that all but `MISSED` of the left-out supports of all classes reach.
 
-    Args:
-        left_out: of every class with at least two supports. Where there is none, nothing is known of the classes'
-            spread, and the threshold is 0: no photo is unknown.
+    Where no class has two supports, nothing is known of their spread, and the threshold is 0: no photo is unknown.
     """
     return float(np.quantile(np.concatenate(left_out), MISSED)) if left_out else 0.0

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from frn import __version__
-from frn.machine import cores, processor
+from frn.hardware import cores, processor
 from frn.reproduce.plan import Locations, measurements, run_status, stored
 from frn.reproduce.tables import Measurement, Row, RunSpec, Table, data_name
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from frn.data.cache import StoredImages, load_images
+from frn.data.concat import ConcatImages
 from frn.data.folders import scan, split_folder
-from frn.data.joined import JoinedImages
-from frn.data.moths import draw_classes
+from frn.data.synthetic import draw_classes
 from frn.evaluation.run import ProgressBars
 from frn.training.presets import Preset
 
@@ -15,7 +15,7 @@ DEMO_IMAGES = 24
 
 def load_splits(
     preset: Preset, data: list[Path], seed: int, bars: ProgressBars
-) -> tuple[StoredImages | JoinedImages, StoredImages]:
+) -> tuple[StoredImages | ConcatImages, StoredImages]:
     """Training images of all data sets, and validation images of the first.
 
     Raises:
@@ -32,7 +32,7 @@ def load_splits(
             parts.append(load_images(folders, preset.data.max_side, progress=progress))
     with bars(f"decoding {split}") as progress:
         val_images = load_images(val_folders, preset.transform, progress=progress)
-    return parts[0] if len(parts) == 1 else JoinedImages(tuple(parts)), val_images
+    return parts[0] if len(parts) == 1 else ConcatImages(tuple(parts)), val_images
 
 
 def draw_demo(split: str, seed: int) -> StoredImages:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.data.cache import StoredImages
-from frn.data.joined import JoinedImages
+from frn.data.concat import ConcatImages
 from frn.episodes import EpisodeShape
-from frn.evaluation.report import Result, evaluate_images
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.evaluation.run import ProgressBars, no_bars
-from frn.machine import cores, processor
+from frn.hardware import cores, processor
 from frn.model import load_model
-from frn.precision import choose_device, choose_precision, set_threads
+from frn.numerics import choose_device, choose_precision, set_threads
 from frn.training.data import draw_demo, load_splits
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.options import RunOptions
@@ -27,7 +28,7 @@ class PreparedRun:
     options: RunOptions
     preset: Preset
     settings: RunSettings
-    images: StoredImages | JoinedImages
+    images: StoredImages | ConcatImages
     val_images: StoredImages
 
     @property
@@ -61,10 +62,9 @@ class PreparedRun:
         """Accuracy on classes never seen, where they are drawn: data sets on disk have `frn eval`."""
         if self.preset.data.prepare is not None:
             return []
-        shapes = [EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)]
-        images = draw_demo("test", self.settings.seed)
-        precision = self.settings.precision
-        return evaluate_images(load_model(self.best), images, shapes, episodes=2000, seed=0, precision=precision)
+        plan = EvaluationPlan(shapes=[EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)], episodes=2000)
+        extractor = TorchExtractor(load_model(self.best), self.settings.precision)
+        return evaluate_images(extractor, draw_demo("test", self.settings.seed), plan)
 
 
 def prepare_run(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:

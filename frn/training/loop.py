@@ -8,20 +8,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frn.checkpoints import save_model
 from frn.data.cache import StoredImages
-from frn.data.joined import JoinedImages
+from frn.data.concat import ConcatImages
 from frn.data.transforms import augment
 from frn.episodes import Episode, check_classes
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
-from frn.evaluation.tuning import EPISODES, as_trial, set_head
-from frn.heads.frn import FRNHead
-from frn.inference.regularisers import choose
-from frn.model import Model
-from frn.precision import autocast, keep_freed_memory
+from frn.model import Model, save_model
+from frn.numerics import autocast, keep_freed_memory
+from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
 from frn.training.objectives import build_objective
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
@@ -55,7 +52,7 @@ class ValidationReport:
 
 def train(
     preset: Preset,
-    images: StoredImages | JoinedImages,
+    images: StoredImages | ConcatImages,
     val_images: StoredImages | None,
     out: Path,
     settings: RunSettings,
@@ -93,7 +90,7 @@ class _Trainer:
     def __init__(
         self,
         preset: Preset,
-        images: StoredImages | JoinedImages,
+        images: StoredImages | ConcatImages,
         val_images: StoredImages | None,
         settings: RunSettings,
         report: Callable[[StepReport | ValidationReport], None],
@@ -132,18 +129,19 @@ class _Trainer:
 
         At the small rates of episodes after pre-training, alpha and gamma would take most of the run to get there.
         """
-        if not isinstance(self.model.head, FRNHead):
+        ridge = self.model.head.ridge
+        if ridge is None:
             return
         shape = self.preset.episode
         first = self.objective.epoch([part.sizes for part in self.images.parts], seed=self.settings.seed, epoch=0)
         trials = []
         self.model.eval()
         with torch.inference_mode():
-            for index, drawn in enumerate(first[:EPISODES]):
+            for index, drawn in enumerate(first[:TUNING_EPISODES]):
                 maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]))
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
-                trials.append(as_trial(episode, shape.shot))
-        set_head(self.model.head, choose(trials))
+                trials.append(TuningEpisode.split(episode, shape.shot))
+        ridge.set_parameters(tune(trials))
         fix_regularisers(self.model, self.preset)
 
     def draw(self) -> list[Episode]:
@@ -179,7 +177,7 @@ class _Trainer:
             learning_rate=rate,
             **head_scalars(self.model),
         )
-        trouble = self.model.head.trouble() if isinstance(self.model.head, FRNHead) else ""
+        trouble = self.model.head.trouble()
         self.report(StepReport(position.epoch + 1, position.step + 1, steps_in_epoch, value, accuracy, trouble))
 
     def feature_maps(self, drawn: Episode, generator: np.random.Generator) -> Tensor:

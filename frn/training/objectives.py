@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.episodes import Episode, EpisodeShape, joined_epoch
+from frn.episodes import Episode, EpisodeShape, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
-from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, DummyMapHead
 from frn.losses import AuxMode, episode_loss
 from frn.model import Model
@@ -41,7 +40,7 @@ class EpisodicObjective(Objective):
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Episodes of image indices (way, shot + queries)."""
-        return joined_epoch(sets, self.shape, seed=seed, epoch=epoch)
+        return concat_epoch(sets, self.shape, seed=seed, epoch=epoch)
 
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
         """Score the queries of an episode by its supports."""
@@ -72,9 +71,9 @@ class PretrainingObjective(Objective):
         if average:
             self.head = AveragePoolHead(len(sizes), model.d)
             return
-        assert isinstance(model.head, FRNHead)  # no preset asks otherwise
+        assert model.head.ridge is not None  # no preset asks otherwise
         self.head = DummyMapHead(len(sizes), h * w, model.d)
-        for fixed in (model.head.alpha, model.head.beta):
+        for fixed in (model.head.ridge.alpha, model.head.ridge.beta):
             fixed.requires_grad_(False)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:

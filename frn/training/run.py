@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from frn.model import Model
-from frn.precision import Precision
+from frn.numerics import Precision
 from frn.training.run_folder import Position, RunFolder
 
 Drawn = TypeVar("Drawn")

@@ -16,11 +16,10 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from frn.checkpoints import OPTIMIZER, STAGE
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.model import Model
-from frn.model_file import header, read_header
+from frn.model_file import OPTIMIZER, STAGE, header, read_header
 from frn.training.presets.record import changes
 
 

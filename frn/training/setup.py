@@ -7,10 +7,9 @@ import torch
 from torch import nn
 
 from frn.data.cache import StoredImages
-from frn.data.joined import JoinedImages
+from frn.data.concat import ConcatImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.heads.frn import FRNHead
 from frn.model import Model
 from frn.model_file import ModelConfig
 from frn.training.presets import Preset, Schedule
@@ -19,7 +18,7 @@ VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
 """Validation is 5-way with 16 queries, at the shot of training (facts: authors' trainer)."""
 
 
-def describe_images(images: StoredImages | JoinedImages) -> list[str]:
+def describe_images(images: StoredImages | ConcatImages) -> list[str]:
     """What tells data sets apart: how much is in each, and a checksum of the classes' names and sizes."""
     said = []
     for part in images.parts:
@@ -51,8 +50,8 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
 def fix_regularisers(model: Model, preset: Preset) -> None:
     """Leave out of training what the preset keeps at its start (SM, Ablation Study)."""
     for name in preset.fixed:
-        assert isinstance(model.head, FRNHead)  # a preset of another method fixes nothing
-        parameter = model.head.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
+        assert model.head.ridge is not None  # a preset of another method fixes nothing
+        parameter = model.head.ridge.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
         parameter.requires_grad_(False).zero_()
 
 

@@ -15,10 +15,9 @@ from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes, evaluation_episode
 from frn.errors import FrnError
 from frn.evaluation.features import extract_features
-from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import reconstruct
 from frn.images import Pixels
 from frn.model import Model
+from frn.ridge.reconstruction import reconstruct
 from frn.visualize.training import decoder_input, targets
 
 GAP = 2
@@ -55,9 +54,10 @@ class Regenerator:
         self, model: Model, decoder: Decoder, images: StoredImages, *, progress: Progress | None = None
     ) -> None:
         """Compute the feature maps; a model without an FRN head rebuilds nothing and is refused."""
-        if not isinstance(model.head, FRNHead):
+        ridge = model.head.ridge
+        if ridge is None:
             raise FrnError(f"a {model.config.method} model rebuilds nothing: this needs one of --method frn")
-        self.model, self.decoder, self.images, self.head = model, decoder, images, model.head
+        self.model, self.decoder, self.images, self.head = model, decoder, images, ridge
         self.maps = decoder_input(extract_features(model, images, device=model.mean.device, progress=progress))
 
     @torch.inference_mode()

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.backbones.decoder import Decoder, build_decoder
-from frn.checkpoints import STAGE
 from frn.data.cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.model import Model
-from frn.model_file import read_header
-from frn.precision import autocast, keep_freed_memory
+from frn.model_file import STAGE, read_header
+from frn.numerics import autocast, keep_freed_memory
 from frn.training.run import RunResult, RunSettings, TrainingRun
 from frn.training.run_folder import RunFolder
 from frn.training.setup import describe_images

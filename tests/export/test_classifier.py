@@ -16,10 +16,10 @@ from torchvision.transforms import functional
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.enrolment import Bank
 from frn.inference.extractor import Extractor
 from frn.model import Model
 from frn.model_file import ModelConfig
+from frn.ridge.enrolment import ClassScorer
 
 Pixels = np.typing.NDArray[np.uint8]
 
@@ -126,7 +126,7 @@ def test_the_file_answers_as_the_classifier_does(features: bytes, moths: Path) -
         np.testing.assert_allclose(error, list(prediction.errors.values()), rtol=2e-3)
         np.testing.assert_allclose(explained, list(prediction.explained.values()), atol=2e-3)
         maps = classifier.extractor.feature_maps(classifier.extractor.transform(Image.open(path))[None])
-        expected = Bank(list(classifier.classes.values())).location_error(maps)[0].T.reshape(5, 4, 4)
+        expected = ClassScorer(list(classifier.classes.values())).location_error(maps)[0].T.reshape(5, 4, 4)
         np.testing.assert_allclose(error_map, expected, rtol=2e-3, atol=1e-3)
     metadata = run.get_modelmeta().custom_metadata_map
     assert json.loads(metadata["frn.classes"]) == list(classifier.classes)

@@ -81,6 +81,6 @@ def test_the_file_says_what_it_is_and_how_to_use_it() -> None:
 
 def test_a_backbone_without_a_graph_is_refused() -> None:
     model = random_model("conv4")
-    model.backbone = torch.nn.Identity()
+    model.backbone = torch.nn.Identity()  # type: ignore[assignment]
     with pytest.raises(FrnError, match="cannot be exported"):
         features_graph(model)

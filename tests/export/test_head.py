@@ -11,8 +11,8 @@ import torch
 from frn_export.head import head_graph
 from onnx.reference import ReferenceEvaluator
 
-from frn.heads.reconstruction import class_error
-from frn.inference.enrolment import HeadParameters
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.reconstruction import class_error
 
 Array = np.typing.NDArray[np.float32]
 
@@ -31,7 +31,7 @@ def truth(support: Array, shots: list[int], query: Array, head: HeadParameters) 
     for maps, shot in zip(support, shots, strict=True):
         pool = torch.from_numpy(maps[:shot].reshape(1, -1, maps.shape[-1]).astype(np.float64))
         lam = head.lam(pool.shape[1], pool.shape[2])
-        columns.append(class_error(torch.from_numpy(query.astype(np.float64)), pool, lam, head.rho)[:, 0].numpy())
+        columns.append(class_error(torch.from_numpy(query.astype(np.float64)), pool, lam, head.rho())[:, 0].numpy())
     return np.stack(columns, axis=1)
 
 
@@ -40,7 +40,7 @@ def features(seed: int, *shape: int) -> Array:
 
 
 def unit(query: Array, head: HeadParameters) -> float:
-    return float(np.square(query.astype(np.float64)).sum(-1).mean() * max(1.0, (head.rho - 1) ** 2))
+    return float(np.square(query.astype(np.float64)).sum(-1).mean() * max(1.0, (head.rho() - 1) ** 2))
 
 
 @pytest.mark.parametrize("case", range(6))

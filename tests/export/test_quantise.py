@@ -14,9 +14,9 @@ from onnx import TensorProto, numpy_helper
 
 from frn.errors import FrnError
 from frn.images import Pixels, open_image
-from frn.inference.extractor import FORMAT, Extractor
+from frn.inference.extractor import FEATURES_FORMAT, Extractor
 from frn.inference.runtime import check_model
-from frn.shipped import shipped_extractors
+from frn.zoo import shipped_extractors
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_names_shapes_and_metadata_stay_and_nothing_foreign_comes(
     features: bytes, quantised: bytes, precision: str
 ) -> None:
     smaller = half(features) if precision == "fp16" else quantised
-    assert check_model(smaller, "smaller", [FORMAT]) == check_model(features, "before", [FORMAT])
+    assert check_model(smaller, "smaller", [FEATURES_FORMAT]) == check_model(features, "before", [FEATURES_FORMAT])
     before, after = onnx.load_model_from_string(features), onnx.load_model_from_string(smaller)
     onnx.checker.check_model(after, full_check=True)
     assert [(opset.domain, opset.version) for opset in after.opset_import] == [("", 18)]

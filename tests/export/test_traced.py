@@ -13,13 +13,12 @@ from frn_export.parity import compare_features
 from torchvision import models
 from typer.testing import CliRunner
 
-from frn.checkpoints import import_pretrained, save_model
 from frn.cli.main import app
 from frn.few_shot import FewShotClassifier
 from frn.inference.extractor import Extractor
-from frn.inference.regularisers import START
 from frn.inference.runtime import check_model
-from frn.model import Model
+from frn.model import Model, import_pretrained, save_model
+from frn.ridge.parameters import HeadParameters
 
 
 def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> Model:
@@ -79,7 +78,7 @@ def test_from_weights_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pyt
     fitted = FewShotClassifier(out / "features.onnx").fit(
         {folder.name: sorted(folder.iterdir()) for folder in sorted(classes.iterdir())}
     )
-    assert fitted._classifier.head != START
+    assert fitted._classifier.head != HeadParameters()
     assert told["label"] == fitted.predict([photo])[0] == "moth 40"
     import onnxruntime
     from PIL import Image

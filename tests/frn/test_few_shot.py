@@ -11,7 +11,7 @@ from PIL import Image
 
 from frn import FewShotClassifier
 from frn.errors import FrnError
-from frn.shipped import assets_folder
+from frn.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
 

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from frn.checkpoints import import_reference
 from frn.losses import AUX_WEIGHT, auxiliary_loss
-from frn.model import Model
+from frn.model import Model, import_reference
 from frn.model_file import ModelConfig
 
 WAY, SHOT, QUERIES = 3, 2, 2

@@ -11,7 +11,7 @@ from PIL import Image
 
 from frn import images
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, glance, limit_shorter_side, open_image, read_file, see
+from frn.images import EvaluationTransform, decode_crop, decode_preview, limit_shorter_side, open_image, read_file
 
 
 def save(path: Path, image: Image.Image, **options: Any) -> Path:
@@ -119,7 +119,7 @@ def test_seeing_is_opening_and_cropping_also_for_large_ones(tmp_path: Path, monk
     expected = transform(open_image(path))
     for large in (images.LARGE, 10):
         monkeypatch.setattr(images, "LARGE", large)
-        np.testing.assert_array_equal(see(read_file(path), path, transform), expected)
+        np.testing.assert_array_equal(decode_crop(read_file(path), path, transform), expected)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -142,7 +142,7 @@ def test_seeing_by_strips_is_opening_and_cropping(
         monkeypatch.setattr(images, "STRIP", 1 << 20)
         expected = transform(open_image(path))
         monkeypatch.setattr(images, "STRIP", 170)
-        np.testing.assert_array_equal(see(read_file(path), path, transform), expected)
+        np.testing.assert_array_equal(decode_crop(read_file(path), path, transform), expected)
 
 
 def test_what_would_take_too_much_memory_is_decoded_coarsely_or_refused(
@@ -156,7 +156,7 @@ def test_what_would_take_too_much_memory_is_decoded_coarsely_or_refused(
     monkeypatch.setattr(images, "MAX_MEMORY", 10_000_000)  # of 1600 x 1200 pixels: 4 bytes each fit, 7 do not
     assert open_image(jpeg).size == (400, 300)
     assert open_image(plain).size == (1600, 1200)
-    difference = see(read_file(jpeg), jpeg, transform).astype(int) - whole
+    difference = decode_crop(read_file(jpeg), jpeg, transform).astype(int) - whole
     assert np.abs(difference).max() <= 3
     with pytest.raises(FrnError, match=r"1600 x 1200 pixels of this kind of WEBP takes 29 MiB; the limit is 9 MiB"):
         open_image(webp)
@@ -173,8 +173,8 @@ def test_a_large_picture_takes_its_decoded_size_and_little_more(tmp_path: Path) 
     program = """
 import sys
 from pathlib import Path
-from frn.images import EvaluationTransform, read_file, see
-see(read_file(Path(sys.argv[1])), Path(sys.argv[1]), EvaluationTransform(size=84))
+from frn.images import EvaluationTransform, read_file, decode_crop
+decode_crop(read_file(Path(sys.argv[1])), Path(sys.argv[1]), EvaluationTransform(size=84))
 for line in Path("/proc/self/status").read_text().splitlines():
     if line.startswith("VmHWM:"):
         print(line.split()[1])
@@ -194,7 +194,7 @@ def test_a_glance_is_nearly_the_same_and_knows_the_upright_size(tmp_path: Path) 
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.radial_gradient("L").resize((1600, 1200)).convert("RGB").save(path, exif=exif)
-    crop, size = glance(read_file(path), path, transform)
+    crop, size = decode_preview(read_file(path), path, transform)
     assert size == open_image(path).size == (1200, 1600)
     difference = crop.astype(int) - transform(open_image(path)).astype(int)
     assert np.abs(difference).mean() < 2

@@ -15,8 +15,8 @@ from frn.data.cache import load_images
 from frn.data.folders import scan
 from frn.data.prepare import BENCHMARKS
 from frn.errors import FrnError
-from frn.machine import processor
-from frn.precision import choose_precision
+from frn.hardware import processor
+from frn.numerics import choose_precision
 from frn.reproduce.page import markdown
 from frn.reproduce.plan import Command, Locations, MissingDataError, remaining_commands, run_status, stored
 from frn.reproduce.report import commands, report

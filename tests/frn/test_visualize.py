@@ -10,14 +10,13 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.backbones.decoder import build_decoder
-from frn.checkpoints import save_model
 from frn.cli.main import app
 from frn.data.cache import StoredImages, load_images
 from frn.data.folders import scan
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
-from frn.model import Model
+from frn.model import Model, save_model
 from frn.model_file import ModelConfig
 from frn.training.run import RunSettings
 from frn.visualize.regeneration import GAP, Regenerator

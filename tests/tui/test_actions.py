@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from frn_tui.client import EngineError
+from frn_tui.protocol import EXISTS
 from frn_tui.screens import picker as picker_module
 from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.screens.picker import Picker
+from frn_tui.screens.workspace import bindings
 from frn_tui.settings import Settings
 
 if TYPE_CHECKING:
@@ -17,31 +19,32 @@ if TYPE_CHECKING:
 
     from textual.app import App
 
-    from tests.tui.conftest import Drive, Driver, FakeEngine
+    from tests.tui.conftest import Drive, Driver
+    from tests.tui.fake_engine import FakeEngine
 
 
 def test_m_sorts_by_name(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
-        workspace.class_list.focus()
+        workspace.classes_pane.list.focus()
         await driver.keys("m")
         await driver.type("owl")
-        assert workspace.entry is not None
-        assert workspace.entry.name == "owl"
-        workspace.gallery.focus()
+        assert workspace.classes_pane.entry is not None
+        assert workspace.classes_pane.entry.name == "owl"
+        workspace.photos_pane.gallery.focus()
         await driver.keys("space", "space", "m")
         await driver.type("wren")
         assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
         await driver.keys("m", "escape")
         assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
-        await workspace.ask_now(["/queries/swan-1.jpg"])
-        workspace.preview.focus()
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        workspace.query_pane.picture.preview.focus()
         await driver.keys("m")
         await driver.type("jay")
         assert driver.counts["jay"] == 7
         await driver.keys("1", "9")  # it is one already; there is no class 9
         assert driver.counts["jay"] == 7
-        workspace.class_list.focus()
+        workspace.classes_pane.list.focus()
         await driver.keys("1", "d", "d", "d", "d", "r", "m")
         assert driver.counts == {}
         assert driver.app.screen is workspace
@@ -53,7 +56,7 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
     drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / 100))
-    monkeypatch.setattr("frn_tui.screens.query_actions.asyncio", quick)
+    monkeypatch.setattr("frn_tui.panes.query.asyncio", quick)
     folders = {name: list(files) for name, files in fake_engine.FOLDERS.items()}
     monkeypatch.setattr(fake_engine, "FOLDERS", folders)
 
@@ -64,17 +67,17 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
         picker = app.screen
         picker.dismiss(None)
         await driver.idle()
-        assert app.workspace.watched is None
-        app.workspace.watched = "/queries"
-        app.workspace.start(app.workspace._watch, "/queries", group="watch")
+        assert app.workspace.query_pane.watched is None
+        app.workspace.query_pane.watched = "/queries"
+        app.workspace.context.start(app.workspace.query_pane.watch_folder, "/queries", group="watch")
         await driver.until(lambda: fake_engine.calls.count("scan") > 3)
-        assert app.bench.answers == []
+        assert app.controller.query.answers == []
         folders["/queries"].append("owl-99.jpg")
-        await driver.until(lambda: app.bench.answers)
-        assert [answer["path"] for answer in app.bench.answers] == ["/queries/owl-99.jpg"]
+        await driver.until(lambda: app.controller.query.answers)
+        assert [answer["path"] for answer in app.controller.query.answers] == ["/queries/owl-99.jpg"]
         await driver.pilot.press("escape")
         await driver.idle()
-        assert app.workspace.watched is None
+        assert app.workspace.query_pane.watched is None
 
     drive(scenario)
 
@@ -82,53 +85,54 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
 def test_how_it_is_shown_is_a_key(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
+        picture, photos = workspace.query_pane.picture, workspace.photos_pane
         await driver.keys("c", "right_square_bracket", "l", "x", "full_stop")  # nothing was asked yet
         assert app.screen is workspace
-        await workspace.ask_now(["/queries/owl-10.jpg"])
-        workspace.preview.focus()
-        names = workspace.names
+        await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+        picture.preview.focus()
+        names = workspace.controller.names
         await driver.keys("right_square_bracket")
-        assert names[workspace.heat_class or 0] == "jay"
+        assert names[picture.heat_class or 0] == "jay"
         await driver.keys("left_square_bracket", "left_square_bracket")
-        assert names[workspace.heat_class or 0] == "wren"
+        assert names[picture.heat_class or 0] == "wren"
         await driver.keys("h", "s", "t", "f", "g")
-        assert (workspace.heat, workspace.smooth, workspace.numbers, workspace.by_fit) == (False, True, True, True)
-        assert workspace.gallery.view == "list"
+        assert (picture.heat, picture.smooth, picture.numbers, photos.by_fit) == (False, True, True, True)
+        assert photos.gallery.view == "list"
         await driver.keys("i", "z")
-        assert workspace.mode == workspace.preview.mode == "quad"
+        assert workspace.context.mode == picture.preview.mode == "quad"
         assert workspace.has_class("-zoomed")
         await driver.keys("escape", "c")
         assert not workspace.has_class("-zoomed")
         assert app.clipboard == "/queries/owl-10.jpg\towl\t0.9000"
-        workspace.gallery.focus()
+        photos.gallery.focus()
         await driver.keys("slash")
         await driver.type("jay-3")
-        assert workspace.gallery.cursor_item is not None
-        assert workspace.gallery.cursor_item.path == "/photos/jay/jay-3.jpg"
+        assert photos.gallery.cursor_item is not None
+        assert photos.gallery.cursor_item.path == "/photos/jay/jay-3.jpg"
         await driver.keys("escape")
-        assert workspace.wanted_name == ""
+        assert photos.wanted_name == ""
 
     drive(scenario)
 
 
 def test_the_threshold_rises_above_what_is_none_of_them(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
-        bench, workspace = driver.app.bench, driver.app.workspace
-        await workspace.ask_now(["/queries/swan-1.jpg"])
-        workspace.preview.focus()
-        workspace.bench.session.set_threshold(0.1)
-        await bench.sync()
+        controller, workspace = driver.app.controller, driver.app.workspace
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        workspace.query_pane.picture.preview.focus()
+        workspace.controller.session.set_threshold(0.1)
+        await controller.sync()
         await driver.keys("x")
-        assert bench.threshold == pytest.approx(0.351)
-        assert bench.rejected == 1
+        assert controller.threshold == pytest.approx(0.351)
+        assert controller.query.rejected == 1
         await driver.keys("minus")
-        assert bench.threshold == pytest.approx(0.341)
-        workspace.drag(workspace.bars.ThresholdDragged(0.7, released=False))
-        workspace.drag(workspace.bars.ThresholdDragged(0.6, released=True))
+        assert controller.threshold == pytest.approx(0.341)
+        workspace.query_pane.drag(workspace.query_pane.bars.ThresholdDragged(0.7, released=False))
+        workspace.query_pane.drag(workspace.query_pane.bars.ThresholdDragged(0.6, released=True))
         await driver.idle()
-        assert bench.threshold == 0.6
+        assert controller.threshold == 0.6
         await driver.keys("0")
-        assert bench.threshold == 0.4
+        assert controller.threshold == 0.4
 
     drive(scenario)
 
@@ -166,7 +170,7 @@ def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive"
         await driver.pilot.press("f2")
         await driver.idle()
         assert driver.counts["jay"] == 6  # it is an owl already
-        assert [problem.path for problem in app.bench.problems][-1:] == ["/photos/owl/owl-0.jpg"]
+        assert [problem.path for problem in app.controller.problems][-1:] == ["/photos/owl/owl-0.jpg"]
         await driver.keys("b")
         assert isinstance(app.screen, Page)
 
@@ -228,10 +232,10 @@ def test_a_dialogue_does_nothing_before_it_is_there_and_after_it_has_gone(drive:
 def test_a_photo_without_a_class_gets_one(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         app, workspace = driver.app, driver.app.workspace
-        workspace.class_list.focus()
+        workspace.classes_pane.list.focus()
         await driver.keys("d", "d", "d")
         for answer, counts in (("escape", {}), ("enter", {"queries": 1})):
-            workspace.add_paths(["/nowhere", "/queries/swan-1.jpg"])
+            workspace.classes_pane.add(["/nowhere", "/queries/swan-1.jpg"])
             await driver.until(lambda: isinstance(app.screen, AskText))
             await driver.pilot.press(answer)
             await driver.idle()
@@ -249,7 +253,7 @@ def test_many_photos_are_asked_about_first(
 
     async def scenario(driver: "Driver") -> None:
         app = driver.app
-        app.workspace.add_paths(["/many"])
+        app.workspace.classes_pane.add(["/many"])
         await driver.until(lambda: isinstance(app.screen, Choose))
         if option is None:
             await driver.keys("escape")
@@ -276,7 +280,7 @@ def test_recent_places_are_offered_and_unsaved_work_is_asked_about(drive: "Drive
             await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
             await driver.type(option)
             assert driver.counts == counts
-        assert app.bench.project == "/home/birds.frn.json"
+        assert app.controller.project == "/home/birds.frn.json"
         await app.workspace.open_place("/nowhere")
         assert driver.counts == {"jay": 1}
         await driver.keys("u", "ctrl+r")  # nothing to take back
@@ -288,19 +292,19 @@ def test_recent_places_are_offered_and_unsaved_work_is_asked_about(drive: "Drive
 def test_a_project_that_was_changed_outside_is_replaced_only_if_told(drive: "Drive", fake_engine: "FakeEngine") -> None:
     def save(tell: object, **arguments: Any) -> dict[str, str]:
         if not arguments["replace"]:
-            raise EngineError("/home/x.frn.json: has changed on disk; --replace overwrites it")
-        return {"path": arguments["path"]}
+            raise EngineError("/home/x.frn.json: was changed meanwhile", code=EXISTS)
+        return {}
 
     fake_engine.op_save = save  # type: ignore[method-assign]
 
     async def scenario(driver: "Driver") -> None:
         app = driver.app
-        app.bench.project = "/home/x.frn.json"
+        app.controller.project = "/home/x.frn.json"
         for option, saved in (("leave", False), ("replace", True)):
             await driver.pilot.press("ctrl+s")
             await driver.until(lambda: isinstance(app.screen, Choose))
             await driver.type(option)
-            assert app.bench.session.is_saved == saved
+            assert app.controller.session.is_saved == saved
 
     drive(scenario)
 
@@ -308,14 +312,19 @@ def test_a_project_that_was_changed_outside_is_replaced_only_if_told(drive: "Dri
 def test_all_commands_and_the_models_are_in_the_palette(
     drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frn_tui.app.shipped_extractors", lambda: ["conv4", "resnet12"])
+    monkeypatch.setattr("frn_tui.app.named_extractors", lambda: ["conv4", "resnet12"])
 
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         commands = {command.title: command for command in app.get_system_commands(app.screen)}
-        assert {"Undo", "Save", "Hide and test", "Model"} <= set(commands)
+        listed = {binding.description for binding in bindings() if not str(binding.id).startswith("class-")}
+        unlisted = {"Cancel", "Next pane", "Previous pane"}
+        assert listed - unlisted | {"Numbers", "Model"} <= set(commands)
+        assert not (unlisted | {"Class 1"}) & set(commands)
+        await commands["Numbers"].callback()
+        assert app.workspace.query_pane.picture.numbers
         before = driver.counts
-        app.workspace.class_list.focus()
+        app.workspace.classes_pane.list.focus()
         await driver.pilot.pause()
         await commands["Delete"].callback()
         await driver.idle()
@@ -323,7 +332,7 @@ def test_all_commands_and_the_models_are_in_the_palette(
         commands["Model"].callback()
         await driver.pilot.pause()
         await driver.type("resnet")
-        assert app.bench.model_name == "resnet12"
+        assert app.controller.model_name == "resnet12"
         assert fake_engine.calls.count("open_model") == 2
 
     drive(scenario)

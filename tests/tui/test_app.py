@@ -15,7 +15,7 @@ from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.screens.picker import Picker
 from frn_tui.screens.results import Results
 
-from frn.shipped import DEFAULT_MODEL, assets_folder
+from frn.zoo import DEFAULT_MODEL, assets_folder
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Driver
@@ -47,7 +47,7 @@ def drive_real(driver: "type[Driver]") -> "DriveReal":
             app = FrnApp(None if place is None else str(place), images="half")
             async with app.run_test(size=(120, 30)) as pilot:
                 driving = driver(app, pilot)
-                await driving.until(lambda: app.bench.model is not None)
+                await driving.until(lambda: app.controller.model is not None)
                 await driving.idle()
                 await scenario(driving)
                 pid = app.engine.pid
@@ -68,11 +68,11 @@ def _alive(pid: int) -> bool:
 
 def test_it_opens_on_the_samples_with_an_answer(lines: Lines, drive_real: DriveReal) -> None:
     async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        await driver.until(lambda: len(app.bench.answers) == 18 and app.bench.answer and "maps" in app.bench.answer)
+        app, query = driver.app, driver.app.controller.query
+        await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
         await driver.idle()
         assert len(driver.counts) == 6
-        assert app.bench.session.is_saved  # nobody is asked to save the samples
+        assert app.controller.session.is_saved  # nobody is asked to save the samples
         screen = "\n".join(lines(app))
         for words in ("eyed footman", "explained, unknown below", "1/18", "▀▀▀▀", DEFAULT_MODEL, "30 photos"):
             assert words in screen
@@ -86,14 +86,14 @@ def test_a_folder_to_a_corrected_saved_and_exported_classifier(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
-        app, bench = driver.app, driver.app.bench
+        app, controller = driver.app, driver.app.controller
         assert list(driver.counts.values()) == [3, 3, 3]
         await driver.keys("p")
         assert isinstance(app.screen, Picker)
         await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
-        assert bench.answer is not None
-        assert bench.answer["path"].endswith("eyed footman 6.jpg")
-        app.workspace.preview.focus()
+        assert controller.query.answer is not None
+        assert controller.query.answer["path"].endswith("eyed footman 6.jpg")
+        app.workspace.query_pane.picture.preview.focus()
         await driver.keys("y")
         assert sum(driver.counts.values()) == 10
         await driver.keys("y")  # there already
@@ -106,7 +106,7 @@ def test_a_folder_to_a_corrected_saved_and_exported_classifier(
         assert isinstance(app.screen, AskText)
         await driver.type(str(tmp_path / "m"))
         assert (tmp_path / "m.frn.json").is_file()
-        assert bench.session.is_saved
+        assert controller.session.is_saved
         await driver.keys("e")
         await driver.type(str(tmp_path / "m.onnx"))
         import numpy as np
@@ -118,15 +118,17 @@ def test_a_folder_to_a_corrected_saved_and_exported_classifier(
         session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
         pixels = np.asarray(Image.open(SAMPLES / "queries" / "banded footman 7.jpg").convert("RGB"))
         label, errors = session.run(["label", "class_error"], {"image": pixels})
-        said = {app.workspace.names[score["id"]]: score["error"] for score in bench.answer["scores"]}
-        assert str(label) == app.workspace.names[bench.answer["scores"][0]["id"]]
+        said = {
+            app.workspace.controller.names[score["id"]]: score["error"] for score in controller.query.answer["scores"]
+        }
+        assert str(label) == app.workspace.controller.names[controller.query.answer["scores"][0]["id"]]
         np.testing.assert_allclose(errors, [said[name] for name in driver.counts], rtol=1e-3)
 
     drive_real(scenario, moths_folder)
 
     async def again(driver: "Driver") -> None:
         assert list(driver.counts.values()) == [3, 4, 3]
-        assert driver.app.bench.session.is_saved
+        assert driver.app.controller.session.is_saved
 
     drive_real(again, tmp_path / "m.frn.json")
 
@@ -140,22 +142,22 @@ def test_classes_by_hand_and_undo_to_the_start(moths_folder: Path, lines: Lines,
         await driver.keys("n")
         await driver.type("owl")  # taken: told, nothing changes
         assert len(driver.counts) == 4
-        app.workspace.class_list.focus()
+        app.workspace.classes_pane.list.focus()
         await driver.keys("4", "r")
         await driver.type("Eule [bold]x[/]")
         assert "Eule [bold]x[/]" in "\n".join(lines(app))
-        app.workspace.chosen = app.bench.session.state.classes[0].id
+        app.workspace.classes_pane.chosen = app.controller.session.state.classes[0].id
         app.workspace.refresh_all()
-        app.workspace.gallery.focus()
+        app.workspace.photos_pane.gallery.focus()
         await driver.keys("space", "space", "4")
         assert driver.counts == {"banded footman": 1, "bordered footman": 3, "eyed footman": 3, "Eule [bold]x[/]": 2}
-        app.workspace.class_list.focus()
+        app.workspace.classes_pane.list.focus()
         await driver.keys("d")
         assert "banded footman" not in driver.counts
-        while app.bench.session.can_undo:
+        while app.controller.session.can_undo:
             await driver.keys("u")
         assert driver.counts == {}
-        while app.bench.session.can_redo:
+        while app.controller.session.can_redo:
             await driver.keys("ctrl+r")
         assert len(driver.counts) == 3
 
@@ -166,16 +168,16 @@ def test_results_threshold_filter_help_and_confusion(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     async def scenario(driver: "Driver") -> None:
-        app, bench = driver.app, driver.app.bench
+        app, controller = driver.app, driver.app.controller
         await driver.keys("p")
         await driver.type(str(SAMPLES / "queries"))
-        assert len(bench.answers) == 18
+        assert len(controller.query.answers) == 18
         for _ in range(3):
             await driver.keys("plus")
-        before = bench.rejected
-        bench.session.set_threshold(0.99)
-        await bench.sync()
-        assert bench.rejected == 18 >= before
+        before = controller.query.rejected
+        controller.session.set_threshold(0.99)
+        await controller.sync()
+        assert controller.query.rejected == 18 >= before
         assert "unknown" in "\n".join(lines(app))
         await driver.keys("0")
         await driver.keys("l")
@@ -189,7 +191,9 @@ def test_results_threshold_filter_help_and_confusion(
         await driver.keys("l", "j")
         await driver.type(str(tmp_path / "results.jsonl"))
         first = json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])
-        assert set(first) >= {"image", "label", "probability", "probabilities", "errors", "unknown"}
+        classify = ["image", "label", "probability", "probabilities", "errors", "explained", "threshold", "unknown"]
+        assert [*first] == [*classify, "model"]  # the fields of `frn classify --json`, and one more
+        assert first["threshold"] == controller.threshold
         await driver.keys("k")
         await driver.type("1")
         assert isinstance(app.screen, Page)
@@ -210,13 +214,13 @@ def test_pasted_paths_are_added_or_asked_about_and_broken_files_are_listed(
         from textual import events
 
         app = driver.app
-        app.workspace.preview.focus()
+        app.workspace.query_pane.picture.preview.focus()
         await driver.pilot.pause()
         app.workspace.on_paste(events.Paste(f"'{SAMPLES / 'queries' / 'eyed footman 7.jpg'}'"))
         await driver.idle()
-        assert app.bench.answer is not None
-        assert app.bench.answer["path"].endswith("eyed footman 7.jpg")
-        app.workspace.class_list.focus()
+        assert app.controller.query.answer is not None
+        assert app.controller.query.answer["path"].endswith("eyed footman 7.jpg")
+        app.workspace.classes_pane.list.focus()
         await driver.pilot.pause()
         app.workspace.on_paste(events.Paste(f"{SAMPLES / 'queries' / 'banded footman 6.jpg'}\n{bad}"))
         await driver.idle()
@@ -238,7 +242,7 @@ def test_the_engine_may_be_killed_at_any_moment(moths_folder: Path, drive_real: 
         await driver.until(lambda: app.engine.pid not in (None, before))
         await driver.keys("p")
         await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
-        await driver.until(lambda: app.bench.answer is not None and "scores" in app.bench.answer)
+        await driver.until(lambda: app.controller.query.answer is not None and "scores" in app.controller.query.answer)
 
     drive_real(scenario, moths_folder)
 
@@ -249,7 +253,7 @@ def test_unsaved_work_is_asked_about_and_found_again(
     async def killed(driver: "Driver") -> None:
         await driver.keys("n")
         await driver.type("owl")
-        await driver.app.bench.journal()
+        await driver.app.controller.journal()
         await driver.keys("ctrl+q")
         assert isinstance(driver.app.screen, Choose)
         await driver.keys("escape")
@@ -265,7 +269,7 @@ def test_unsaved_work_is_asked_about_and_found_again(
         await driver.keys("enter")
         await driver.until(lambda: "owl" in driver.counts)
         assert len(driver.counts) == 4
-        assert not driver.app.bench.session.is_saved
+        assert not driver.app.controller.session.is_saved
 
     async def run() -> None:
         app = FrnApp(None, images="half")

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +12,24 @@ from frn.cli.main import app
 
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FRN_CACHE"), "1")
 """What the command sets; the runner puts it back."""
+
+
+def test_without_a_checkout_it_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "frn_tui_bench", None)
+    result = CliRunner(env=ENVIRONMENT).invoke(app, ["bench", "tui", "--quick"])
+    assert result.exit_code == 1
+    assert "needs a checkout" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_the_package_is_without_it() -> None:
+    """What is measured with is of no use to who installs the app."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    assert project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == [
+        "frn",
+        "export/frn_export",
+        "tui/frn_tui",
+    ]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")

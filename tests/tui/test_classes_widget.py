@@ -48,14 +48,14 @@ def test_a_line_per_class(play: Play, lines: Lines) -> None:
 
 
 def test_only_the_first_nine_have_keys(play: Play, lines: Lines) -> None:
-    classes = ClassList(ascii=True)
+    classes = ClassList()
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         classes.show(rows(11))
         await pilot.pause()
         assert lines(pilot.app)[8].startswith("9 class 8")
         assert lines(pilot.app)[9].startswith("  class 9")
-        assert lines(pilot.app)[9].endswith("**. ")
+        assert lines(pilot.app)[9].endswith("●●○ ")
 
     play(classes, scenario, size=(26, 12))
 

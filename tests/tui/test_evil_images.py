@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client import EngineClient, EngineError
+from frn_tui.protocol import AskClasses, EmbedImages, Found, ListFolder, OpenModel, RenderPreview, ScanPath, SetClasses
 from PIL import Image
 
 Make = Callable[[Path], Path | None]
@@ -257,27 +258,28 @@ def test_every_kind_ends_with_an_outcome_and_the_engine_lives(
 
 async def ask_about(
     paths: dict[str, Path], folder: Path, good: str
-) -> tuple[dict[str, list[str | None]], Message, float]:
+) -> tuple[dict[str, list[str | None]], Found, float]:
     """Why each file could not be embedded, asked about and shown (None: it could); the folder; the memory in MiB."""
     client = EngineClient()
     outcomes: dict[str, list[str | None]] = {}
     try:
         await client.start()
         pid = client.pid
-        await client.call("open_model", model="conv4")
+        await client.call(OpenModel(model="conv4"))
         await enroll(client, good)
         for kind, path in paths.items():
             began = time.monotonic()
             outcomes[kind] = [
-                await reason_of(client, "embed", "embedded", path),
-                await reason_of(client, "query", "answer", path),
+                await reason_of(client, EmbedImages([str(path)]), "embedded", path),
+                await reason_of(client, AskClasses([str(path)]), "answer", path),
                 await why_no_preview(client, path),
             ]
             assert time.monotonic() - began < PATIENCE, kind
-        all_at_once = await client.call("embed", paths=[*map(str, paths.values())])
-        assert all_at_once["done"] + all_at_once["broken"] == len(paths)
-        found = await client.call("scan", path=str(folder), recursive=True)
-        await client.call("list", path=str(folder))
+        events: list[Message] = []
+        await client.call(EmbedImages([*map(str, paths.values())]), events.append)
+        assert sum(event["event"] == "embedded" for event in events) == len(paths)
+        found = await client.call(ScanPath(path=str(folder)))
+        await client.call(ListFolder(path=str(folder)))
         assert client.pid == pid
         return outcomes, found, peak(client)
     finally:
@@ -286,15 +288,15 @@ async def ask_about(
 
 async def enroll(client: EngineClient, path: str) -> None:
     events: list[Message] = []
-    await client.call("embed", events.append, paths=[path])
+    await client.call(EmbedImages(paths=[path]), events.append)
     support = next(event for event in events if event["event"] == "embedded")
     state = {"classes": [{"id": 1, "name": "x", "supports": [support]}], "threshold": None, "next_id": 2}
-    await client.call("classes", state=json.loads(json.dumps(state)))
+    await client.call(SetClasses(state=json.loads(json.dumps(state))))
 
 
-async def reason_of(client: EngineClient, op: str, event: str, path: Path) -> str | None:
+async def reason_of(client: EngineClient, request: EmbedImages | AskClasses, event: str, path: Path) -> str | None:
     events: list[Message] = []
-    await client.call(op, events.append, paths=[str(path)])
+    await client.call(request, events.append)
     (outcome,) = [message for message in events if message["event"] == event]
     assert outcome["path"] == str(path)
     reason = outcome.get("reason")
@@ -303,7 +305,7 @@ async def reason_of(client: EngineClient, op: str, event: str, path: Path) -> st
 
 async def why_no_preview(client: EngineClient, path: Path) -> str | None:
     try:
-        await client.call("preview", path=str(path), width=20, height=20, heat=None)
+        await client.call(RenderPreview(path=str(path), width=20, height=20, heat=None))
     except EngineError as error:
         return str(error)
     return None

@@ -23,7 +23,7 @@ def test_a_digit_after_a_question_says_what_the_photo_is(drive: "Drive", size: t
         await driver.keys("3")
         assert driver.counts["wren"] == before + 1
 
-        workspace.class_list.focus()
+        workspace.classes_pane.list.focus()
         await driver.keys("1")
         assert "1-9" not in str(workspace.query_one("#query-pane").border_subtitle)
         assert driver.counts["wren"] == before + 1
@@ -33,10 +33,10 @@ def test_a_digit_after_a_question_says_what_the_photo_is(drive: "Drive", size: t
 
 def test_who_looks_through_photos_goes_on_with_that_where_both_are_seen(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
-        gallery = driver.app.workspace.gallery
+        gallery = driver.app.workspace.photos_pane.gallery
         gallery.focus()
         await driver.keys("enter")
-        assert driver.app.bench.answers
+        assert driver.app.controller.query.answers
         assert gallery.has_focus
 
     drive(scenario)
@@ -52,7 +52,7 @@ def test_the_file_picker_starts_where_it_was_left(drive: "Drive") -> None:
                 await driver.keys(key)
                 if isinstance(driver.app.screen, Picker):
                     await driver.until(lambda: driver.app.screen.folder == "/photos/jay")  # type: ignore[attr-defined]
-            folders.append(driver.app.workspace.browsed)
+            folders.append(driver.app.workspace.context.browsed)
         assert folders == ["/photos/jay"] * 2
 
     drive(scenario)
@@ -60,7 +60,7 @@ def test_the_file_picker_starts_where_it_was_left(drive: "Drive") -> None:
 
 def test_results_of_several_folders_show_which(drive: "Drive") -> None:
     async def names(driver: "Driver", paths: list[str]) -> list[str]:
-        await driver.app.workspace.ask_now(paths)
+        await driver.app.workspace.query_pane.ask_now(paths)
         await driver.keys("l")
         assert isinstance(driver.app.screen, Results)
         table: DataTable[Text] = driver.app.screen.query_one(DataTable)

@@ -17,7 +17,8 @@ from textual.binding import Binding
 from textual.errors import NoWidget
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver, FakeEngine
+    from tests.tui.conftest import Drive, Driver
+    from tests.tui.fake_engine import FakeEngine
 
 SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "2x60").split("x"))
 KEYS = [
@@ -71,7 +72,7 @@ async def do_something(driver: "Driver", chance: random.Random) -> None:
 
 
 def check(driver: "Driver") -> None:
-    app, session = driver.app, driver.app.bench.session
+    app, session = driver.app, driver.app.controller.session
     assert app.is_running
     assert app.workspace in app.screen_stack
     state = session.state
@@ -100,17 +101,17 @@ def test_no_series_of_events_breaks_it(
         for _ in range(50):
             if driver.app.screen is not driver.app.workspace:
                 driver.app.screen.dismiss(None)
-            driver.app.workspace.watched = None
+            driver.app.workspace.query_pane.watched = None
             driver.app.workspace.workers.cancel_group(driver.app.workspace, "watch")
             await driver.pilot.pause()
         await driver.idle()
         for _ in range(10 * EVENTS):
-            if not driver.app.bench.session.can_undo:
+            if not driver.app.controller.session.can_undo:
                 break
-            await driver.app.bench.edit(lambda session: session.undo())
+            await driver.app.controller.edit(lambda session: session.undo())
             check(driver)
-        assert not driver.app.bench.session.can_undo
-        if driver.app.bench.project is None:
+        assert not driver.app.controller.session.can_undo
+        if driver.app.controller.project is None:
             assert not driver.counts
 
     drive(scenario, size=(100, 30))

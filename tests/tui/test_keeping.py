@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from frn_tui.client import EngineError
+from frn_tui.protocol import EXISTS
 from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.viewer import viewer_command
 
 from frn.errors import FrnError
-from tests.tui.conftest import Drive, Driver, FakeEngine
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 
 def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: FakeEngine) -> None:
@@ -18,7 +20,7 @@ def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: F
 
     def save(tell: object, **arguments: str) -> dict[str, str]:
         saved.append(arguments["path"])
-        return {"path": arguments["path"]}
+        return {}
 
     fake_engine.op_save = save  # type: ignore[method-assign]
 
@@ -45,19 +47,19 @@ def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) 
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        app.bench.project = "/home/x.frn.json"
+        app.controller.project = "/home/x.frn.json"
         await driver.pilot.press("ctrl+q")
         await driver.until(lambda: isinstance(app.screen, Choose))
         await driver.pilot.press("enter")
         await driver.idle()
         assert not app._exit
         assert app.screen is app.workspace
-        assert not app.bench.session.is_saved
+        assert not app.controller.session.is_saved
 
     drive(scenario)
 
 
-@pytest.mark.parametrize(("name", "what"), [("x.onnx", "classifier"), ("x.npz", "bank")])
+@pytest.mark.parametrize(("name", "what"), [("x.onnx", "classifier"), ("x.npz", "arrays")])
 def test_what_is_exported_follows_the_name_and_replaces_only_if_told(
     drive: Drive, fake_engine: FakeEngine, name: str, what: str
 ) -> None:
@@ -66,8 +68,8 @@ def test_what_is_exported_follows_the_name_and_replaces_only_if_told(
     def export(tell: object, path: str, what: str, replace: bool) -> dict[str, object]:
         asked.append((path, what, replace))
         if not replace:
-            raise EngineError(f"{path}: is there already. Choose another name, or replace it.")
-        return {"path": path, "bytes": 1}
+            raise EngineError(f"{path}: is in the way", code=EXISTS)
+        return {}
 
     fake_engine.op_export = export  # type: ignore[assignment, method-assign]
 

@@ -31,35 +31,35 @@ place, fresh, photos, project = sys.argv[1:]
 
 async def use(pilot):
     app = pilot.app
-    bench, saved = app.bench, 0.0
+    controller, saved = app.controller, 0.0
 
     def tell():
-        classes = {entry.name: [str(s.path) for s in entry.supports] for entry in bench.session.state.classes}
-        adding = {name: paths for classes in bench.adding for name, paths in classes.items()}
+        classes = {entry.name: [str(s.path) for s in entry.supports] for entry in controller.session.state.classes}
+        adding = {name: paths for classes in controller.adding for name, paths in classes.items()}
         facts = {"time": time.time(), "classes": classes, "adding": adding, "engine": app.engine.pid}
-        facts["problems"] = [problem.path for problem in bench.problems]
+        facts["problems"] = [problem.path for problem in controller.problems]
         os.write(1, json.dumps(facts).encode() + b"\\n")
 
-    while bench.model is None:
+    while controller.model is None:
         await asyncio.sleep(0.02)
     while any(worker.group == "job" and worker.is_running for worker in app.workers):
         if isinstance(app.screen, Choose):
             await pilot.press("enter")  # go on with what was unsaved
         await asyncio.sleep(0.05)
     tell()
-    for entry in bench.session.state.classes[:-1]:
-        await bench.edit(lambda session: session.delete(entry.id))
+    for entry in controller.session.state.classes[:-1]:
+        await controller.edit(lambda session: session.delete(entry.id))
         tell()
-    await bench.edit(lambda session: session.create(fresh))
+    await controller.edit(lambda session: session.create(fresh))
     tell()
-    app.workspace.chosen = bench.session.state.named(fresh).id
-    app.workspace.add_paths([photos])
+    app.workspace.classes_pane.chosen = controller.session.state.named(fresh).id
+    app.workspace.classes_pane.add([photos])
     while True:
         await asyncio.sleep(0.05)
         tell()
         if app.engine.pid and time.time() - saved > 1:
             saved = time.time()
-            app.workspace.start(lambda: bench.save(project, replace=True))
+            app.workspace.context.start(lambda: controller.save(project, replace=True))
 
 FrnApp(place or None, images="half").run(headless=True, auto_pilot=use)
 """

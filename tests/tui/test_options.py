@@ -91,8 +91,8 @@ def test_work_may_be_cancelled_before_its_first_step(drive: "Drive") -> None:
         async def work(number: int) -> None:
             begun.append(number)
 
-        driver.app.workspace.start(work, 1).cancel()
-        driver.app.workspace.start(work, 2)
+        driver.app.workspace.context.start(work, 1).cancel()
+        driver.app.workspace.context.start(work, 2)
         await driver.idle()
         assert begun == [2]
 

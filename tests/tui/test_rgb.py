@@ -5,7 +5,7 @@ from frn_tui.rgb import Rgb
 
 
 def test_a_picture_from_a_message_has_its_pixels() -> None:
-    picture = Rgb.from_base64(2, 2, base64.b64encode(bytes(range(12))).decode())
+    picture = Rgb.from_picture({"width": 2, "height": 2, "rgb": base64.b64encode(bytes(range(12))).decode()})
     assert picture.pixel(0, 0) == (0, 1, 2)
     assert picture.pixel(1, 0) == (3, 4, 5)
     assert picture.pixel(1, 1) == (9, 10, 11)
@@ -13,9 +13,9 @@ def test_a_picture_from_a_message_has_its_pixels() -> None:
 
 def test_a_message_with_too_few_pixels_is_refused() -> None:
     with pytest.raises(ValueError, match="3 bytes are no 2 x 2 pixels"):
-        Rgb.from_base64(2, 2, "AAAA")
+        Rgb.from_picture({"width": 2, "height": 2, "rgb": "AAAA"})
     with pytest.raises(ValueError, match="no base64"):
-        Rgb.from_base64(1, 1, "!!!!")
+        Rgb.from_picture({"width": 1, "height": 1, "rgb": "!!!!"})
 
 
 def test_resizing_takes_the_nearest_pixels() -> None:

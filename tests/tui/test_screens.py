@@ -5,6 +5,7 @@
 
 import difflib
 import os
+import re
 import string
 from collections.abc import Awaitable, Callable
 from itertools import groupby
@@ -14,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from frn_tui.screens.dialogs import Page
 from frn_tui.screens.help import KEYS
-from frn_tui.screens.workspace import Workspace
+from frn_tui.screens.workspace import Workspace, bindings
+from frn_tui.settings import Settings
 from rich.style import Style
-from textual.screen import Screen
 from textual.widgets import Input
 
 if TYPE_CHECKING:
@@ -63,14 +64,14 @@ Scene = Callable[["Driver"], Awaitable[None]]
 
 
 async def ask(driver: "Driver") -> None:
-    await driver.app.workspace.ask_now(["/queries"])
-    driver.app.workspace.preview.focus()
+    await driver.app.workspace.query_pane.ask_now(["/queries"])
+    driver.app.workspace.query_pane.picture.preview.focus()
     await driver.keys("full_stop")
 
 
 async def workspace(driver: "Driver") -> None:
     await ask(driver)
-    driver.app.workspace.jobs.say("")
+    driver.app.workspace.context.jobs.say("")
 
 
 async def unknown(driver: "Driver") -> None:
@@ -79,14 +80,14 @@ async def unknown(driver: "Driver") -> None:
 
 
 async def photos(driver: "Driver") -> None:
-    driver.app.workspace.class_list.focus()
+    driver.app.workspace.classes_pane.list.focus()
     await driver.keys("tab", "space", "space", "f")
 
 
 async def empty(driver: "Driver") -> None:
-    driver.app.workspace.class_list.focus()
+    driver.app.workspace.classes_pane.list.focus()
     await driver.keys("d", "d", "d")
-    driver.app.workspace.jobs.say("")
+    driver.app.workspace.context.jobs.say("")
 
 
 async def picker(driver: "Driver") -> None:
@@ -103,7 +104,7 @@ async def keys_page(driver: "Driver") -> None:
 
 
 async def choose(driver: "Driver") -> None:
-    driver.app.workspace.class_list.focus()
+    driver.app.workspace.classes_pane.list.focus()
     await driver.keys("slash", "w")
 
 
@@ -136,7 +137,7 @@ SCENES: list[Scene] = [
 def test_it_looks_as_it_did(scene: Scene, size: tuple[int, int], drive: "Drive", snapshot: Snapshot) -> None:
     async def scenario(driver: "Driver") -> None:
         driver.app.animation_level = "none"
-        driver.app.workspace.jobs.say("")
+        driver.app.workspace.context.jobs.say("")
         await scene(driver)
         for field in driver.app.screen.query(Input):
             field.cursor_blink = False
@@ -146,24 +147,38 @@ def test_it_looks_as_it_did(scene: Scene, size: tuple[int, int], drive: "Drive",
     drive(scenario, size=size)
 
 
-def test_every_key_of_the_help_page_is_bound_and_every_bound_key_is_on_it(drive: "Drive") -> None:
-    names = {"/": "slash", ",": "comma", ".": "full_stop", "[": "left_square_bracket", "]": "right_square_bracket"}
-    names |= {"-": "minus", "+": "plus", "esc": "escape"}
-    told = {names.get(key, key) for keys in KEYS.values() for cell, _ in keys for key in cell.split()}
-    told = told - {"1-9"} | set("123456789")
+def test_every_binding_is_on_the_help_page_by_its_id() -> None:
+    told = "".join(cell for lines in KEYS.values() for cell, _ in lines)
+    listed = set(re.findall(r"{(.+?)}", told))
+    ids = {str(binding.id) for binding in bindings()}
+    numbers = {f"class-{number}" for number in range(1, 10)}
+    assert listed - {"class-n"} == ids - numbers - {"help"}
+
+
+def test_the_other_keys_of_the_help_page_are_bound(drive: "Drive") -> None:
+    told = {key for lines in KEYS.values() for cell, _ in lines for key in re.sub(r"{.+?}", "", cell).split()}
 
     async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        nodes = [driver.app, workspace, workspace.gallery, workspace.preview, workspace.class_list]
-        bound = {key for node in nodes for key in node._bindings.key_to_bindings}
-        assert told <= bound
-        own = {key for key in workspace._bindings.key_to_bindings if key not in ("delete", "f1", "question_mark")}
-        assert Screen._merged_bindings is not None
-        inherited = Screen._merged_bindings.key_to_bindings
-        others = {"less_than_sign", "greater_than_sign", "equals_sign"}  # the same keys with shift
-        assert own - others - {key for key in own if key in inherited} <= told
+        nodes = [driver.app, driver.app.workspace.photos_pane.gallery]
+        assert told <= {key for node in nodes for key in node._bindings.key_to_bindings}
 
     drive(scenario, size=(80, 24))
+
+
+def test_help_shows_the_keys_that_are_in_use(
+    drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]
+) -> None:
+    Settings(keys={"ask": "Q", "threshold-down": "left_curly_bracket,f7", "class-3": "F"}).write()
+
+    async def scenario(driver: "Driver") -> None:
+        await driver.keys("question_mark")
+        text = "\n".join(lines(driver.app))
+        assert re.search(r"  Q +about a photo", text)
+        assert re.search(r"  {  \+  0 +threshold down", text)
+        assert re.search(r"  12F456789  m +send them", text)
+        assert not re.search(r"  p +about a photo", text)
+
+    drive(scenario, size=(140, 60))
 
 
 def test_a_page_closes_with_any_of_its_keys(drive: "Drive") -> None:

@@ -12,8 +12,9 @@ from frn_tui.screens.workspace import bindings
 from frn_tui.settings import Settings, settings_path
 from textual.widgets import Input
 
-from frn.shipped import DEFAULT_MODEL
-from tests.tui.conftest import Drive, Driver, FakeEngine
+from frn.zoo import DEFAULT_MODEL
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 
 @pytest.fixture
@@ -135,9 +136,9 @@ def test_the_settings_screen_changes_what_it_shows(drive: Drive, private_state: 
         await pilot.press("escape")
         await driver.idle()
         assert app.theme == "gruvbox"
-        assert app.workspace.preview.mode == app.workspace.gallery.mode == "ascii"
+        assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "ascii"
         await app.workspace.open_place("/photos")
-        assert app.bench.threshold == 0.625
+        assert app.controller.threshold == 0.625
 
     drive(scenario)
     kept = Settings.read()
@@ -160,7 +161,7 @@ def test_a_model_of_the_settings_that_is_gone_is_told_of(
     Settings(model="/gone.onnx").write()
 
     async def scenario(driver: Driver) -> None:
-        assert driver.app.bench.model_name == DEFAULT_MODEL
+        assert driver.app.controller.model_name == DEFAULT_MODEL
         assert ["/gone.onnx" in said for said in told] == [True]
 
     drive(scenario)

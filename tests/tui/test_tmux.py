@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from frn.shipped import assets_folder
+from frn.zoo import assets_folder
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 

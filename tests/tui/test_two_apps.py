@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 from frn_tui.client import EngineClient, EngineError
+from frn_tui.protocol import OPEN_ELSEWHERE, FindHolder, LoadProject, LockProject, OpenModel, SaveProject
 from frn_tui.screens.dialogs import AskText
+from frn_tui.serialization import StateJson
 
-from tests.tui.conftest import Drive, Driver, FakeEngine
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 PROJECT = "/home/birds.frn.json"
-STATE = {"classes": [{"id": 1, "name": "x", "supports": []}], "threshold": None, "next_id": 2}
+STATE: StateJson = {"classes": [{"id": 1, "name": "x", "supports": []}], "threshold": None, "next_id": 2}
 
 
 @pytest.fixture
@@ -43,27 +46,27 @@ def test_the_second_app_is_told_and_cannot_save_over_the_first(
         try:
             for client in (first, second):
                 await client.start()
-                await client.call("open_model", model="conv4")
-            await first.call("save", path=path, state=STATE, replace=False)
-            await first.call("lock", path=path)
-            assert (await first.call("holder", path=path))["holder"] is None
-            assert (await second.call("holder", path=path))["holder"] == os.getpid()
-            await second.call("load", path=path)
+                await client.call(OpenModel(model="conv4"))
+            await first.call(SaveProject(path=path, state=STATE, replace=False))
+            await first.call(LockProject(path=path))
+            assert (await first.call(FindHolder(path=path)))["holder"] is None
+            assert (await second.call(FindHolder(path=path)))["holder"] == os.getpid()
+            await second.call(LoadProject(path=path))
             with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
-                await second.call("save", path=path, state=STATE, replace=True)
+                await second.call(SaveProject(path=path, state=STATE, replace=True))
 
-            await second.call("lock", path=path)  # takes it over: now the first one is told
+            await second.call(LockProject(path=path))  # takes it over: now the first one is told
             with pytest.raises(EngineError, match="Save under another name"):
-                await first.call("save", path=path, state=STATE, replace=False)
-            await first.call("save", path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False)
-            await second.call("lock", path=None)
-            assert (await first.call("holder", path=path))["holder"] is None
+                await first.call(SaveProject(path=path, state=STATE, replace=False))
+            await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
+            await second.call(LockProject(path=None))
+            assert (await first.call(FindHolder(path=path)))["holder"] is None
 
-            await second.call("lock", path=path)
+            await second.call(LockProject(path=path))
             other.kill()
             other.wait()
-            assert (await first.call("holder", path=path))["holder"] is None  # a lock dies with its app
-            await first.call("save", path=path, state=STATE, replace=False)
+            assert (await first.call(FindHolder(path=path)))["holder"] is None  # a lock dies with its app
+            await first.call(SaveProject(path=path, state=STATE, replace=False))
         finally:
             await first.close()
             await second.close()
@@ -82,13 +85,13 @@ def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_is_none(
         try:
             await first.start()
             await second.start()
-            await first.call("lock", path=str(path))
-            assert (await second.call("holder", path=str(link)))["holder"] == os.getpid()
+            await first.call(LockProject(path=str(path)))
+            assert (await second.call(FindHolder(path=str(link))))["holder"] == os.getpid()
             (lock,) = (private_state / "open").iterdir()
             assert json.loads(lock.read_text())["path"] == str(path)
             for content in ("{", "[]", '{"process": "x", "born": null}'):
                 lock.write_text(content)
-                assert (await second.call("holder", path=str(link)))["holder"] is None
+                assert (await second.call(FindHolder(path=str(link))))["holder"] is None
         finally:
             await first.close()
             await second.close()
@@ -102,14 +105,14 @@ def test_who_opens_it_second_chooses(drive: Drive, fake_engine: FakeEngine, opti
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
-        app.bench.project = "before"
-        app.bench.session.mark_saved()
-        app.workspace.add_paths([PROJECT])
+        app.controller.project = "before"
+        app.controller.session.mark_saved()
+        app.workspace.classes_pane.add([PROJECT])
         asked = "open in another frn-tui (process 4321)"
         await driver.until(lambda: asked in getattr(app.screen, "dialog_title", ""))
         await driver.type(option)
         await driver.idle()
-        assert app.bench.project == project
+        assert app.controller.project == project
         assert ("jay" in driver.counts and len(driver.counts) == 1) == (option != "leave it")
         assert fake_engine.locked == (project if option != "leave it" else None)
 
@@ -121,18 +124,20 @@ def test_saving_what_another_app_has_taken_over_asks_for_another_name(drive: Dri
 
     def save(tell: object, **arguments: str) -> dict[str, str]:
         if arguments["path"] == PROJECT:
-            raise EngineError(f"{PROJECT}: is open in another frn-tui (process 4321). Save under another name.")
+            raise EngineError(
+                f"{PROJECT}: is open in another frn-tui (process 4321). Save under another name.", OPEN_ELSEWHERE
+            )
         saved.append(arguments["path"])
-        return {"path": arguments["path"]}
+        return {}
 
     fake_engine.op_save = save  # type: ignore[method-assign]
 
     async def scenario(driver: Driver) -> None:
-        driver.app.bench.project = PROJECT
+        driver.app.controller.project = PROJECT
         await driver.pilot.press("ctrl+s")
         await driver.until(lambda: isinstance(driver.app.screen, AskText))
         await driver.type("/home/mine")
         assert saved == ["/home/mine.frn.json"]
-        assert driver.app.bench.session.is_saved
+        assert driver.app.controller.session.is_saved
 
     drive(scenario)

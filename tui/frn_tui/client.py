@@ -1,47 +1,40 @@
 """The app's end of the pipe: asks the engine, and outlives it.
 
 The engine may be killed by a file it reads, by the system or by us. A call never waits on a dead pipe: it fails, the
-engine is started again and given its model and classes, and the app is told. Standard library only.
+engine is started again and given its model and classes, and the app is told.
 """
 
 import asyncio
 import contextlib
 import itertools
 import os
-import signal
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from frn_tui.protocol import VERSION, ProtocolError, decode, encode
+from frn_tui.engine_process import EngineError, Process, cause_of_death, end, hear_hello, kill, spawn
+from frn_tui.protocol import INTERNAL, AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
+from frn_tui.wire import ProtocolError, decode, encode
 
-LINE = 64 << 20
-"""Bytes that a message may have."""
-HELLO = 30.0
-"""Seconds within which an engine says hello."""
-PATIENCE = 2.0
+__all__ = ["EngineClient", "EngineError"]
+
+CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request has to stop before the engine is killed."""
-SILENCE = 10.0
+SILENCE_TIMEOUT = 10.0
 """Seconds without a sign of life, while someone waits, from which on the app is told."""
-FAREWELL = 0.3
+EXIT_TIMEOUT = 0.3
 """Seconds that the engine has to leave."""
 CRASHES, WITHIN = 3, 60.0
 """So many crashes within so many seconds, and the engine is not started again by itself."""
-KEPT = ("open_model", "classes")
+REPLAYED = (OpenModel, SetClasses)
 """What a new engine is told first: the last of each that succeeded."""
-RESUMED = {"embed": "embedded", "query": "answer"}
+RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", AskClasses: "answer"}
 """What goes on in a new engine without the file that was being read, and its event for a file."""
-ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 
 Message = dict[str, Any]
-OnEvent = Callable[[Message], None]
-
-
-class EngineError(Exception):
-    """A request failed: the engine's reason, in one line."""
 
 
 class EngineDiedError(EngineError):
@@ -67,37 +60,28 @@ class EngineClient:
         self,
         *,
         log: Path | None = None,
-        device: str = "cpu",
         program: Sequence[str] = ("-m", "frn_tui.engine"),
-        patience: float = PATIENCE,
-        silence: float = SILENCE,
+        cancel_timeout: float = CANCEL_TIMEOUT,
+        silence_timeout: float = SILENCE_TIMEOUT,
     ) -> None:
-        """Prepare; `start` starts.
-
-        Args:
-            log: file for what the engine's libraries print, and for tracebacks.
-            device: where networks run: cpu, cuda or auto. CUDA takes a second to come up.
-            program: of Python; a test's own.
-            patience: as `PATIENCE`.
-            silence: as `SILENCE`.
-        """
+        """Prepare. `log` takes what the engine's libraries print, and tracebacks; the others are for tests."""
         self.on_restart: Callable[[], Awaitable[object] | None] | None = None
         """Called once a new engine has taken a dead one's place."""
         self.on_silence: Callable[[], object] | None = None
         """Called where a call waits and nothing is heard."""
         self.state: Literal["new", "starting", "ready", "dead", "closed"] = "new"
-        where = ("--log", str(log or os.devnull), "--device", device, "--app", str(os.getpid()))
-        self._command = [sys.executable, "-P", *program, *where]
-        self._patience, self._silence = patience, silence
-        self._process: asyncio.subprocess.Process | None = None
+        self.log = log
+        self._command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), "--app", str(os.getpid())]
+        self._cancel_timeout, self._silence_timeout = cancel_timeout, silence_timeout
+        self._process: Process | None = None
         self._settled = asyncio.Event()
         self._numbers = itertools.count(1)
         self._pending: dict[int, _Pending] = {}
-        self._kept: dict[str, Mapping[str, Any]] = {}
+        self._replayed: dict[type[Request[Any]], Request[Any]] = {}
         self._crashes: deque[float] = deque(maxlen=CRASHES)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._heard = self._quiet = 0.0
-        self._told = self._stopping = False
+        self._last_message = self._engine_quiet = 0.0
+        self._silence_reported = self._stopping = False
 
     @property
     def pid(self) -> int | None:
@@ -109,42 +93,28 @@ class EngineClient:
         return self.state == "closed"
 
     async def start(self) -> None:
-        """Start the engine, also one that is dead.
-
-        Raises:
-            EngineError: if it does not start.
-        """
+        """Start the engine, also one that is dead; raises EngineError where it does not start."""
         if self.state in ("new", "dead"):
             self._crashes.clear()
             await self._begin()
         await self._ready()
 
-    async def call(self, op: str, on_event: OnEvent | None = None, **arguments: Any) -> Message:
+    async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
         """Ask the engine and wait for the end. Cancelling the task that waits cancels the request.
 
         Args:
-            op: an operation of `protocol.LANES`.
+            request: what to do.
             on_event: told of events on the way.
-            arguments: of the operation.
 
         Raises:
             EngineError: with the reason, if the request failed or the engine died.
         """
-        if op in RESUMED:
-            return await self._ask_for_files(op, on_event, arguments)
-        end = await self._ask(op, on_event, arguments)
-        if op in KEPT:
-            self._kept[op] = arguments
-        return end
-
-    async def restart(self) -> None:
-        """Kill the engine, whatever it does, and start another.
-
-        Raises:
-            EngineError: if that does not start.
-        """
-        self._stop()
-        await self.start()
+        if isinstance(request, EmbedImages | AskClasses):
+            return cast(Result, await self._ask_for_files(request, on_event))
+        result = await self._ask(request, on_event)
+        if isinstance(request, REPLAYED):
+            self._replayed[type(request)] = request
+        return cast(Result, result)
 
     async def close(self) -> None:
         """End the engine; calls that wait fail."""
@@ -155,7 +125,7 @@ class EngineClient:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._process is not None:
-            await _end(self._process, FAREWELL)
+            await end(self._process, EXIT_TIMEOUT)
             self._process = None
 
     # One life of an engine: begin, listen, and after its death begin again.
@@ -170,51 +140,32 @@ class EngineClient:
         except EngineError:
             self._settle("dead")
             raise
-        self._heard, self._quiet, self._stopping = _now(), 0.0, False
-        for op, arguments in self._kept.items():  # ahead of whatever waits: a lane keeps the order
-            self._send({"id": 0, "op": op, **arguments})
+        self._last_message, self._engine_quiet, self._stopping = _now(), 0.0, False
+        for request in self._replayed.values():  # ahead of whatever waits: a queue keeps the order
+            self._send({"id": 0, "op": request.op, **vars(request)})
         self._settle("ready")
-        self._go(self._listen(process))
-        self._go(self._watch(process))
+        self._start_task(self._listen(process))
+        self._start_task(self._watch(process))
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=pipe,
-                stdout=pipe,
-                stderr=nothing,
-                start_new_session=True,  # ctrl-c in the terminal is the app's
-                limit=LINE,
-                env={**os.environ, **ENVIRONMENT},
-            )
-        except OSError as error:
-            raise EngineError(f"the engine cannot be started ({error.strerror})") from error
+    async def _spawn(self) -> Process:
+        process = await spawn(self._command)
         if self._closed:  # meanwhile
-            await _end(process, 0)
+            await end(process, 0)
             raise EngineError("the engine was closed")
         self._process = process
-        assert process.stdout is not None
-        try:
-            hello = decode(await asyncio.wait_for(process.stdout.readline(), HELLO))
-        except (TimeoutError, ProtocolError, ValueError) as error:
-            await _end(process, 0)
-            raise EngineError("the engine does not start") from error
-        if hello.get("protocol") != VERSION:
-            await _end(process, 0)
-            raise EngineError(f"the engine speaks protocol {hello.get('protocol')}, the app {VERSION}")
+        await hear_hello(process)
         return process
 
-    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+    async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
         with contextlib.suppress(ValueError, ProtocolError, ConnectionError):  # a line without end, or no message
             while line := await process.stdout.readline():
                 self._receive(decode(line))
-        await _end(process, FAREWELL)
+        await end(process, EXIT_TIMEOUT)
         intended = self._stopping
         self._settle("dead")
-        self._fail_all(f"the engine stopped ({_cause(process.returncode)})", blame=not intended)
+        cause = f"the engine stopped ({cause_of_death(process.returncode)})"
+        self._fail_all(cause if intended else self._with_log(cause), blame=not intended)
         if not intended and not self._may_restart():
             return
         with contextlib.suppress(EngineError):
@@ -226,14 +177,14 @@ class EngineClient:
         self._crashes.append(_now())
         return len(self._crashes) < CRASHES or self._crashes[-1] - self._crashes[0] > WITHIN
 
-    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+    async def _watch(self, process: Process) -> None:
         while self._process is process and self.state == "ready":
-            await asyncio.sleep(min(1.0, self._silence / 4))
-            silent = max(_now() - self._heard, self._quiet) >= self._silence
+            await asyncio.sleep(min(1.0, self._silence_timeout / 4))
+            silent = max(_now() - self._last_message, self._engine_quiet) >= self._silence_timeout
             if not (silent and self._pending):
-                self._told = False
-            elif not self._told:
-                self._told = True
+                self._silence_reported = False
+            elif not self._silence_reported:
+                self._silence_reported = True
                 if self.on_silence:
                     self.on_silence()
 
@@ -242,7 +193,7 @@ class EngineClient:
             self.state = state
         self._settled.set()
 
-    def _go(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -253,7 +204,7 @@ class EngineClient:
             self._stopping = True
             self.state = "starting"
             self._settled.clear()
-            _kill(self._process)
+            kill(self._process)
 
     # Requests.
 
@@ -264,54 +215,54 @@ class EngineClient:
             what = {"new": "was not started", "dead": "is dead", "closed": "was closed"}[self.state]
             raise EngineError(f"the engine {what}")
 
-    async def _ask(self, op: str, on_event: OnEvent | None, arguments: Mapping[str, Any]) -> Message:
+    async def _ask(self, request: Request[Any], on_event: OnEvent | None) -> Message:
         await self._ready()
         number = next(self._numbers)
         pending = self._pending[number] = _Pending(asyncio.get_running_loop().create_future(), on_event)
-        self._send({"id": number, "op": op, **arguments})
+        self._send({"id": number, "op": request.op, **vars(request)})
         try:
             return await pending.end
         except asyncio.CancelledError:
-            self._give_up(number)
+            self._cancel(number)
             raise
 
-    async def _ask_for_files(self, op: str, on_event: OnEvent | None, arguments: Mapping[str, Any]) -> Message:
+    async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> Message:
         """Ask about files; where one of them kills the engine, go on once with the others."""
-        paths = list(arguments["paths"])
-        told = [0, 0]  # good, broken
+        paths, file_event = request.paths, RESUMED[type(request)]
+        answered = 0
 
         def note(event: Message) -> None:
-            if event["event"] == RESUMED[op]:
-                told["reason" in event] += 1
+            nonlocal answered
+            if event["event"] == file_event:
+                answered += 1
             elif event["event"] == "progress":
-                event = {**event, "done": sum(told), "total": len(paths)}
+                event = {**event, "done": answered, "total": len(paths)}
             if on_event:
                 on_event(event)
 
         try:
-            return await self._ask(op, note, arguments)
+            return await self._ask(request, note)
         except EngineDiedError as death:
-            rest, culprit = paths[sum(told) :], death.reading
+            rest, culprit = paths[answered:], death.reading
             if not rest:
                 raise
         at = rest.index(culprit) if culprit in rest else len(rest)
-        await self._ask(op, note, {**arguments, "paths": rest[:at]})
+        await self._ask(replace(request, paths=rest[:at]), note)
         if at < len(rest):
-            reason = f"{culprit}: reading it stopped the engine"
-            note({"event": RESUMED[op], "path": culprit, "reason": reason})
-            await self._ask(op, note, {**arguments, "paths": rest[at + 1 :]})
-        return {"done": told[0], "broken": told[1]}
+            note({"event": file_event, "path": culprit, "reason": f"{culprit}: reading it stopped the engine"})
+            await self._ask(replace(request, paths=rest[at + 1 :]), note)
+        return {}
 
-    def _give_up(self, number: int) -> None:
+    def _cancel(self, number: int) -> None:
         """Cancel a request; an engine that does not stop is killed."""
         pending = self._pending.get(number)
         if pending is None or self.state != "ready":
             return
         pending.on_event = None
         self._send({"op": "cancel", "target": number})
-        asyncio.get_running_loop().call_later(self._patience, self._lose_patience, number)
+        asyncio.get_running_loop().call_later(self._cancel_timeout, self._kill_unless_ended, number)
 
-    def _lose_patience(self, number: int) -> None:
+    def _kill_unless_ended(self, number: int) -> None:
         if number in self._pending:
             self._stop()
 
@@ -322,9 +273,9 @@ class EngineClient:
             self._process.stdin.write(encode(message))
 
     def _receive(self, message: Message) -> None:
-        self._heard = _now()
+        self._last_message = _now()
         if message.get("event") == "alive":
-            self._quiet = message["quiet"]
+            self._engine_quiet = message["quiet"]
             return
         number = message.pop("id", None)
         pending = self._pending.get(number)
@@ -332,7 +283,7 @@ class EngineClient:
             return
         if "end" in message:
             del self._pending[number]
-            _finish(pending.end, message)
+            self._finish(pending.end, message)
         elif message["event"] == "reading":
             pending.reading = message["path"]
         elif pending.on_event is not None:
@@ -340,50 +291,28 @@ class EngineClient:
                 pending.on_event(message)
             except Exception as error:  # the caller's mistake is the caller's to see
                 _fail(pending.end, error)
-                self._give_up(number)
+                self._cancel(number)
 
     def _fail_all(self, reason: str, *, blame: bool) -> None:
         for pending in self._pending.values():
             _fail(pending.end, EngineDiedError(reason, pending.reading if blame else None))
         self._pending.clear()
 
+    def _finish(self, future: asyncio.Future[Message], message: Message) -> None:
+        outcome = message.pop("end")
+        if outcome != "done":
+            reason, code = str(message.get("reason", outcome)), str(message.get("code", ""))
+            _fail(future, EngineError(self._with_log(reason) if code == INTERNAL else reason, code))
+        elif not future.done():
+            future.set_result(message)
 
-def _finish(future: asyncio.Future[Message], message: Message) -> None:
-    end = message.pop("end")
-    if end != "done":
-        _fail(future, EngineError(message.get("reason", end)))
-    elif not future.done():
-        future.set_result(message)
+    def _with_log(self, reason: str) -> str:
+        return reason if self.log is None else f"{reason}; more in {self.log}"
 
 
 def _fail(future: asyncio.Future[Message], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-async def _end(process: asyncio.subprocess.Process, patience: float) -> None:
-    """Let a process go: it leaves when its input ends, or is killed."""
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        await asyncio.wait_for(process.wait(), patience)
-    except TimeoutError:
-        _kill(process)
-        await process.wait()
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    with contextlib.suppress(ProcessLookupError):
-        if sys.platform == "win32":
-            process.kill()
-        else:  # `kill` would look for its status first, and take that from the one who waits for it
-            os.kill(process.pid, signal.SIGKILL)
-
-
-def _cause(status: int | None) -> str:
-    return f"signal {-status}" if status is not None and status < 0 else f"status {status}"
 
 
 def _now() -> float:

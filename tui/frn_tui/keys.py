@@ -2,9 +2,10 @@
 
 import string
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from textual.binding import Binding, BindingType, InvalidBinding
-from textual.keys import Keys, key_to_character
+from textual.keys import Keys, format_key, key_to_character
 
 from frn_tui.text import display_name
 
@@ -24,10 +25,7 @@ def binding_id(description: str) -> str:
 
 def with_ids(bindings: Iterable[Binding]) -> list[BindingType]:
     """The bindings, so that they can be given other keys."""
-    return [
-        Binding(b.key, b.action, b.description, show=b.show, priority=b.priority, id=binding_id(b.description))
-        for b in bindings
-    ]
+    return [replace(binding, id=binding_id(binding.description)) for binding in bindings]
 
 
 def read_keymap(wanted: Mapping[str, object], bindings: Iterable[Binding]) -> tuple[dict[str, str], list[str]]:
@@ -59,6 +57,12 @@ def shown(keys: str) -> str:
     """Keys as they may be written in the settings file, two blanks between: ? for question_mark."""
     signs = [(key, key_to_character(key) or "") for key in keys.split(",")]
     return "  ".join(sign if sign.isprintable() and sign.strip(" ,") else key for key, sign in signs)
+
+
+def key_in_use(binding: Binding, own: Mapping[str, str]) -> str:
+    """The first key that a binding has now, as it is written on a keyboard; `own` has the user's, by id."""
+    key = own.get(str(binding.id), binding.key).split(",")[0]
+    return key if "+" in key else format_key(key)
 
 
 def _clash(good: Mapping[str, list[str]], usual: Mapping[str, list[str]]) -> tuple[str, str, str] | None:

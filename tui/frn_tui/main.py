@@ -9,30 +9,30 @@ from typing import NoReturn
 from frn import __version__
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """The command line."""
-    words = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="frn-tui",
         description="Build few-shot classes from folders of photos, ask about others, see why, correct, keep.",
         epilog="Without arguments it opens on the shipped samples.",
     )
-    words.add_argument("place", nargs="?", help="a folder of class folders, or a project (something.frn.json)")
-    words.add_argument("--model", help="shipped name or features.onnx (default: the settings', or the project's own)")
-    words.add_argument(
+    parser.add_argument("place", nargs="?", help="a folder of class folders, or a project (something.frn.json)")
+    parser.add_argument("--model", help="shipped name or features.onnx (default: the settings', or the project's own)")
+    parser.add_argument(
         "--images", choices=("auto", "half", "quad", "ascii", "none"), default="auto", help="how pictures are drawn"
     )
-    words.add_argument("--web", action="store_true", help="serve the app in a browser, to this machine only")
-    words.add_argument("--port", type=int, help="of --web (default: 8000; 0: any that is free)")
-    words.add_argument("--version", action="version", version=f"frn {__version__}")
-    return words
+    parser.add_argument("--web", action="store_true", help="serve the app in a browser, to this machine only")
+    parser.add_argument("--port", type=int, help="of --web (default: 8000; 0: any that is free)")
+    parser.add_argument("--version", action="version", version=f"frn {__version__}")
+    return parser
 
 
 def run() -> None:
     """Run the app (the console script)."""
-    words = parser()
-    chosen = words.parse_args()
+    parser = build_parser()
+    chosen = parser.parse_args()
     if chosen.port is not None and not chosen.web:
-        words.error("--port needs --web")
+        parser.error("--port needs --web")
     if chosen.web:
         _serve(chosen)
         return
@@ -55,7 +55,7 @@ def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
     print(f"{reason} What it says of the samples:", file=sys.stderr, flush=True)
     import subprocess
 
-    from frn.shipped import assets_folder
+    from frn.zoo import assets_folder
 
     samples = assets_folder() / "samples"
     moths, queries = str(samples / "moths"), str(samples / "queries")

@@ -1,71 +1,62 @@
-"""What the app and its engine say to each other: one JSON object per line, over pipes.
+"""What the app asks its engine and what the engine answers: one JSON object per line, over pipes.
 
-The app asks `{"id": 7, "op": "embed", ...}`. The engine answers with any number of events for that id,
-`{"id": 7, "event": "progress", ...}`, and one end: `{"id": 7, "end": "done", ...}`, `{"id": 7, "end": "failed",
-"reason": ...}` or `{"id": 7, "end": "cancelled"}`. Without an id the engine says `{"event": "hello", "protocol": 1,
-"pid": ...}` once and `{"event": "alive"}` every second. `{"op": "cancel", "target": 7}` cancels.
+The app asks `{"id": 7, "op": "embed", ...}`: a `Request` below. The engine answers with any number of events for that
+id, `{"id": 7, "event": "progress", ...}`, and one end: `{"id": 7, "end": "done", ...}` with what the request's type
+names, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7, "end": "cancelled"}`. Without an id the
+engine says `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event": "alive"}` every second.
+`{"op": "cancel", "target": 7}` cancels.
 
-Two lanes work side by side: files (`LANES[op] == "files"`) and arithmetic (`"compute"`), so that a preview does not
-wait behind an embedding. Within a lane requests are served in order; a cancelled one that waits is dropped at once.
+Two worker queues run side by side, so that a preview does not wait behind an embedding. Each serves in order; a
+cancelled request that waits is dropped at once.
 
 Paths are text as Python's `os.fsdecode` gives it (names that are not UTF-8 have lone surrogates, which JSON escapes).
-Feature maps never cross: images are named by the hash of their bytes (`key`). Standard library only.
+Feature maps never cross: images are named by the hash of their bytes (`key`).
 """
 
-import json
-from typing import Literal, NotRequired, TypedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar
 
-VERSION = 1
+from frn_tui.serialization import StateJson
 
-Lane = Literal["files", "compute"]
+PROTOCOL_VERSION = 1
+INTERNAL, EXISTS, OPEN_ELSEWHERE = "internal", "exists", "open_elsewhere"
+"""Codes of failures: a bug; a file is there already; a project is open in another app."""
+MAPPED = 12
+"""Classes of an answer that come with an error map: the likeliest."""
 
-LANES: dict[str, Lane] = {
-    "list": "files",
-    "scan": "files",
-    "preview": "files",
-    "load": "files",
-    "save": "files",
-    "holder": "files",
-    "lock": "files",
-    "journal": "files",
-    "recover": "files",
-    "write": "files",
-    "open_model": "compute",
-    "embed": "compute",
-    "classes": "compute",
-    "query": "compute",
-    "hide_and_test": "compute",
-    "export": "compute",
-}
+Queue = Literal["files", "compute"]
+Result = TypeVar("Result", covariant=True)
+OnEvent = Callable[[dict[str, Any]], None]
+
+REQUESTS: dict[str, type["Request[Any]"]] = {}
+"""By operation."""
 
 
-class SupportDocument(TypedDict):
-    """An example photo (`session.Support`)."""
+class Request(Generic[Result]):
+    """Something the engine can be asked; `Result` is what its end holds."""
 
-    path: str
-    key: str
-    size: int
-    mtime_ns: int
+    op: ClassVar[str]
+    queue: ClassVar[Queue]
 
-
-class ClassDocument(TypedDict):
-    """A class (`session.ClassEntry`)."""
-
-    id: int
-    name: str
-    supports: list[SupportDocument]
+    def __init_subclass__(cls, *, op: str, queue: Queue) -> None:
+        cls.op, cls.queue = op, queue
+        REQUESTS[op] = cls
 
 
-class StateDocument(TypedDict):
-    """All classes (`session.State`)."""
+class Engine(Protocol):
+    """Whoever answers requests: the client, or a test's own."""
 
-    classes: list[ClassDocument]
-    threshold: float | None
-    next_id: int
+    def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Awaitable[Result]:
+        """Answer a request, or raise its failure (`EngineError`)."""
 
 
-class ModelDone(TypedDict):
-    """End of `open_model` {model}: a shipped name, or the path of a features.onnx."""
+class Nothing(TypedDict):
+    """No result."""
+
+
+class Model(TypedDict):
+    """The open model."""
 
     model: str
     sha256: str
@@ -77,64 +68,22 @@ class ModelDone(TypedDict):
     device: str
 
 
-class Entry(TypedDict):
-    """Something in a folder."""
+@dataclass(frozen=True)
+class OpenModel(Request[Model], op="open_model", queue="compute"):
+    """Open a model in place of the last one."""
 
-    name: str
-    kind: Literal["folder", "image", "project", "model"]
-
-
-class ListDone(TypedDict):
-    """End of `list` {path}: what a picker shows of a folder. Folders first, each kind by name; hidden ones left out."""
-
-    path: str
-    """Absolute, `~` and `..` resolved."""
-    parent: str
-    entries: list[Entry]
+    model: str
+    """A shipped name, or the path of a features.onnx."""
 
 
-class ScanDone(TypedDict):
-    """End of `scan` {path, recursive}. Events on the way: `counted` {files}."""
+@dataclass(frozen=True)
+class EmbedImages(Request[Nothing], op="embed", queue="compute"):
+    """Compute feature maps.
 
-    kind: Literal["image", "folder", "classes", "project", "nothing"]
-    """One image; a folder of images; a folder of class folders; a project; none of these (then `reason` says why)."""
-    files: list[str]
-    """Of an image or a folder of images."""
-    classes: dict[str, list[str]]
-    """Of a folder of class folders."""
-    reason: NotRequired[str]
-
-
-class PreviewDone(TypedDict):
-    """End of `preview` {path, width, height, heat: {map, low, high, smooth} | null}.
-
-    The crop that the network sees, scaled into width x height pixels, grey under the error's colours with `heat`.
+    Events: `embedded` per file, in order, {path, key, size, mtime_ns} or {path, reason}; `progress` {done, total}.
     """
 
-    width: int
-    height: int
-    rgb: str
-    """Base64 of width * height * 3 bytes."""
-    image_width: int
-    """Of the file, upright."""
-    image_height: int
-
-
-class EmbedDone(TypedDict):
-    """End of `embed` {paths}. Events on the way: `embedded` (`Embedded`) per file, `progress` {done, total}."""
-
-    done: int
-    broken: int
-
-
-class Embedded(TypedDict):
-    """A file's outcome: a key, or a reason why it cannot be used."""
-
-    path: str
-    key: NotRequired[str]
-    size: NotRequired[int]
-    mtime_ns: NotRequired[int]
-    reason: NotRequired[str]
+    paths: list[str]
 
 
 class ClassReport(TypedDict):
@@ -149,8 +98,8 @@ class ClassReport(TypedDict):
     """Examples that look almost the same as another (any class): by key, the other's key."""
 
 
-class ClassesDone(TypedDict):
-    """End of `classes` {state}: the engine now answers for these classes."""
+class ClassReports(TypedDict):
+    """The enrolled classes."""
 
     reports: list[ClassReport]
     threshold: float
@@ -158,6 +107,13 @@ class ClassesDone(TypedDict):
     calibrated: float
     missing: list[str]
     """Keys whose feature maps the engine does not have: embed their files, then ask again."""
+
+
+@dataclass(frozen=True)
+class SetClasses(Request[ClassReports], op="classes", queue="compute"):
+    """Enroll these classes; the engine answers for them from now on."""
+
+    state: StateJson
 
 
 class ClassScore(TypedDict):
@@ -170,7 +126,7 @@ class ClassScore(TypedDict):
 
 
 class Answer(TypedDict):
-    """An answer to a query; the event `answer` of `query`, one per path, in order."""
+    """An answer to a query."""
 
     path: str
     key: NotRequired[str]
@@ -181,20 +137,19 @@ class Answer(TypedDict):
     maps: NotRequired[dict[str, list[list[float]]]]
     """Error map (h, w) by class id, of the likeliest `MAPPED` classes; only where a single path was asked about."""
     unknown: NotRequired[bool]
-    seconds: NotRequired[float]
     reason: NotRequired[str]
     """Why there is no answer."""
 
 
-class QueryDone(TypedDict):
-    """End of `query` {paths}. Events on the way: `answer` (`Answer`), `progress` {done, total}."""
+@dataclass(frozen=True)
+class AskClasses(Request[Nothing], op="query", queue="compute"):
+    """Classify photos. Events: `answer` (`Answer`) per path, in order; `progress` {done, total}."""
 
-    done: int
-    broken: int
+    paths: list[str]
 
 
-class ConfusionDone(TypedDict):
-    """End of `hide_and_test` {shot, seed}: `shot` examples per class enrolled, the others asked about."""
+class Confusion(TypedDict):
+    """How well the classes are told apart."""
 
     ids: list[int]
     """Classes that have more than `shot` examples, in order of rows and columns."""
@@ -202,65 +157,171 @@ class ConfusionDone(TypedDict):
     """True class by named class."""
     accuracy: float
     """Share that got its class, in [0, 1]."""
-    wrong: list[tuple[str, int, int]]
-    """Key, true id and named id of each mistake."""
 
 
-class LoadDone(TypedDict):
-    """End of `load` {path}."""
+@dataclass(frozen=True)
+class HideAndTest(Request[Confusion], op="hide_and_test", queue="compute"):
+    """Enroll `shot` examples per class, drawn by chance (the same ones each time), and classify the others."""
 
-    state: StateDocument
-    model: str
-    """As `open_model` takes it."""
-    sha256: str
+    shot: int
 
 
-class SaveDone(TypedDict):
-    """End of `save` {path, state, replace}: the project is on disk."""
+class Heat(TypedDict):
+    """An error map (h, w) to draw over a photo, with the values of the first and the last colour."""
+
+    map: list[list[float]]
+    low: float
+    high: float
+    smooth: bool
+
+
+class Picture(TypedDict):
+    """A small picture."""
+
+    width: int
+    height: int
+    rgb: str
+    """Base64 of width * height * 3 bytes."""
+
+
+@dataclass(frozen=True)
+class RenderPreview(Request[Picture], op="preview", queue="files"):
+    """The crop that the network sees, scaled into width x height pixels; with `heat` grey under the error's colours."""
+
+    path: str
+    width: int
+    height: int
+    heat: Heat | None = None
+
+
+class Entry(TypedDict):
+    """Something in a folder."""
+
+    name: str
+    kind: Literal["folder", "image", "project", "model"]
+
+
+class Listing(TypedDict):
+    """What a file picker shows of a folder. Folders first, each kind by name; hidden ones left out."""
+
+    path: str
+    """Absolute, `~` and `..` resolved."""
+    parent: str
+    entries: list[Entry]
+
+
+@dataclass(frozen=True)
+class ListFolder(Request[Listing], op="list", queue="files"):
+    """List a folder."""
 
     path: str
 
 
-class HolderDone(TypedDict):
-    """End of `holder` {path}. `lock` {path | null} makes the project this app's."""
+class Found(TypedDict):
+    """What a path holds."""
+
+    kind: Literal["image", "folder", "classes", "project", "nothing"]
+    """One image; a folder of images; a folder of class folders; a project; none of these (then `reason` says why)."""
+    files: list[str]
+    """Of an image or a folder of images."""
+    classes: dict[str, list[str]]
+    """Of a folder of class folders."""
+    reason: NotRequired[str]
+
+
+@dataclass(frozen=True)
+class ScanPath(Request[Found], op="scan", queue="files"):
+    """Look at a path: a photo, a folder, a folder of class folders, a project."""
+
+    path: str
+
+
+class Loaded(TypedDict):
+    """A project as it was read."""
+
+    state: StateJson
+    model: str
+    """As `OpenModel` takes it."""
+    sha256: str
+
+
+@dataclass(frozen=True)
+class LoadProject(Request[Loaded], op="load", queue="files"):
+    """Read a project file."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class SaveProject(Request[Nothing], op="save", queue="files"):
+    """Write a project file. Fails with `EXISTS` or `OPEN_ELSEWHERE`."""
+
+    path: str
+    state: StateJson
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class ExportClasses(Request[Nothing], op="export", queue="compute"):
+    """Write the whole classifier as ONNX, or the numbers of its classes as .npz. Fails with `EXISTS`."""
+
+    path: str
+    what: Literal["classifier", "arrays"] = "classifier"
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class WriteText(Request[Nothing], op="write", queue="files"):
+    """Write results. Fails with `EXISTS`."""
+
+    path: str
+    text: str
+    replace: bool = False
+
+
+class Holder(TypedDict):
+    """Process of another app that a project is open in, if any."""
 
     holder: int | None
-    """Process of another app that the project is open in."""
 
 
-ELSEWHERE = "open in another frn-tui"
-"""In the reason why a project is not saved."""
-MAPPED = 12
-NEAR = 0.92
-"""Cosine of two feature maps from which on images count as near duplicates.
+@dataclass(frozen=True)
+class FindHolder(Request[Holder], op="holder", queue="files"):
+    """Ask who else has a project open."""
 
-Measured with the shipped resnet12-small, pairs within a class: of 622,500 in CIFAR-FS's test classes (250 photos each)
-55 reach it; of the 40 most alike some 30 are by eye the same photo twice, the others the same thing again. Of 311,250
-in Tiny-ImageNet's validation classes none does (the most: 0.884). Copies of the latter that reach it: enlarged 1.5 to
-2 times, JPEG of quality 75, 20 % brighter: all; shrunk to three quarters: 99 %; JPEG of quality 50: 65 %; cropped to
-97, 95 and 90 % of each side: 89, 80 and 36 %; shrunk to half: 45 %; mirrored: 4 %. With conv4 they are close to these.
-"""
+    path: str
 
 
-class ProtocolError(Exception):
-    """A line that is no message."""
+@dataclass(frozen=True)
+class LockProject(Request[Nothing], op="lock", queue="files"):
+    """Make a project this app's, also where another app has it; None lets go of the last one."""
+
+    path: str | None
 
 
-def encode(message: object) -> bytes:
-    """One message as a line. ASCII only, so lone surrogates survive and nothing in it ends the line."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+@dataclass(frozen=True)
+class WriteJournal(Request[Nothing], op="journal", queue="files"):
+    """Keep the unsaved state and what is being added aside; where `saved`, there is nothing to keep any more."""
+
+    state: StateJson
+    model: str
+    project: str | None
+    adding: dict[str, list[str]]
+    saved: bool
 
 
-def decode(line: bytes) -> dict[str, object]:
-    """A line as a message.
+class Recovered(TypedDict, total=False):
+    """What an app that is gone has left unsaved; empty where there is nothing."""
 
-    Raises:
-        ProtocolError: if it is no JSON object.
-    """
-    try:
-        message = json.loads(line)
-    except ValueError as error:
-        raise ProtocolError(f"no JSON: {line[:80]!r}") from error
-    if not isinstance(message, dict):
-        raise ProtocolError(f"no object: {line[:80]!r}")
-    return message
+    state: StateJson
+    model: str
+    project: str | None
+    adding: dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class Recover(Request[Recovered], op="recover", queue="files"):
+    """The newest journal of an app that is gone; `discard` removes such journals, with `own` this app's instead."""
+
+    discard: bool = False
+    own: bool = False

@@ -4,6 +4,8 @@ import base64
 import binascii
 from dataclasses import dataclass
 
+from frn_tui.protocol import Picture
+
 
 @dataclass(frozen=True, slots=True)
 class Rgb:
@@ -18,17 +20,13 @@ class Rgb:
             raise ValueError(f"{len(self.data)} bytes are no {self.width} x {self.height} pixels")
 
     @classmethod
-    def from_base64(cls, width: int, height: int, text: str) -> "Rgb":
-        """Read a picture from a message.
-
-        Raises:
-            ValueError: if it is no base64, or not that many pixels.
-        """
+    def from_picture(cls, picture: Picture) -> "Rgb":
+        """Read a picture from a message; raises ValueError if it is no base64, or not that many pixels."""
         try:
-            data = base64.b64decode(text, validate=True)
+            data = base64.b64decode(picture["rgb"], validate=True)
         except binascii.Error as error:
             raise ValueError(f"a picture that is no base64: {error}") from error
-        return cls(width, height, data)
+        return cls(picture["width"], picture["height"], data)
 
     def pixel(self, x: int, y: int) -> tuple[int, int, int]:
         """Red, green and blue at a place counted from the upper left, 0 to 255."""

@@ -12,11 +12,7 @@ OVERRIDE = "FRN_VIEWER"
 
 
 def viewer_command(path: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> list[str]:
-    """What shows a photo: $FRN_VIEWER, or what the system opens such files with.
-
-    Raises:
-        FrnError: if there is nothing that could show it.
-    """
+    """What shows a photo: $FRN_VIEWER, or what the system opens such files with; FrnError if there is nothing."""
     if chosen := environment.get(OVERRIDE):
         return [chosen, path]
     if platform == "win32":
@@ -31,11 +27,7 @@ def viewer_command(path: str, environment: Mapping[str, str] = os.environ, platf
 
 
 def show(path: str) -> None:
-    """Start the viewer, detached: it stays when the app ends, and prints nowhere.
-
-    Raises:
-        FrnError: if there is none, or it does not start.
-    """
+    """Start the viewer, detached: it stays when the app ends, and prints nowhere."""
     command = viewer_command(path)
     nothing = subprocess.DEVNULL
     try:

@@ -6,12 +6,14 @@ needed: the evaluation transform makes the same pixels, and the cache keeps them
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from frn.data.cache import Progress
 from frn.data.prepare import aircraft, cifar, cub, folder, inat, mini_imagenet, omniglot, tiered_imagenet
 from frn.data.prepare.benchmark import Benchmark, Counts, Plan
 from frn.data.prepare.download import fetch
+from frn.data.prepare.folder import DrawnSplit
 from frn.data.prepare.record import Record, count, hold, read_record, refuse_another
 from frn.data.prepare.sources import Sources, fingerprint
 from frn.data.prepare.writer import check_places, write_items
@@ -40,23 +42,19 @@ def prepare(
     split: str | None = None,
     unofficial: bool = False,
     download: bool = False,
-    val: float = 0.2,
-    test: float = 0.2,
-    seed: int = 0,
+    drawn: DrawnSplit | None = None,
     progress: Progress | None = None,
 ) -> dict[str, tuple[int, int]]:
-    """Make a data set from archives or folders.
+    """Make a data set, a benchmark by name or "folder" for anything else, from archives or folders.
 
     Args:
-        name: a benchmark's name, or "folder" for anything else.
+        name: see above.
         sources: archives as released, folders that hold them, or what they unpack to.
         out: the data set's folder; what is already there and whole stays as it is.
         split: name of the class split, where a benchmark has several; the first by default.
         unofficial: accept archives with other checksums, and other numbers of classes and images.
         download: let torchvision fetch the archives into the one source, a folder, first.
-        val: for "folder", the share of classes that become the validation split.
-        test: for "folder", the share of classes that become the test split.
-        seed: for "folder", which classes those are.
+        drawn: for "folder", how many classes become the validation and test splits, and which.
         progress: called with MiB done and in all while archives are looked through, then with images done and in all.
 
     Returns:
@@ -65,7 +63,7 @@ def prepare(
     Raises:
         FrnError: if the name is unknown, a source is not what it should be, or `out` cannot be written.
     """
-    benchmark, options = _find(name, split, val, test, seed)
+    benchmark, options = _find(name, split, drawn or DrawnSplit())
     record = read_record(out)
     refuse_another(record, name, options, out)
     if download:
@@ -96,15 +94,15 @@ def prepare(
     return counts
 
 
-def _find(name: str, split: str | None, val: float, test: float, seed: int) -> tuple[Benchmark, dict[str, object]]:
+def _find(name: str, split: str | None, drawn: DrawnSplit) -> tuple[Benchmark, dict[str, object]]:
     if name == "folder":
         if split is not None:
             raise FrnError("a folder of yours has no named class split: see --val, --test and --seed")
 
         def plan(sources: Sources, _: str) -> Plan:
-            return folder.plan(sources, val=val, test=test, seed=seed)
+            return folder.plan(sources, drawn)
 
-        return Benchmark(plan=plan, archives=r".*\.zip"), {"val": val, "test": test, "seed": seed}
+        return Benchmark(plan=plan, archives=r".*\.zip"), asdict(drawn)
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)

@@ -18,19 +18,11 @@ FOLDER = "Aircraft_fewshot"
 
 
 def plan(sources: Sources, split: str) -> Plan:
-    """Assign aircraft to splits.
-
-    Args:
-        sources: `fgvc-aircraft-2013b.tar.gz` or what it unpacks to; or the authors' `Aircraft_fewshot.tar`.
-        split: there is one.
-
-    Raises:
-        FrnError: if annotations or images are missing.
-    """
+    """Assign aircraft to splits, from `fgvc-aircraft-2013b.tar.gz` or its folder, or `Aircraft_fewshot.tar`."""
     found = sources.files()
     ready = ready_made(found, FOLDER)
     if ready:
-        return Plan([Item(part, file.parts[-2], file.parts[-1], file) for part, file in ready], OFFICIAL)
+        return Plan(ready, OFFICIAL)
     files = below(found, "variants.txt")
     absent = [name for name in ("variants.txt", "images_box.txt", *LISTS) if name not in files]
     if absent:

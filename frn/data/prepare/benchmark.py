@@ -90,22 +90,19 @@ def lines(file: Found) -> list[str]:
     return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
 
 
-def ready_made(found: list[Found], *names: str) -> list[tuple[str, Found]]:
-    """Images, with their split, of a data set that is already laid out as train/ and test/ of class folders.
+def ready_made(found: list[Found], *names: str) -> list[Item]:
+    """Items of a data set that is already laid out as train/ and test/ of class folders.
 
     `val_pre`, `test_pre`, `refr` and `query` of the authors' archives are left out: the evaluation transform resizes,
-    and the paper does not use the others.
-
-    Args:
-        found: files of the sources.
-        names: what the authors call its folder. Of several such data sets the one of this name is meant.
+    and the paper does not use the others. Of several data sets the one that is called by one of `names` is meant.
     """
-    homes: dict[tuple[str, ...], dict[tuple[str, ...], tuple[str, Found]]] = {}
+    homes: dict[tuple[str, ...], dict[tuple[str, ...], Item]] = {}
     for file in found:
         if len(file.parts) > 3 and file.parts[-3] in SPLITS:
-            homes.setdefault(file.parts[:-3], {}).setdefault(file.parts[-3:], (file.parts[-3], file))
+            split, label, name = file.parts[-3:]
+            homes.setdefault(file.parts[:-3], {}).setdefault(file.parts[-3:], Item(split, label, name, file))
     whole = {
-        home: list(f.values()) for home, f in homes.items() if {"train", "test"} <= {split for split, _ in f.values()}
+        home: list(f.values()) for home, f in homes.items() if {"train", "test"} <= {item.split for item in f.values()}
     }
     named = [files for home, files in whole.items() if home[-1] in names]
     if named:
@@ -113,17 +110,6 @@ def ready_made(found: list[Found], *names: str) -> list[tuple[str, Found]]:
     return next(iter(whole.values())) if len(whole) == 1 and next(iter(whole))[-1] not in AUTHORS_FOLDERS else []
 
 
-AUTHORS_FOLDERS = frozenset(
-    {
-        "CUB_fewshot_cropped",
-        "CUB_fewshot_raw",
-        "Aircraft_fewshot",
-        "meta_iNat",
-        "tiered_meta_iNat",
-        "mini-ImageNet",
-        "tiered-ImageNet",
-        "tiered-ImageNet_DeepEMD",
-        "tiered_imagenet",
-    }
-)
+_FINE_GRAINED = {"CUB_fewshot_cropped", "CUB_fewshot_raw", "Aircraft_fewshot", "meta_iNat", "tiered_meta_iNat"}
+AUTHORS_FOLDERS = _FINE_GRAINED | {"mini-ImageNet", "tiered-ImageNet", "tiered-ImageNet_DeepEMD", "tiered_imagenet"}
 """Folders of the authors' archives: none of them is taken for another."""

@@ -25,16 +25,10 @@ Arrays = tuple[list[str], Pixels, list[int]]
 
 
 def plan(sources: Sources, split: str, *, name: str) -> Plan:
-    """Assign CIFAR-100 images to the benchmark's splits by their class.
+    """Assign CIFAR-100 images to the splits of `name`, `cifar_fs` or `fc100`, by their class.
 
-    Args:
-        sources: `cifar-100-binary.tar.gz` or `cifar-100-python.tar.gz` as released, or what they unpack to; or
-            folders or archives of class folders that carry CIFAR-100's fine class names.
-        split: there is one.
-        name: whose split, `cifar_fs` or `fc100`.
-
-    Raises:
-        FrnError: if a class of the benchmark is missing, or the archive is something else.
+    From `cifar-100-binary.tar.gz` or `cifar-100-python.tar.gz`, or what they unpack to; or from folders or archives of
+    class folders that carry CIFAR-100's fine class names.
     """
     labels_of = {part: _fine_labels(read_split(name)[part]) for part in SPLITS}
     split_of = {label: part for part, labels in labels_of.items() for label in labels}

@@ -20,21 +20,12 @@ ARCHIVE = {"CUB_200_2011.tgz": "97eceeb196236b17998738112f37df78"}
 
 
 def plan(sources: Sources, split: str, *, cropped: bool) -> Plan:
-    """Assign birds to splits.
-
-    Args:
-        sources: `CUB_200_2011.tgz` or what it unpacks to; or the authors' `CUB_fewshot_*.tar`.
-        split: tang, chen or all.
-        cropped: whether images are cut to their bounding box and written as PNG.
-
-    Raises:
-        FrnError: if annotations or images are missing.
-    """
+    """Assign birds to splits, from `CUB_200_2011.tgz` or its folder, or the authors' `CUB_fewshot_*.tar`."""
     official: Counts = {"test": (200, IMAGES)} if split == "all" else THIRDS
     found = sources.files()
     ready = ready_made(found, CROPPED if cropped else RAW)
     if ready:
-        return Plan([_item(split, file.parts[-2], file.parts[-1], file) for _, file in ready], official)
+        return Plan([_item(split, item.label, item.file, item.source) for item in ready], official)
     files = below(found, "images.txt")
     if not files:
         raise FrnError(f"{sources}: has neither CUB's images.txt nor train/ and test/ of class folders")

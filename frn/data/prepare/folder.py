@@ -1,6 +1,7 @@
 """Anything of yours: class folders, loose or zipped, already split or not."""
 
 import re
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +12,17 @@ from frn.errors import FrnError
 SPLIT_WORD = re.compile(r"(?:^|[^a-z])(train|val|test)(?:idation|ing)?(?:$|[^a-z])")
 
 
-def plan(sources: Sources, *, val: float = 0.2, test: float = 0.2, seed: int = 0) -> Plan:
+@dataclass(frozen=True, slots=True)
+class DrawnSplit:
+    """How classes are split at random, where folders do not say."""
+
+    val: float = 0.2
+    """Share of classes that become the validation split."""
+    test: float = 0.2
+    seed: int = 0
+
+
+def plan(sources: Sources, split: DrawnSplit) -> Plan:
     """Assign images to splits by the names above their class folder, else draw classes at random.
 
     Raises:
@@ -26,7 +37,7 @@ def plan(sources: Sources, *, val: float = 0.2, test: float = 0.2, seed: int = 0
     if named and None in by_name.values():
         without = next("/".join(parts) for parts, split in by_name.items() if split is None)
         raise FrnError(f"{without}: belongs to no split, but other folders do ({', '.join(sorted(map(str, named)))})")
-    drawn = {} if named else _draw({image.parts[-2] for image in found}, val, test, seed)
+    drawn = {} if named else _draw({image.parts[-2] for image in found}, split)
     return Plan(
         [
             Item(by_name[image.parts[:-2]] or drawn[image.parts[-2]], image.parts[-2], image.parts[-1], image)
@@ -42,11 +53,11 @@ def _split_of(image: Found) -> str | None:
     return None
 
 
-def _draw(labels: set[str], val: float, test: float, seed: int) -> dict[str, str]:
-    if val + test >= 1:
-        raise FrnError(f"--val {val:g} and --test {test:g} leave no class to train on")
-    order = np.random.default_rng(seed).permutation(len(labels))
+def _draw(labels: set[str], split: DrawnSplit) -> dict[str, str]:
+    if split.val + split.test >= 1:
+        raise FrnError(f"--val {split.val:g} and --test {split.test:g} leave no class to train on")
+    order = np.random.default_rng(split.seed).permutation(len(labels))
     names = [sorted(labels)[i] for i in order]
-    n_val, n_test = round(val * len(names)), round(test * len(names))
+    n_val, n_test = round(split.val * len(names)), round(split.test * len(names))
     splits = ["val"] * n_val + ["test"] * n_test + ["train"] * (len(names) - n_val - n_test)
     return dict(zip(names, splits, strict=True))

@@ -24,29 +24,22 @@ FOLDERS = ("meta_iNat", "tiered_meta_iNat")
 
 
 def plan(sources: Sources, split: str, *, tiered: bool) -> Plan:
-    """Assign animals to splits.
+    """Assign animals to splits, `tiered` by super-category instead of at random.
 
-    Args:
-        sources: `train_2017_bboxes.zip` and `train_val_images.tar.gz`, or what they unpack to; or the authors'
-            `meta_inat.tar`.
-        split: there is one.
-        tiered: by super-category instead of at random.
-
-    Raises:
-        FrnError: if the annotations or images are missing.
+    From `train_2017_bboxes.zip` and `train_val_images.tar.gz`, or what they unpack to; or the authors' `meta_inat.tar`.
     """
     official = TIERED if tiered else META
     found = sources.files()
     ready = ready_made(found, FOLDERS[tiered])
     if ready:
-        return Plan([Item(part, file.parts[-2], file.parts[-1], file) for part, file in ready], official)
+        return Plan(ready, official)
     file = next((file for file in found if file.parts[-1] == ANNOTATIONS), None)
     if file is None:
         raise FrnError(f"{sources}: has no {ANNOTATIONS}; give the images' archive and this file, one --source each")
     try:
         everything = json.loads(file.read(MAX_ANNOTATIONS))
         images_of = _images_by_category(everything)
-        split_of = _tiered_split(everything) if tiered else _split()
+        split_of = _tiered_split(everything) if tiered else dict.fromkeys(read_split("meta_inat")["test"], "test")
         name_of = {image["id"]: str(image["file_name"]) for image in everything["images"]}
         wanted = [(category, name_of[image]) for category, images in images_of.items() for image in sorted(images)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -80,10 +73,6 @@ def _images_by_category(everything: dict[str, Any]) -> dict[int, set[int]]:
     for box in everything["annotations"]:
         images_of.setdefault(int(box["category_id"]), set()).add(box["image_id"])
     return {category: images for category, images in images_of.items() if len(images) in SIZES}
-
-
-def _split() -> dict[int, str]:
-    return dict.fromkeys(read_split("meta_inat")["test"], "test")
 
 
 def _tiered_split(everything: dict[str, Any]) -> dict[int, str]:

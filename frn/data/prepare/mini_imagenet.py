@@ -21,21 +21,15 @@ NUMBERED = re.compile(r"(n\d{8})_(\d+)\.jpe?g", re.IGNORECASE)
 def plan(sources: Sources, split: str) -> Plan:
     """Assign images to splits.
 
-    Args:
-        sources: `images.zip` or its folder, with or without train.csv, val.csv and test.csv (they decide if they are
-            there; the split is known without them); ImageNet's class folders, class tars or `ILSVRC2012_img_train.tar`;
-            or the authors' `mini-ImageNet.tar`.
-        split: there is one.
-
-    Raises:
-        FrnError: if images are missing.
+    From `images.zip` or its folder, with or without train.csv, val.csv and test.csv (they decide if they are there);
+    from ImageNet's class folders, class tars or `ILSVRC2012_img_train.tar`; or the authors' `mini-ImageNet.tar`.
     """
     found = sources.files()
     ready = ready_made(found, "mini-ImageNet")
     facts = read_split("mini_imagenet")
     split_of = {label: part for part in ("train", "val", "test") for label in facts[part]}
-    if ready and {file.parts[-2] for _, file in ready} <= split_of.keys():
-        return Plan([Item(part, file.parts[-2], file.parts[-1], file) for part, file in ready], OFFICIAL)
+    if ready and {item.label for item in ready} <= split_of.keys():
+        return Plan(ready, OFFICIAL)
     lists = {
         file.parts[-1][:-4]: file for file in reversed(found) if file.parts[-1] in ("train.csv", "val.csv", "test.csv")
     }
@@ -84,11 +78,6 @@ def _ranked(found: list[Found], labels: Iterable[str]) -> dict[str, Found]:
     }
 
 
-def _class_tars() -> str:
-    facts = read_split("mini_imagenet")
-    return rf"({'|'.join(facts['images'])})\.tar|mini-?imagenet\.(zip|tar|tar\.gz|tgz)"
-
-
 MINI_IMAGENET = Benchmark(
     plan=plan,
     checksums={
@@ -96,5 +85,5 @@ MINI_IMAGENET = Benchmark(
         "mini-ImageNet.tar": "13fda464dcd4d283e953bfb6633176b8",
         "ILSVRC2012_img_train.tar": "1d675b47d978889d74fa0da5fadfb00e",
     },
-    archives=_class_tars(),
+    archives=rf"({'|'.join(read_split('mini_imagenet')['images'])})\.tar|mini-?imagenet\.(zip|tar|tar\.gz|tgz)",
 )

@@ -26,15 +26,9 @@ TURNS = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Im
 
 
 def plan(sources: Sources, split: str) -> Plan:
-    """Assign characters to splits.
+    """Assign characters to splits, from the official `images_*.zip` archives or their folders.
 
-    Args:
-        sources: the official `images_*.zip` archives, or folders unpacked from them. For `lake`, without
-            `images_evaluation` (the small sets), alphabets are divided 3 : 1 : 1 in order of their names.
-        split: lake or vinyals.
-
-    Raises:
-        FrnError: if there are fewer than three alphabets, or, for vinyals, no images_evaluation.
+    For `lake` without `images_evaluation` (the small sets), alphabets are divided 3 : 1 : 1 in order of their names.
     """
     found = [image for image in sources.images() if len(image.parts) >= 3]
     is_test = {image.parts[-3]: any("evaluation" in part for part in image.parts[:-3]) for image in found}
@@ -68,14 +62,12 @@ def _turned(found: list[Found]) -> list[Item]:
         part = "test" if alphabet in facts["test"] or late else "val" if alphabet in facts["val"] else "train"
         items.append(Item(part, f"{alphabet} {character}", file, image))
         items += [
-            Item(part, f"{alphabet} {character} turned {angle}", file, image, partial(_turn, turn))
+            Item(
+                part, f"{alphabet} {character} turned {angle}", file, image, partial(Image.Image.transpose, method=turn)
+            )
             for angle, turn in TURNS.items()
         ]
     return items
-
-
-def _turn(turn: Image.Transpose, image: Image.Image) -> Image.Image:
-    return image.transpose(turn)
 
 
 OMNIGLOT = Benchmark(

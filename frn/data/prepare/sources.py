@@ -17,7 +17,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
-from types import TracebackType
 from typing import IO, Self
 
 from frn.data.cache import Progress
@@ -103,9 +102,7 @@ class Sources:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._open.close()
 
     def files(self) -> list[Found]:

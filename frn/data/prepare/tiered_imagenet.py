@@ -25,18 +25,13 @@ CLASSES: Counts = {"train": (351, None), "val": (97, None), "test": (160, None)}
 def plan(sources: Sources, split: str) -> Plan:
     """Assign images to splits: GROUP_CLASS/PLACE.png, the place in the pickle, as the authors do.
 
-    Args:
-        sources: `tiered-imagenet.tar` or what it unpacks to; or the authors' `tiered-ImageNet.tar`. The pickle of a
-            split is held in memory while its images are written: 6 GB for training.
-        split: there is one.
-
-    Raises:
-        FrnError: if a pickle is missing or asks for more than arrays.
+    From `tiered-imagenet.tar` or its folder, or the authors' `tiered-ImageNet.tar`. The pickle of a split is held in
+    memory while its images are written: 6 GB for training.
     """
     found = sources.files()
     ready = ready_made(found, "tiered-ImageNet")
     if ready:
-        return Plan([Item(part, file.parts[-2], file.parts[-1], file) for part, file in ready], OFFICIAL)
+        return Plan(ready, OFFICIAL)
     files = {file.parts[-1]: file for file in reversed(found)}
     needed = [f"{part}_{what}.pkl" for part in SPLITS for what in ("images_png", "labels")]
     absent = [name for name in needed if name not in files]
@@ -80,21 +75,13 @@ def _picture(load: Callable[[Found], Any], file: Found, index: int, where: str) 
 
 
 def plan_class_folders(sources: Sources, split: str) -> Plan:
-    """Take DeepEMD's class folders as they are.
-
-    Args:
-        sources: `tiered_imagenet.tar` or what it unpacks to; or the authors' `tiered-ImageNet_DeepEMD.tar`.
-        split: there is one.
-
-    Raises:
-        FrnError: if there is no train/ and test/ of class folders.
-    """
+    """Take class folders as they are, of `tiered_imagenet.tar` or the authors' `tiered-ImageNet_DeepEMD.tar`."""
     ready = ready_made(sources.files(), "tiered_imagenet", "tiered-ImageNet_DeepEMD")
     if not ready:
         raise FrnError(
             f"{sources}: has no train/, val/ and test/ of class folders, as DeepEMD's tiered_imagenet.tar has"
         )
-    return Plan([Item(part, file.parts[-2], file.parts[-1], file) for part, file in ready], CLASSES)
+    return Plan(ready, CLASSES)
 
 
 TIERED_IMAGENET = Benchmark(

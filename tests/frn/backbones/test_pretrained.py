@@ -10,9 +10,9 @@ from torchvision import models
 from typer.testing import CliRunner
 
 from frn.backbones.pretrained import Pretrained, find_weights, recipe
-from frn.checkpoints import import_pretrained, load, save_model
 from frn.cli.main import app
 from frn.errors import FrnError
+from frn.model import import_pretrained, load_model, save_model
 
 
 def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) -> Path:
@@ -76,7 +76,7 @@ def test_a_model_file_holds_the_weights_and_says_whose_they_are(tmp_path: Path) 
     file = weights_of("resnet18", tmp_path)
     model = import_pretrained("torchvision:resnet18", file, size=64)
     save_model(model, tmp_path / "model.safetensors")
-    again = load(tmp_path / "model.safetensors")
+    again = load_model(tmp_path / "model.safetensors")
     images = torch.rand(1, 3, 64, 64)
     assert torch.equal(again.feature_maps(images), model.feature_maps(images))
     assert "resnet18.pth" in str(again.record["data"])

@@ -10,6 +10,7 @@ from frn.bench.head import EQ_8, EQ_10
 from frn.bench.timing import take_turns
 
 missing = [name for name in ("ot", "cv2") if importlib.util.find_spec(name) is None]
+needs_pot = pytest.mark.skipif("ot" in missing, reason="needs POT: the extra `emd`")
 needs_solvers = pytest.mark.skipif(bool(missing), reason="needs POT and OpenCV: the extra `emd`")
 
 
@@ -19,16 +20,22 @@ def test_testing_has_both_solvers_and_the_papers_numbers() -> None:
     assert set(timing.milliseconds) == {POT, OPENCV, EQ_8, EQ_10, OURS}
     assert timing.shape.queries == 16
     assert timing.published == {POT: "> 800,000", OPENCV: "18,292", EQ_10: "88", EQ_8: "79"}
-    assert timing.milliseconds[POT] > timing.milliseconds[OURS]
 
 
-@pytest.mark.skipif("ot" in missing, reason="needs POT: the extra `emd`")
+@needs_pot
 def test_training_has_the_differentiable_solver_alone() -> None:
     timing = time_emd("train", 1, d=8, r=4, rounds=1, sfc_passes=1)
     assert set(timing.milliseconds) == {POT, EQ_8, EQ_10, OURS}
     assert timing.shape.queries == 15
-    assert timing.milliseconds[POT] > timing.milliseconds[OURS]
     assert time_emd("train", 2, d=8, r=4, rounds=1, sfc_passes=1).published == {}
+
+
+@pytest.mark.slow
+@needs_pot
+@pytest.mark.parametrize(("phase", "shot"), [pytest.param("test", 5, marks=needs_solvers), ("train", 1)])
+def test_the_head_beats_deepemd(phase: str, shot: int) -> None:
+    milliseconds = time_emd(phase, shot, d=8, r=4, rounds=1, sfc_passes=1).milliseconds
+    assert milliseconds[POT] > milliseconds[OURS]
 
 
 def test_contestants_may_ask_for_gradients_where_they_need_some() -> None:

@@ -7,10 +7,9 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from frn.checkpoints import save_model
 from frn.cli.main import app
 from frn.images import EvaluationTransform
-from frn.model import Model
+from frn.model import Model, save_model
 from frn.model_file import ModelConfig
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")

@@ -16,16 +16,15 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from frn.checkpoints import save_model
 from frn.cli.console import printable
 from frn.cli.main import app
-from frn.data.moths import draw_moth, species
+from frn.data.synthetic import draw_moth, species
 from frn.images import EvaluationTransform
-from frn.model import Model
+from frn.model import Model, save_model
 from frn.model_file import ModelConfig
-from frn.shipped import assets_folder, shipped_models
 from frn.training.options import RunOptions
 from frn.training.presets import find_preset
+from frn.zoo import assets_folder, shipped_models
 
 SAMPLES = assets_folder() / "samples"
 

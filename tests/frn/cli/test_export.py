@@ -14,12 +14,12 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.model import Model, load_model
-from frn.shipped import shipped_extractors
+from frn.zoo import shipped_extractors
 
 
 @pytest.fixture(autouse=True)
 def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn_export.judgement.EPISODES", 100)
+    monkeypatch.setattr("frn_export.int8_accuracy.EPISODES", 100)
 
 
 def export(*words: object) -> Result:

@@ -7,7 +7,6 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from frn.checkpoints import save_model
 from frn.cli.main import app
 from frn.data.cache import load_images
 from frn.data.folders import scan
@@ -16,7 +15,7 @@ from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
 from frn.evaluation.method import with_method
 from frn.images import EvaluationTransform
-from frn.model import Model
+from frn.model import Model, save_model
 from frn.model_file import ModelConfig
 from frn.training.presets import PRESETS
 

@@ -15,7 +15,7 @@ from frn.cli.main import app
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
-from frn.shipped import DEFAULT_MODEL, assets_folder
+from frn.zoo import DEFAULT_MODEL, assets_folder
 
 
 def frn(*words: object) -> Result:
@@ -186,7 +186,7 @@ def test_using_a_model_imports_no_torch(birds: Path, extractor: Path, tmp_path: 
 
 
 def test_evaluation_in_onnxruntime_is_that_in_torch(moths: Path, extractor: Path, tmp_path: Path) -> None:
-    from frn.checkpoints import save_model
+    from frn.model import save_model
 
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))

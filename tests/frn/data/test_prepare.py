@@ -14,6 +14,7 @@ from PIL import Image
 
 from frn.data.check import check_split
 from frn.data.prepare import prepare
+from frn.data.prepare.folder import DrawnSplit
 from frn.errors import FrnError
 
 
@@ -52,9 +53,9 @@ def test_zips_of_class_folders_become_the_split_their_names_say(tmp_path: Path) 
 
 def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "mine.zip", [f"class {c}/{i}.png" for c in range(10) for i in range(2)])
-    counts = prepare("folder", [source], tmp_path / "a", val=0.2, test=0.3, seed=1)
+    counts = prepare("folder", [source], tmp_path / "a", drawn=DrawnSplit(0.2, 0.3, 1))
     assert counts == {"train": (5, 10), "val": (2, 4), "test": (3, 6)}
-    prepare("folder", [source], tmp_path / "b", val=0.2, test=0.3, seed=1)
+    prepare("folder", [source], tmp_path / "b", drawn=DrawnSplit(0.2, 0.3, 1))
     assert list(tree(tmp_path / "a")) == list(tree(tmp_path / "b"))
 
 

@@ -63,6 +63,7 @@ def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
     assert score[1] - score[0] == pytest.approx(100 * (predicted == target).double().mean(-1).sum().item())
 
 
+@pytest.mark.slow
 def test_moments_are_faster_than_maps() -> None:
     """Why features are kept as second moments: scoring beats the head on maps, in the same run."""
     maps, head, shape = torch.randn(400, 25, 64).relu(), FRNHead(), EpisodeShape(way=5, shot=5, queries=16)
@@ -93,17 +94,18 @@ def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> N
     from frn_export.graphs import features_graph
 
     from frn.errors import FrnError
-    from frn.evaluation.features import exported_head
+    from frn.evaluation.features import OnnxExtractor
     from frn.images import EvaluationTransform
     from frn.inference.extractor import Extractor
     from frn.model import Model
     from frn.model_file import ModelConfig
 
-    def exported(method: str) -> Extractor:
+    def exported(method: str) -> OnnxExtractor:
         config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
-        return Extractor(features_graph(Model(config).eval()).SerializeToString(), "m.onnx", threads=1)
+        graph = features_graph(Model(config).eval()).SerializeToString()
+        return OnnxExtractor(Extractor(graph, "m.onnx", threads=1))
 
     with pytest.raises(FrnError, match=r"exported ctx model does not hold its whole head \(key.weight, value.weight\)"):
-        exported_head(exported("ctx"))
+        exported("ctx").new_head()
     for method in ("frn", "proto", "dsn", "ridge", "bifrn"):
-        assert type(exported_head(exported(method))) is type(build_head(method, 64))
+        assert type(exported(method).new_head()) is type(build_head(method, 64))

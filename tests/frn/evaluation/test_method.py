@@ -40,8 +40,9 @@ def test_a_head_with_layers_is_refused() -> None:
         with_method(small(), "ctx")
 
 
-def test_the_centre_is_the_mean_feature_whatever_the_batch(moths: Path) -> None:
+def test_the_centre_is_the_mean_feature_whatever_the_batch(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn.evaluation.features.BATCH", 7)
     model = small()
     images = load_images(scan(moths / "train"), model.config.transform)
     naive = extract_features(model, images).double().mean((0, 1)).float()
-    torch.testing.assert_close(mean_feature(model, images, batch=7), naive)
+    torch.testing.assert_close(mean_feature(model, images), naive)

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from frn.checkpoints import import_reference
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, DummyMapHead
+from frn.model import import_reference
 
 
 def test_a_dummy_map_rebuilds_as_a_pool_of_one_image_does() -> None:

@@ -15,7 +15,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.model import Model, load_model
 from frn.model_file import ModelConfig
-from frn.shipped import shipped_extractors, shipped_models
+from frn.zoo import shipped_extractors, shipped_models
 
 
 def model_of(method: str = "frn") -> Model:

@@ -34,7 +34,7 @@ def test_a_map_without_contrast_is_drawn_as_the_least() -> None:
 
 def test_the_sheet_has_the_photo_untouched_and_a_panel_per_class() -> None:
     panels = [Panel(f"class {i} " + "x" * 200, "note ß", np.random.default_rng(i).random((5, 5))) for i in range(5)]
-    picture = sheet(CROP, "a photo with a very long name " * 5, panels, columns=4)
+    picture = sheet(CROP, "a photo with a very long name " * 5, panels)
     assert picture.size[0] == 4 * (PANEL + GAP) + GAP
     photo = np.asarray(picture.crop((GAP, GAP, GAP + PANEL, GAP + PANEL)).resize((84, 84), 0))
     np.testing.assert_array_equal(photo, CROP)

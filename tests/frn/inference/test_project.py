@@ -152,7 +152,7 @@ def test_what_is_no_json_is_told_and_the_backup_is_named(tmp_path: Path, content
 def test_older_versions_are_brought_up_step_by_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, State()))
-    monkeypatch.setattr(project, "VERSION", 3)
+    monkeypatch.setattr(project, "PROJECT_VERSION", 3)
     steps = {1: lambda d: {**d, "version": 2, "a": 1}, 2: lambda d: {**d, "version": 3, "b": d["a"] + 1}}
     monkeypatch.setattr(project, "MIGRATIONS", steps)
     assert load_project(path).document["b"] == 2

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from frn.inference.enrolment import Bank, HeadParameters, enroll
 from frn.inference.unknown import calibrate, explained, left_out_explained
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import HeadParameters
 
 HEAD = HeadParameters(0.3, 0.1, 2.0)
 
@@ -20,15 +21,17 @@ def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None
     generator = np.random.default_rng(0)
     pool, queries = generator.standard_normal((3, 9, 32)), generator.standard_normal((4, 9, 32))
     grown = HeadParameters(HEAD.alpha + np.log(4), HEAD.beta, HEAD.gamma)
-    small = explained(Bank([enroll(pool, HEAD)]).class_error(queries), queries)
-    large = explained(Bank([enroll(2 * pool, grown)]).class_error(2 * queries), 2 * queries)
+    small = explained(ClassScorer([enroll(pool, HEAD)]).class_error(queries), queries)
+    large = explained(ClassScorer([enroll(2 * pool, grown)]).class_error(2 * queries), 2 * queries)
     np.testing.assert_allclose(small, large, atol=1e-5)
 
 
 def test_leaving_out_is_enrolling_the_others() -> None:
     maps = np.random.default_rng(1).standard_normal((5, 9, 32))
     expected = [
-        explained(Bank([enroll(np.delete(maps, i, 0), HEAD)]).class_error(maps[i : i + 1]), maps[i : i + 1])[0, 0]
+        explained(ClassScorer([enroll(np.delete(maps, i, 0), HEAD)]).class_error(maps[i : i + 1]), maps[i : i + 1])[
+            0, 0
+        ]
         for i in range(5)
     ]
     np.testing.assert_allclose(left_out_explained(maps, HEAD), expected, atol=1e-5)
@@ -53,7 +56,7 @@ def test_a_stranger_is_unknown_and_a_sibling_is_not() -> None:
 
     supports = [draw(centre, 5) for centre in centres[:2]]
     threshold = calibrate([left_out_explained(maps, HEAD) for maps in supports])
-    bank = Bank([enroll(maps, HEAD) for maps in supports])
+    bank = ClassScorer([enroll(maps, HEAD) for maps in supports])
     siblings, strangers = draw(centres[0], 50), draw(centres[2], 50)
     missed = explained(bank.class_error(siblings), siblings).max(1) < threshold
     caught = explained(bank.class_error(strangers), strangers).max(1) < threshold

@@ -18,10 +18,9 @@ import safetensors
 import torch
 from safetensors.torch import save_file
 
-from frn.checkpoints import load
 from frn.data.cache import StoredImages
-from frn.data.joined import JoinedImages
-from frn.data.moths import draw_classes
+from frn.data.concat import ConcatImages
+from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.heads import build_head
@@ -61,7 +60,7 @@ def quick(
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
-    return load(path).state_dict()
+    return load_model(path).state_dict()
 
 
 def assert_same(a: Path, b: Path) -> None:
@@ -70,7 +69,7 @@ def assert_same(a: Path, b: Path) -> None:
 
 
 def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    joined = JoinedImages((drawn(6, 0), draw_classes(5, 8, size=40, seed=2)))
+    joined = ConcatImages((drawn(6, 0), draw_classes(5, 8, size=40, seed=2)))
 
     def run(out: Path, *, stop_after: int = 10**6, resume: bool = False) -> None:
         taken: list[object] = []
@@ -118,7 +117,7 @@ def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_pat
     config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     assert (config["episode"], config["schedule"]["epochs"]) == ({"way": 4, "shot": 2, "queries": 2}, 3)
     assert (tmp_path / "run" / "config.toml").read_text().startswith("# frn train tiny\n")
-    assert load(tmp_path / "run" / "last.safetensors").config == model.config
+    assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 
 def pretraining(objective: Objective = "frn-pretrain", *, every: int = 1, batch: int = 32, **changes: Any) -> Preset:
@@ -192,8 +191,8 @@ import sys, torch
 from dataclasses import replace
 from pathlib import Path
 from frn.data.cache import StoredImages
-from frn.data.joined import JoinedImages
-from frn.data.moths import draw_classes
+from frn.data.concat import ConcatImages
+from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.training.loop import train
 from frn.training.run import RunSettings
@@ -287,7 +286,7 @@ def test_pretraining_learns_the_classes_and_leaves_a_plain_model(tmp_path: Path,
         learned = dict(model.head.named_parameters())
         assert (learned["alpha"].item(), learned["beta"].item()) == (0.0, 0.0)
         assert learned["gamma"].item() != 1.0
-    assert load(tmp_path / "run" / "last.safetensors").config == model.config
+    assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 
 def test_episodes_go_on_from_pretraining_with_its_backbone_and_temperature(tmp_path: Path) -> None:
@@ -387,4 +386,4 @@ def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path
     assert len(validations) == 3
     assert not any(validation.is_best for validation in validations)
     assert_same(tmp_path / "run" / "best.safetensors", tmp_path / "run" / "last.safetensors")
-    assert "validation" not in load(tmp_path / "run" / "best.safetensors").record
+    assert "validation" not in load_model(tmp_path / "run" / "best.safetensors").record

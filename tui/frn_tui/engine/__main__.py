@@ -1,30 +1,31 @@
 """`python -m frn_tui.engine`: says hello first and imports what is large afterwards."""
 
 import argparse
+import faulthandler
 import os
 import sys
 from pathlib import Path
 
-from frn_tui.engine.pipes import Sender, claim_stdout
-from frn_tui.protocol import VERSION
+from frn_tui.engine.pipes import Sender, redirect_stdout
+from frn_tui.protocol import PROTOCOL_VERSION
 
 
 def main() -> None:
     """Serve the app that started this process until it closes the pipe."""
     parser = argparse.ArgumentParser(prog="python -m frn_tui.engine")
     parser.add_argument("--log", type=Path, default=Path(os.devnull), help="What libraries print, and tracebacks.")
-    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu", help="Where networks run.")
     parser.add_argument("--app", type=int, default=os.getppid(), help="Process that the journal belongs to.")
     options = parser.parse_args()
-    send = Sender(claim_stdout(options.log))
-    send({"event": "hello", "protocol": VERSION, "pid": os.getpid()})
+    send = Sender(redirect_stdout(options.log))
+    send({"event": "hello", "protocol": PROTOCOL_VERSION, "pid": os.getpid()})
+    faulthandler.enable()  # a library that crashes leaves a traceback, too
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # waiting threads would take the cores from the app
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from frn_tui.engine.operations import build_handlers
         from frn_tui.engine.server import Server
 
-        Server(build_handlers(options.device, options.app), send).run(sys.stdin.buffer)
+        Server(build_handlers(options.app), send).run(sys.stdin.buffer)
     except KeyboardInterrupt:
         pass
     os._exit(0)  # a thread that is stuck in a dead file system must not hold the process

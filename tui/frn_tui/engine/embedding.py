@@ -9,13 +9,13 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded as Found
 from frn.inference.features import FeatureStore, Maps
 from frn.inference.session import Support
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.models import Models
-from frn_tui.protocol import EmbedDone
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import EmbedImages, Nothing
 
 BATCH = 4
 """Images per run: a cancelled run is over, and progress shown, after few."""
-MAX_KEPT = 128 << 20
+MAX_CACHED = 128 << 20
 """Bytes of maps to keep in memory."""
 
 
@@ -29,26 +29,24 @@ class Embedding:
         self._maps: OrderedDict[str, Maps] = OrderedDict()
         self._bytes = 0
 
-    def embed(self, request: Request) -> EmbedDone:
+    def embed(self, request: EmbedImages, job: Job) -> Nothing:
         """Embed files; tells of each what it is, or why it is of no use."""
-        paths = request.texts("paths")
-        broken = 0
-        for done, (name, outcome) in enumerate(self.read(request, paths), 1):
-            request.event("embedded", describe(name, outcome))
-            broken += isinstance(outcome, FrnError)
+        paths = request.paths
+        for done, (name, outcome) in enumerate(self.read(job, paths), 1):
+            job.event("embedded", describe(name, outcome))
             if done % BATCH == 0 or done == len(paths):
-                request.progress(done, len(paths))
-        return {"done": len(paths) - broken, "broken": broken}
+                job.progress(done, len(paths))
+        return {}
 
-    def read(self, request: Request, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
+    def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
         """Feature maps of files, in order; stops where the request is cancelled."""
         extractor = self._models.model.extractor
         store = self._open_store()
-        told, named = tee(names)
+        opened, named = tee(names)
 
         def opening(path: Path) -> None:
-            request.check()
-            request.event("reading", {"path": next(told)})
+            job.check()
+            job.event("reading", {"path": next(opened)})
 
         while batch := list(islice(named, BATCH)):
             found = extractor.read(map(Path, batch), store=store, opening=opening)
@@ -56,7 +54,7 @@ class Embedding:
                 if not isinstance(outcome, FrnError):
                     self._keep(outcome.key, outcome.maps)
                 yield name, outcome
-                request.check()
+                job.check()
 
     def find(self, key: str) -> Maps | None:
         """The feature maps (r, d) of an image that was embedded before."""
@@ -82,7 +80,7 @@ class Embedding:
             self._bytes += maps.nbytes
             self._maps[key] = maps.copy()  # a view would keep its whole batch
         self._maps.move_to_end(key)
-        while self._bytes > MAX_KEPT and len(self._maps) > 1:
+        while self._bytes > MAX_CACHED and len(self._maps) > 1:
             _, oldest = self._maps.popitem(last=False)
             self._bytes -= oldest.nbytes
 

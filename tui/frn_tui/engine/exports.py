@@ -5,39 +5,34 @@ from pathlib import Path
 
 import numpy as np
 
-from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.engine.bank import ClassBank
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.enrolled_classes import EnrolledClasses
 from frn_tui.engine.models import Models
 from frn_tui.engine.projects import refuse_overwriting
-
-WHAT = ("classifier", "bank")
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import ExportClasses, Nothing
 
 
 class Exports:
     """Exports the classes in use."""
 
-    def __init__(self, models: Models, bank: ClassBank) -> None:
+    def __init__(self, models: Models, classes: EnrolledClasses) -> None:
         self._models = models
-        self._bank = bank
+        self._classes = classes
 
-    def export(self, request: Request) -> dict[str, object]:
-        """Write `classifier.onnx` or, with {"what": "bank"}, an .npz of the classes' rows."""
-        path = Path(request.text("path"))
-        what = request.arguments.get("what", WHAT[0])
-        if what not in WHAT:
-            raise FrnError(f"export: what should be one of {', '.join(WHAT)}, not {what!r}")
-        refuse_overwriting(path, replace=request.flag("replace"))
-        data = self._bank_file() if what == "bank" else self._classifier_file()
-        request.check()
+    def export(self, request: ExportClasses, job: Job) -> Nothing:
+        """Write the whole classifier, or an .npz of the classes' rows."""
+        path = Path(request.path)
+        refuse_overwriting(path, replace=request.replace)
+        data = self._arrays_file() if request.what == "arrays" else self._classifier_file()
+        job.check()
         write_atomically(path, data)
-        return {"path": str(path), "bytes": len(data)}
+        return {}
 
     def _classifier_file(self) -> bytes:
         from frn_export.classifier import classifier_graph  # here: few sessions export
 
-        classes = self._bank.current
+        classes = self._classes.current
         named = zip(classes.entries, classes.members, strict=True)
         graph = classifier_graph(
             self._models.model.extractor.data,
@@ -48,8 +43,8 @@ class Exports:
         data: bytes = graph.SerializeToString(deterministic=True)
         return data
 
-    def _bank_file(self) -> bytes:
-        classes = self._bank.current
+    def _arrays_file(self) -> bytes:
+        classes = self._classes.current
         names = np.array([entry.name for entry in classes.entries])
         file = io.BytesIO()
         np.savez(file, rows=classes.bank.rows, signs=classes.bank.signs, starts=classes.bank.starts, names=names)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.engine.lanes import Request
 from frn_tui.engine.processes import birth, lives
-from frn_tui.protocol import HolderDone
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import FindHolder, Holder, LockProject, Nothing
 from frn_tui.state import state_folder
 
 
@@ -26,14 +26,12 @@ class Locks:
         self._app = app
         self._folder = state_folder() / "open"
 
-    def tell(self, request: Request) -> HolderDone:
-        """Which other app has {path} open."""
-        return {"holder": self.holder(request.text("path"))}
+    def find_holder(self, request: FindHolder, job: Job) -> Holder:
+        return {"holder": self.holder(request.path)}
 
-    def lock(self, request: Request) -> dict[str, object]:
-        """Lock {path}, also where another app has it; with null none."""
-        let_go = request.arguments.get("path", "") is None
-        path = None if let_go else request.text("path")
+    def lock(self, request: LockProject, job: Job) -> Nothing:
+        """Lock a project, also where another app has it; let go of the last one."""
+        path = request.path
         mine = None if path is None else self._file(path)
         for file in self._folder.glob("*.json"):
             if file != mine and self._read(file) == self._app:

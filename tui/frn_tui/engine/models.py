@@ -1,29 +1,23 @@
 """The open model: an exported feature extractor, in onnxruntime."""
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from frn.errors import FrnError
-from frn.inference.enrolment import HeadParameters
+from frn.hardware import cores
 from frn.inference.extractor import Extractor
 from frn.inference.features import Maps
-from frn.inference.regularisers import by_leave_one_out
-from frn.inference.runtime import Device
-from frn.shipped import shipped_extractors
-from frn_tui.engine.lanes import Request
-from frn_tui.protocol import ModelDone
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import tune_by_leave_one_out
+from frn.zoo import resolve
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import Model, OpenModel
 
 
-class OpenModel:
+class LoadedModel:
     """A model and what it is called."""
 
     def __init__(self, name: str, extractor: Extractor) -> None:
-        """Note a model.
-
-        Raises:
-            FrnError: if it was not trained for classes by reconstruction.
-        """
+        """Refuse a model that was not trained for classes by reconstruction."""
         if extractor.head is None:
             raise FrnError(
                 f"{name}: was trained as {extractor.method}, but classes are enrolled by reconstruction. "
@@ -35,54 +29,42 @@ class OpenModel:
 
     def choose_head(self, pools: Iterable[Maps]) -> HeadParameters:
         """What classes of these examples, (k, r, d) each, are enrolled with: what was learned, or fits them best."""
-        return by_leave_one_out(list(pools)) if self.extractor.untrained_head else self._head
+        return tune_by_leave_one_out(list(pools)) if self.extractor.untrained_head else self._head
 
 
 class Models:
     """Opens models; one is open at a time."""
 
-    def __init__(self, device: Device) -> None:
-        self.device: Device = device
-        self.current: OpenModel | None = None
+    def __init__(self) -> None:
+        self.current: LoadedModel | None = None
 
     @property
-    def model(self) -> OpenModel:
-        """The open model.
-
-        Raises:
-            FrnError: if there is none.
-        """
+    def model(self) -> LoadedModel:
+        """The open model; raises FrnError if there is none."""
         if self.current is None:
             raise FrnError("no model is open yet")
         return self.current
 
-    def open(self, request: Request) -> ModelDone:
+    def open(self, request: OpenModel, job: Job) -> Model:
         """Open a model in place of the last one; a refusal leaves that open."""
-        name = request.text("model")
+        name = request.model
         extractor = self._find(name)
-        self.current = OpenModel(name, extractor)
+        self.current = LoadedModel(name, extractor)
         return {
             "model": name,
             "sha256": extractor.sha256,
             "side": extractor.transform.size,
             "grid": list(extractor.grid),
             "d": extractor.shape[1],
-            "device": "cuda" if "CUDAExecutionProvider" in extractor.session.get_providers() else "cpu",
+            "device": "cpu",  # CUDA takes a second to come up
         }
 
     def _find(self, name: str) -> Extractor:
-        shipped = shipped_extractors()
-        threads = max(1, _cores() - 1)  # one is left to the app
-        if name in shipped:
-            return Extractor.open(shipped[name], trusted=True, device=self.device, threads=threads)
-        path = Path(name)
-        if path.suffix.lower() != ".onnx":
+        files = resolve(name)
+        if files.extractor is None:
             raise FrnError(
-                f"{name}: is no shipped model ({', '.join(shipped) or 'there are none'}) and no features.onnx. "
-                f"`frn export --onnx --model {name} --out DIR` makes one."
+                f"{name}: is not exported yet, and the app runs exported models. `frn export --onnx --model {name} "
+                "--out DIR` makes a features.onnx."
             )
-        return Extractor.open(path, device=self.device, threads=threads)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        threads = max(1, cores() - 1)  # one is left to the app
+        return Extractor.open(files.extractor, trusted=files.shipped, device="cpu", threads=threads)

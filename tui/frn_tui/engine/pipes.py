@@ -5,15 +5,14 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from frn_tui.protocol import encode
+from frn_tui.wire import encode
+
+MAX_LOG = 1 << 20
+"""Bytes from which on a log is begun anew."""
 
 
-def claim_stdout(log: Path) -> int:
-    """Keep standard output for the protocol; what anything prints, on either stream, goes to the log.
-
-    Returns:
-        A descriptor of what was standard output.
-    """
+def redirect_stdout(log: Path) -> int:
+    """Send what anything prints, on either stream, to the log; returns a descriptor of what was standard output."""
     pipe = os.dup(1)
     descriptor = _open_log(log)
     os.dup2(descriptor, 2)
@@ -25,7 +24,8 @@ def claim_stdout(log: Path) -> int:
 def _open_log(log: Path) -> int:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        full = log.is_file() and log.stat().st_size > MAX_LOG
+        return os.open(log, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if full else os.O_APPEND), 0o600)
     except OSError:  # a full or read-only disk: do without
         return os.open(os.devnull, os.O_WRONLY)
 

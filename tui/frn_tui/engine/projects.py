@@ -4,13 +4,12 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn.inference.project import Project, load_project, save_project
-from frn.opening import refer_to, referred
-from frn_tui.documents import read_state, write_state
-from frn_tui.engine.lanes import Request
+from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
-from frn_tui.protocol import ELSEWHERE, LoadDone, SaveDone
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import EXISTS, OPEN_ELSEWHERE, Loaded, LoadProject, Nothing, SaveProject, WriteText
+from frn_tui.serialization import state_from_json, state_to_json
 
 
 class Projects:
@@ -21,61 +20,54 @@ class Projects:
         self._known: dict[Path, Project] = {}
         self._last: Project | None = None
 
-    def load(self, request: Request) -> LoadDone:
-        """Read a project file."""
-        path = Path(request.text("path"))
+    def load(self, request: LoadProject, job: Job) -> Loaded:
+        path = Path(request.path)
         project = load_project(path)
         self._note(path, project)
         return {
-            "state": write_state(project.state),
-            "model": referred(project.model, path.parent),
+            "state": state_to_json(project.state),
+            "model": project.model.locate(path.parent),
             "sha256": project.model.sha256,
         }
 
-    def save(self, request: Request) -> SaveDone:
-        """Write a project file. Saved under another name, a project keeps what was unknown in it.
-
-        Raises:
-            FrnError: also if it is open in another app.
-        """
-        path = Path(request.text("path"))
+    def save(self, request: SaveProject, job: Job) -> Nothing:
+        """Write a project file. Saved under another name, a project keeps what was unknown in it."""
+        path = Path(request.path)
         if (holder := self._locks.holder(str(path))) is not None:
-            raise FrnError(f"{path}: is {ELSEWHERE} (process {holder}). Save under another name.")
-        state = read_state(request.arguments.get("state"))
+            raise FrnError(
+                f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
+            )
+        state = state_from_json(request.state)
         model = self._models.model
-        reference = refer_to(model.name, model.extractor, path.parent)
+        reference = ModelReference.of(model.name, model.extractor, path.parent)
         known = self._known.get(path.absolute())
         origin = known or self._last
         document = origin.document if origin else {}
         stamp = known.stamp if known else None
-        saved = save_project(path, Project(reference, state, document, stamp), replace=request.flag("replace"))
+        saved = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
         self._note(path, saved)
-        return {"path": str(path)}
+        return {}
 
     def _note(self, path: Path, project: Project) -> None:
         self._known[path.absolute()] = self._last = project
 
 
-def write_text(request: Request) -> dict[str, object]:
+def write_text(request: WriteText, job: Job) -> Nothing:
     """Write results; file names in them that are no UTF-8 become the bytes they are."""
-    path = Path(request.text("path"))
-    data = request.text("text").encode("utf-8", "surrogateescape")
-    refuse_overwriting(path, replace=request.flag("replace"))
+    path = Path(request.path)
+    data = request.text.encode("utf-8", "surrogateescape")
+    refuse_overwriting(path, replace=request.replace)
     write_atomically(path, data)
-    return {"path": str(path), "bytes": len(data)}
+    return {}
 
 
 def refuse_overwriting(path: Path, *, replace: bool) -> None:
-    """Refuse a path where there is something.
-
-    Raises:
-        FrnError: if it is a folder, or a file and `replace` is not given.
-    """
+    """Raise FrnError if a path is a folder, or a file and `replace` is not given."""
     try:
         if path.is_dir():
             raise FrnError(f"{path}: is a folder; name a file in it")
         if path.exists() and not replace:
-            raise FrnError(f"{path}: is there already. Choose another name, or replace it.")
+            raise FrnError(f"{path}: is there already. Choose another name, or replace it.", code=EXISTS)
     except (OSError, ValueError) as error:
         if isinstance(error, FrnError):
             raise

@@ -1,52 +1,45 @@
 """What the classes say of photos, and how well they tell their own examples apart."""
 
-import time
-
 import numpy as np
 
 from frn.errors import FrnError
-from frn.inference.enrolment import Bank, enroll, probabilities
 from frn.inference.extractor import Embedded as Found
 from frn.inference.features import Maps
 from frn.inference.session import ClassEntry
 from frn.inference.unknown import explained
-from frn_tui.engine.bank import ClassBank, Classes, keys_of
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import probabilities
 from frn_tui.engine.embedding import Embedding, describe
-from frn_tui.engine.lanes import Request
+from frn_tui.engine.enrolled_classes import Classes, EnrolledClasses, keys_of
 from frn_tui.engine.models import Models
-from frn_tui.protocol import MAPPED, ClassScore, ConfusionDone, QueryDone
+from frn_tui.engine.worker_queues import Check, Job
+from frn_tui.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest, Nothing
 
 CHUNK = 16
 """Queries scored together."""
-MAX_SHOT = 10_000
-MAX_SEED = 2**31 - 1
+SEED = 0
+"""Of the examples that are hidden: the same each time, so that two tests can be compared."""
 
 
 class Queries:
     """Asks the classes in use."""
 
-    def __init__(self, models: Models, embedding: Embedding, bank: ClassBank) -> None:
+    def __init__(self, models: Models, embedding: Embedding, classes: EnrolledClasses) -> None:
         self._models = models
         self._embedding = embedding
-        self._bank = bank
+        self._classes = classes
 
-    def query(self, request: Request) -> QueryDone:
+    def query(self, request: AskClasses, job: Job) -> Nothing:
         """Ask about photos; one that cannot be read has its reason for an answer and stops nothing."""
-        paths = request.texts("paths")
-        classes = self._bank.current
-        broken = 0
-        begun = time.perf_counter()
-        for done, (name, outcome) in enumerate(self._embedding.read(request, paths), 1):
+        paths = request.paths
+        classes = self._classes.current
+        for done, (name, outcome) in enumerate(self._embedding.read(job, paths), 1):
             if isinstance(outcome, FrnError):
-                broken += 1
-                request.event("answer", describe(name, outcome))
+                job.event("answer", describe(name, outcome))
             else:
-                answer = self._answer(classes, name, outcome, with_maps=len(paths) == 1)
-                seconds = time.perf_counter() - begun
-                request.event("answer", {**answer, "seconds": seconds})
-            begun = time.perf_counter()
-            request.progress(done, len(paths))
-        return {"done": len(paths) - broken, "broken": broken}
+                job.event("answer", self._answer(classes, name, outcome, with_maps=len(paths) == 1))
+            job.progress(done, len(paths))
+        return {}
 
     def _answer(self, classes: Classes, name: str, found: Found, *, with_maps: bool) -> dict[str, object]:
         model = self._models.model
@@ -72,47 +65,41 @@ class Queries:
             answer["maps"] = {str(classes.entries[place].id): maps[place].tolist() for place in order[:MAPPED]}
         return answer
 
-    def hide_and_test(self, request: Request) -> ConfusionDone:
-        """Enroll `shot` examples of each class, drawn by `seed`, and ask about the others."""
-        shot, seed = request.whole("shot", 1, MAX_SHOT), request.whole("seed", 0, MAX_SEED)
-        entries = [entry for entry in self._bank.current.entries if len(entry.supports) > shot]
+    def hide_and_test(self, request: HideAndTest, job: Job) -> Confusion:
+        """Enroll `shot` examples of each class, drawn by chance, and ask about the others."""
+        shot = max(request.shot, 1)
+        entries = [entry for entry in self._classes.current.entries if len(entry.supports) > shot]
         if len(entries) < 2:
             raise FrnError(
                 f"testing with {shot} examples per class needs two classes with more than that; there are "
                 f"{len(entries)}. Use fewer examples or add some."
             )
-        bank, hidden = self._hide(request, entries, shot, seed)
+        bank, hidden = self._hide(entries, shot, job.check)
         counts = np.zeros((len(entries), len(entries)), dtype=np.int64)
-        wrong: list[tuple[str, int, int]] = []
         for first in range(0, len(hidden), CHUNK):
-            request.check()
+            job.check()
             chunk = hidden[first : first + CHUNK]
             named = bank.class_error(np.stack([self._maps(key) for _, key in chunk])).argmin(1)
-            for (true, key), name in zip(chunk, named.tolist(), strict=True):
+            for (true, _), name in zip(chunk, named.tolist(), strict=True):
                 counts[true, name] += 1
-                if name != true:
-                    wrong.append((key, entries[true].id, entries[name].id))
-            request.progress(min(first + CHUNK, len(hidden)), len(hidden))
+            job.progress(min(first + CHUNK, len(hidden)), len(hidden))
         return {
             "ids": [entry.id for entry in entries],
             "counts": counts.tolist(),
             "accuracy": float(np.trace(counts) / counts.sum()),
-            "wrong": wrong,
         }
 
-    def _hide(
-        self, request: Request, entries: list[ClassEntry], shot: int, seed: int
-    ) -> tuple[Bank, list[tuple[int, str]]]:
+    def _hide(self, entries: list[ClassEntry], shot: int, check: Check) -> tuple[ClassScorer, list[tuple[int, str]]]:
         """A bank of the drawn examples, and the others with their class's place."""
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(SEED)
         pools, hidden = [], []
         for place, entry in enumerate(entries):
-            request.check()
+            check()
             keys = [keys_of(entry)[i] for i in generator.permutation(len(entry.supports))]
             pools.append(np.stack([self._maps(key) for key in keys[:shot]]))
             hidden += [(place, key) for key in sorted(keys[shot:])]
         head = self._models.model.choose_head(pools)
-        return Bank([enroll(pool, head) for pool in pools]), hidden
+        return ClassScorer([enroll(pool, head) for pool in pools]), hidden
 
     def _maps(self, key: str) -> Maps:
         maps = self._embedding.find(key)

@@ -1,33 +1,29 @@
-"""What a path holds: an image, a folder of images, a folder of class folders, a project, or nothing of use."""
+"""What a path holds: an image, a folder of images, of class folders, a project; and what a file picker lists."""
 
 import os
 import stat
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
+from frn.errors import FrnError
 from frn.images import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
-from frn_tui.engine.lanes import Request
-from frn_tui.protocol import ScanDone
+from frn_tui.engine.worker_queues import Check, Job
+from frn_tui.protocol import Entry, Found, ListFolder, Listing, ScanPath
 
-COUNTED = 0.1
-"""Seconds between two events."""
-MAX_DEPTH = 32
+ORDER = ("folder", "image", "project", "model")
 
 
-def scan(request: Request) -> ScanDone:
-    """Look at a path; `recursive` counts the images in folders of a class folder to the class."""
-    given = request.text("path")
-    if not given.strip():
+def scan(request: ScanPath, job: Job) -> Found:
+    """Look at a path. Of a folder of folders each is a class, with the images directly in it."""
+    if not request.path.strip():
         return _nothing("no path was given")
-    path = resolve(given)
+    path = resolve(request.path)
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except (OSError, ValueError) as error:
         return _nothing(f"{path}: {getattr(error, 'strerror', None) or error}")
     if stat.S_ISDIR(mode):
-        return _Walk(request, recursive=request.flag("recursive")).look(path)
+        return scan_folder(path, job.check)
     if not stat.S_ISREG(mode):
         return _nothing(f"{path}: is not a regular file")
     if is_project(Path(path)):
@@ -42,77 +38,9 @@ def resolve(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111  # these never fail
 
 
-def _nothing(reason: str) -> ScanDone:
-    return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
-
-
 def looks_like_image(name: str) -> bool:
     """Whether a file is named like an image."""
     return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122
-
-
-class _Walk:
-    """One look at a folder. Hidden entries are left out, and no folder is visited twice, whatever links lead there."""
-
-    def __init__(self, request: Request, *, recursive: bool) -> None:
-        self._request = request
-        self._recursive = recursive
-        self._visited: set[tuple[int, int]] = set()
-        self._counted = 0
-        self._told = time.monotonic()
-
-    def look(self, root: str) -> ScanDone:
-        """The folder's images and class folders."""
-        try:
-            files, folders = self._list(root)
-        except OSError as error:
-            return _nothing(f"{root}: cannot be listed ({error.strerror})")
-        classes: dict[str, list[str]] = {}
-        for folder in sorted(folders):
-            if found := sorted(self._images(folder, 1)):
-                classes[os.path.basename(folder)] = found  # noqa: PTH119
-        if classes:
-            return {"kind": "classes", "files": [], "classes": classes}
-        if files:
-            return {"kind": "folder", "files": sorted(files), "classes": {}}
-        return _nothing(f"{root}: " + _describe(folders, recursive=self._recursive))
-
-    def _images(self, folder: str, depth: int) -> Iterator[str]:
-        try:
-            files, folders = self._list(folder)
-        except OSError:  # that one is left out, and none else
-            return
-        yield from files
-        if self._recursive and depth < MAX_DEPTH:
-            for inner in folders:
-                yield from self._images(inner, depth + 1)
-
-    def _list(self, folder: str) -> tuple[list[str], list[str]]:
-        """Images and folders directly in a folder."""
-        self._request.check()
-        status = os.stat(folder)  # noqa: PTH116
-        if (place := (status.st_dev, status.st_ino)) in self._visited:
-            return [], []
-        self._visited.add(place)
-        files, folders = [], []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.name.startswith("."):
-                    continue
-                if is_folder(entry):
-                    folders.append(entry.path)
-                elif looks_like_image(entry.name):
-                    files.append(entry.path)
-                    self._count()
-        return files, folders
-
-    def _count(self) -> None:
-        self._counted += 1
-        if self._counted % 64 == 0:
-            self._request.check()
-        if time.monotonic() - self._told >= COUNTED:
-            self._told = time.monotonic()
-            self._request.event("counted", {"files": self._counted})
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
@@ -123,8 +51,78 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _describe(folders: list[str], *, recursive: bool) -> str:
+def _nothing(reason: str) -> Found:
+    return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
+
+
+def scan_folder(root: str, check: Check) -> Found:
+    """The images of a folder, or those of its folders as classes."""
+    visited: set[tuple[int, int]] = set()
+    try:
+        files, folders = _list(root, visited, check)
+    except OSError as error:
+        return _nothing(f"{root}: cannot be listed ({error.strerror})")
+    classes: dict[str, list[str]] = {}
+    for folder in sorted(folders):
+        try:
+            images, _ = _list(folder, visited, check)
+        except OSError:  # that one is left out, and none else
+            continue
+        if images:
+            classes[os.path.basename(folder)] = sorted(images)  # noqa: PTH119
+    if classes:
+        return {"kind": "classes", "files": [], "classes": classes}
+    if files:
+        return {"kind": "folder", "files": sorted(files), "classes": {}}
     if not folders:
-        return "has no images"
+        return _nothing(f"{root}: has no images")
     names = ", ".join(os.path.basename(folder) for folder in sorted(folders)[:8])  # noqa: PTH119
-    return f"has no images, and its folders have none either ({names})" + ("" if recursive else ". Open one of them.")
+    return _nothing(f"{root}: has no images, and its folders have none either ({names}). Open one of them.")
+
+
+def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[list[str], list[str]]:
+    """Images and folders directly in a folder; no folder is listed twice, whatever links lead there."""
+    check()
+    status = os.stat(folder)  # noqa: PTH116
+    if (place := (status.st_dev, status.st_ino)) in visited:
+        return [], []
+    visited.add(place)
+    files, folders = [], []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if is_folder(entry):
+                folders.append(entry.path)
+            elif looks_like_image(entry.name):
+                files.append(entry.path)
+                check()
+    return files, folders
+
+
+def list_folder(request: ListFolder, job: Job) -> Listing:
+    """The folders, images, projects and models in a folder."""
+    folder = resolve(request.path)
+    entries: list[Entry] = []
+    try:
+        with os.scandir(folder) as found:
+            for item in found:
+                job.check()
+                if not item.name.startswith(".") and (entry := _describe(item)):
+                    entries.append(entry)
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{folder}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
+    entries.sort(key=lambda entry: (ORDER.index(entry["kind"]), entry["name"]))
+    return {"path": folder, "parent": os.path.dirname(folder), "entries": entries}  # noqa: PTH120
+
+
+def _describe(item: os.DirEntry[str]) -> Entry | None:
+    if is_folder(item):
+        return {"name": item.name, "kind": "folder"}
+    if looks_like_image(item.name):
+        return {"name": item.name, "kind": "image"}
+    if is_project(Path(item.name)):
+        return {"name": item.name, "kind": "project"}
+    if item.name.lower().endswith(".onnx"):
+        return {"name": item.name, "kind": "model"}
+    return None

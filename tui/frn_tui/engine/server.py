@@ -1,50 +1,53 @@
-"""From lines to lanes: reads what the app asks, and lets it be cancelled."""
+"""Reads what the app asks, hands it to the worker queues, and cancels."""
 
 import sys
 import threading
 from collections.abc import Iterable, Mapping
+from typing import get_args
 
-from frn_tui.engine.lanes import Handler, Lane, Request, Send
-from frn_tui.protocol import LANES, ProtocolError, decode
+from frn_tui.engine.worker_queues import Handler, Job, Send, WorkerQueue
+from frn_tui.protocol import Queue
+from frn_tui.wire import ProtocolError, decode, parse
 
-BEAT = 1.0
+HEARTBEAT = 1.0
 """Seconds between signs of life."""
-LAST_MOMENT = 0.15
+EXIT_TIMEOUT = 0.15
 """Seconds that what runs has to stop, once the app is gone."""
 
 
 class Server:
-    """Hands requests to their lanes."""
+    """Hands requests to their worker queues."""
 
     def __init__(self, handlers: Mapping[str, Handler], send: Send) -> None:
         self._send = send
-        self._lanes = {name: Lane(name, handlers) for name in sorted(set(LANES.values()))}
+        self._queues = {name: WorkerQueue(name, handlers) for name in get_args(Queue)}
 
     def run(self, lines: Iterable[bytes]) -> None:
         """Serve until the lines end."""
-        threading.Thread(target=self._beat, name="beat", daemon=True).start()
+        threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         for line in lines:
             try:
                 self.receive(decode(line))
             except ProtocolError as error:
                 print(f"ignored: {error}", file=sys.stderr, flush=True)
-        for lane in self._lanes.values():
-            lane.close(LAST_MOMENT)
+        for queue in self._queues.values():
+            queue.close(EXIT_TIMEOUT)
 
     def receive(self, message: Mapping[str, object]) -> None:
         """Begin or cancel what a message asks for."""
-        op = message.get("op")
-        if op == "cancel":
-            for lane in self._lanes.values():
-                lane.cancel(message.get("target"))
+        if message.get("op") == "cancel":
+            for queue in self._queues.values():
+                queue.cancel(message.get("target"))
             return
-        request = Request(message.get("id"), str(op), message, self._send)
-        if op in LANES:
-            self._lanes[LANES[request.op]].submit(request)
+        number = message.get("id")
+        try:
+            request = parse(message)
+        except ProtocolError as error:
+            self._send({"id": number, "end": "failed", "reason": str(error), "code": ""})
         else:
-            request.end("failed", {"reason": f"there is no operation {op!r}"})
+            self._queues[request.queue].submit(Job(number, request, self._send))
 
     def _beat(self) -> None:
         pause = threading.Event()
-        while not pause.wait(BEAT):
-            self._send({"event": "alive", "quiet": max(lane.quiet_for() for lane in self._lanes.values())})
+        while not pause.wait(HEARTBEAT):
+            self._send({"event": "alive", "quiet": max(queue.quiet_for() for queue in self._queues.values())})

@@ -38,6 +38,9 @@ class Dialog(ModalScreen[ScreenResultType]):
         """Keys come before the widgets are there, and after they have gone: then it can only be left."""
         return action == "leave" or (self.begun and self.is_attached)
 
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
     def begin(self) -> None:
         """Fill the widgets, now that they are there."""
 
@@ -75,9 +78,6 @@ class AskText(Dialog[str | None]):
     def done(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
 
 class Choose(Dialog[int | None]):
     """Asks for one of a list; typing narrows it down."""
@@ -99,8 +99,10 @@ class Choose(Dialog[int | None]):
             yield OptionList()
             yield Static(Text(self.hint or "enter: take it   esc: back"), classes="hint")
 
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
     def begin(self) -> None:
-        """List everything."""
         self.query_one(OptionList).can_focus = False
         self._show("")
 
@@ -133,9 +135,6 @@ class Choose(Dialog[int | None]):
     def click(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(int(event.option.id or 0))
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
 
 class Page(Dialog[None]):
     """Something to read: help, problems, a confusion table."""
@@ -152,6 +151,3 @@ class Page(Dialog[None]):
             box.border_title = Text(self.dialog_title)
             box.border_subtitle = "esc back"
             yield Static(self.content)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)

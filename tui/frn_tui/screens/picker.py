@@ -1,7 +1,6 @@
 """The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -20,18 +19,15 @@ from textual.widgets.option_list import Option
 
 from frn_tui.client import EngineError
 from frn_tui.paths import parse_paths, shortened
-from frn_tui.protocol import Entry
+from frn_tui.protocol import Engine, Entry, ListFolder, RenderPreview
 from frn_tui.rgb import Rgb
 from frn_tui.screens.dialogs import Dialog, Line
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.options import Options
 from frn_tui.widgets.preview import Preview
-from frn_tui.workbench import Engine
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "model": "◇"}
-
-Take = Literal["images", "place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +70,6 @@ class Picker(Dialog[Picked | None]):
     ]
 
     def __init__(self, engine: Engine, title: str, mode: Mode, *, start: str = ".") -> None:
-        """Start in a folder."""
         super().__init__()
         self.mode: Mode = mode
         self.engine, self.dialog_title = engine, title
@@ -99,18 +94,16 @@ class Picker(Dialog[Picked | None]):
             )
 
     def begin(self) -> None:
-        """List the folder."""
         self.query_one("#picker-list").focus()
         self.open(self.folder)
 
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "") -> None:
-        """Show a folder."""
         # Found before the engine is asked: this screen may be going when it answers, its widgets one by one.
         listing, preview = self.query_one("#picker-list", OptionList), self.query_one(Preview)
         box = self.query_one("#picker", Vertical)
         try:
-            found = await self.engine.call("list", path=folder)
+            found = await self.engine.call(ListFolder(folder))
         except EngineError as error:
             self.notify(display_name(str(error)), severity="error", markup=False)
             return
@@ -130,32 +123,28 @@ class Picker(Dialog[Picked | None]):
 
     @property
     def current(self) -> Entry | None:
-        """The highlighted entry."""
         at = self.query_one("#picker-list", OptionList).highlighted
         return self.entries[at] if at is not None and at < len(self.entries) else None
 
     def path_of(self, name: str) -> str:
-        """Path of an entry."""
         return f"{self.folder.rstrip('/')}/{name}"
 
     @on(OptionList.OptionHighlighted)
-    def look(self) -> None:
+    def preview_current(self) -> None:
         entry = self.current
         if entry is not None and entry["kind"] == "image":
             self.draw(self.path_of(entry["name"]))
         else:
             self.query_one(Preview).show(None)
 
-    @work(exclusive=True, group="look")
+    @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:
-        """Show a photo beside the list."""
         preview = self.query_one(Preview)
         width, height = preview.pixel_size
         if not width or not height:
             return
         try:
-            found = await self.engine.call("preview", path=path, width=width, height=height, heat=None)
-            preview.show(Rgb.from_base64(found["width"], found["height"], found["rgb"]))
+            preview.show(Rgb.from_picture(await self.engine.call(RenderPreview(path, width, height))))
         except EngineError:
             preview.show(None)
 
@@ -178,7 +167,6 @@ class Picker(Dialog[Picked | None]):
             self.dismiss(Picked(paths))
 
     def on_paste(self, event: events.Paste) -> None:
-        """Dropped files are taken at once."""
         event.stop()
         paths = parse_paths(event.text)
         if paths:
@@ -216,6 +204,3 @@ class Picker(Dialog[Picked | None]):
 
     def action_type(self) -> None:
         self.query_one(Input).focus()
-
-    def action_leave(self) -> None:
-        self.dismiss(None)

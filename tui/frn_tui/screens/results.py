@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.text import Text
 from textual import on
@@ -19,7 +19,7 @@ from frn_tui.text import display_name, percent
 ORDERS = ("as asked", "class", "least sure", "least explained")
 
 
-def verdict(answer: Answer, names: dict[int, str]) -> str:
+def verdict(answer: Answer, names: Mapping[int, str]) -> str:
     """What an answer says, in a word or two."""
     if "scores" not in answer:
         return "not readable"
@@ -32,7 +32,7 @@ def margin(answer: Answer) -> float:
     return shares[0] - shares[1] if len(shares) > 1 else (1.0 if shares else -1.0)
 
 
-def as_csv(answers: Sequence[Answer], names: dict[int, str], model: str) -> str:
+def as_csv(answers: Sequence[Answer], names: Mapping[int, str], model: str) -> str:
     """The answers as CSV: one row per photo."""
     text = io.StringIO()
     writer = csv.writer(text)
@@ -54,8 +54,8 @@ def as_csv(answers: Sequence[Answer], names: dict[int, str], model: str) -> str:
     return text.getvalue()
 
 
-def as_json(answers: Sequence[Answer], names: dict[int, str], model: str) -> str:
-    """The answers as JSON lines with the fields of `frn classify --json`."""
+def as_json(answers: Sequence[Answer], names: Mapping[int, str], model: str, threshold: float) -> str:
+    """The answers as JSON lines with the fields of `frn classify --json`, and the model."""
     lines: list[dict[str, object]] = []
     for answer in answers:
         if "scores" not in answer:
@@ -70,6 +70,7 @@ def as_json(answers: Sequence[Answer], names: dict[int, str], model: str) -> str
                 "probabilities": {names.get(s["id"], "?"): s["probability"] for s in answer["scores"]},
                 "errors": {names.get(s["id"], "?"): s["error"] for s in answer["scores"]},
                 "explained": best["explained"],
+                "threshold": threshold,
                 "unknown": answer.get("unknown", False),
                 "model": model,
             }
@@ -89,7 +90,7 @@ class Results(Dialog[int | str | None]):
         Binding("j", "write('json')", "Write JSON"),
     ]
 
-    def __init__(self, answers: Sequence[Answer], names: dict[int, str], at: int) -> None:
+    def __init__(self, answers: Sequence[Answer], names: Mapping[int, str], at: int) -> None:
         super().__init__()
         self.answers, self.names, self.at = answers, names, at
         self.parts = 2 if len({answer["path"].rpartition("/")[0] for answer in answers}) > 1 else 1
@@ -111,7 +112,6 @@ class Results(Dialog[int | str | None]):
         )
 
     def begin(self) -> None:
-        """Fill the table."""
         table: DataTable[Text] = self.query_one(DataTable)
         table.add_columns("photo", "verdict", "probability", "explained", "margin")
         self._show()
@@ -173,6 +173,3 @@ class Results(Dialog[int | str | None]):
 
     def action_write(self, kind: str) -> None:
         self.dismiss(kind)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)

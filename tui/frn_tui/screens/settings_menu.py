@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from frn.shipped import DEFAULT_MODEL, shipped_extractors
+from frn.zoo import DEFAULT_MODEL, named_extractors
 from frn_tui.keys import shown
 from frn_tui.paths import absolute, shortened
 from frn_tui.screens.dialogs import AskText, Choose, Page
@@ -45,7 +45,7 @@ async def _theme(app: "FrnApp") -> None:
 
 
 def _pictures(app: "FrnApp") -> str:
-    mode = app.workspace.mode
+    mode = app.context.mode
     return f"auto ({mode})" if app.settings.images == "auto" and not app.workspace.mode_was_chosen else mode
 
 
@@ -56,7 +56,7 @@ async def _images(app: "FrnApp") -> None:
 
 
 async def _model(app: "FrnApp") -> None:
-    names = list(shipped_extractors())
+    names = list(named_extractors())
     chosen = await app.push_screen_wait(Choose("Model at the start", [*names, "a features.onnx…"]))
     if chosen is None:
         return
@@ -77,10 +77,10 @@ async def _threshold(app: "FrnApp") -> None:
         return
     value = _share(text)
     if text.strip() and value is None:
-        app.workspace.say("a threshold is a number from 0 to 100", severity="warning")
+        app.context.say("a threshold is a number from 0 to 100", severity="warning")
         return
     app.settings = replace(app.settings, threshold=value)
-    app.bench.first_threshold = value
+    app.controller.first_threshold = value
 
 
 async def _keys(app: "FrnApp") -> None:

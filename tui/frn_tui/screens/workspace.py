@@ -1,32 +1,53 @@
 """The one screen that is always there: classes, the photos of one class, and the query."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
-from textual import events
+from rich.text import Text
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
-from textual.widgets import Footer, Static
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Footer, OptionList, Static
 from textual.worker import WorkerState
 
+from frn.errors import FrnError
+from frn.inference.session import ClassEntry
+from frn_tui.controller import Controller
 from frn_tui.keys import with_ids
+from frn_tui.panes.answers import AnswersLine
+from frn_tui.panes.classes import ClassesPane
+from frn_tui.panes.context import Context
+from frn_tui.panes.photos import PhotosPane
+from frn_tui.panes.picture import PicturePane
+from frn_tui.panes.project import ProjectBar
+from frn_tui.panes.query import QueryPane
 from frn_tui.paths import parse_paths
-from frn_tui.screens.look_actions import LookActions
-from frn_tui.screens.project_actions import ProjectActions
-from frn_tui.widgets.bars import Bars
+from frn_tui.screens.dialogs import Page
+from frn_tui.screens.help import help_page
+from frn_tui.text import count_of, display_name
+from frn_tui.viewer import show
+from frn_tui.widgets.cells import MODES, Mode
 from frn_tui.widgets.classes import ClassList
 from frn_tui.widgets.gallery import Gallery
-from frn_tui.widgets.jobs import JobLine
-from frn_tui.widgets.preview import Preview
 
 TINY = (40, 10)
 """Columns and rows below which only a line fits."""
 COMPACT = 100
 """Columns below which the keys stand closer together, so that all fit at 80."""
+PANES = ("classes", "photos", "query")
 
 
-class Workspace(ProjectActions, LookActions):
-    """Shows the workbench and turns keys into its methods."""
+def keys_of(pane: str, keys: Iterable[Binding]) -> Iterable[Binding]:
+    """A pane's keys, bound on the screen so that they work wherever the focus is."""
+    return (replace(binding, action=f"in_pane({pane!r}, {binding.action!r})") for binding in keys)
+
+
+class Workspace(Screen[None]):
+    """Composes the panes, and does what depends on which of them has the focus."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
@@ -34,37 +55,16 @@ class Workspace(ProjectActions, LookActions):
     BINDINGS: ClassVar[list[BindingType]] = with_ids(
         [
             Binding("question_mark,f1", "help", "Help"),  # first: the others may not all fit below
-            Binding("n", "new_class", "New"),
-            Binding("a", "add", "Add"),
-            Binding("p", "ask", "Ask"),
-            Binding("w", "watch", "Watch", show=False),
-            Binding("y", "right", "Right"),
-            Binding("x", "none_of_them", "None of them", show=False),
+            *keys_of("classes", ClassesPane.KEYS),
+            *keys_of("query", QueryPane.KEYS),
+            *keys_of("picture", PicturePane.KEYS),
+            *keys_of("answers", AnswersLine.KEYS),
+            *keys_of("photos", PhotosPane.KEYS),
+            *keys_of("project", ProjectBar.KEYS),
             Binding("m", "move", "Move", show=False),
-            Binding("r", "rename", "Rename", show=False),
             Binding("d,delete", "delete", "Delete", show=False),
-            Binding("h", "heat", "Heat"),
-            Binding("s", "smooth", "Smooth", show=False),
-            Binding("left_square_bracket", "heat_class(-1)", "Map of the class before", show=False),
-            Binding("right_square_bracket", "heat_class(1)", "Map of the next class", show=False),
-            Binding("t", "numbers", "Numbers", show=False),
-            Binding("comma,less_than_sign", "step(-1)", "Previous answer", show=False),
-            Binding("full_stop,greater_than_sign", "step(1)", "Next answer", show=False),
-            Binding("l", "results", "Results"),
-            Binding("f", "fit", "Sort by fit", show=False),
-            Binding("g", "view", "Grid or list", show=False),
             Binding("slash", "filter", "Filter", show=False),
-            Binding("k", "confusion", "Hide and test", show=False),
-            Binding("minus", "threshold(-0.01)", "Threshold down", show=False),
-            Binding("plus,equals_sign", "threshold(0.01)", "Threshold up", show=False),
-            Binding("0", "calibrate", "Calibrate", show=False),
-            Binding("u", "undo", "Undo"),
-            Binding("ctrl+r", "redo", "Redo", show=False),
-            Binding("ctrl+s", "save", "Save"),
-            Binding("ctrl+o", "open", "Open", show=False),
-            Binding("e", "export", "Export"),
             Binding("z", "zoom", "Zoom", show=False),
-            Binding("c", "copy", "Copy", show=False),
             Binding("o", "viewer", "Open in a viewer", show=False),
             Binding("b", "problems", "Problems", show=False),
             Binding("i", "images_mode", "Picture mode", show=False),
@@ -76,60 +76,217 @@ class Workspace(ProjectActions, LookActions):
         ]
     )
 
+    def __init__(self, controller: Controller, mode: Mode) -> None:
+        super().__init__(classes="-show-query")
+        self.controller = controller
+        self.context = Context(self, controller, mode)
+        self.project_bar = ProjectBar(self.context)
+        self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context)
+        self.query_pane = QueryPane(self.context)
+        self.panes: dict[str, Widget] = {
+            "classes": self.classes_pane,
+            "photos": self.photos_pane,
+            "query": self.query_pane,
+            "picture": self.query_pane.picture,
+            "answers": self.query_pane.answers,
+            "project": self.project_bar,
+        }
+        self.mode_was_chosen = False
+        """Whether the user set how pictures are drawn, so that it should be remembered."""
+        self.own_keys: dict[str, str] = {}
+        """Keys that the user has set, by the bindings' ids."""
+        self.focused_pane = "classes"
+
     def compose(self) -> ComposeResult:
-        yield Static(id="title")
+        yield self.project_bar
         with Horizontal(id="panes"):
-            with Vertical(id="classes-pane", classes="pane"):
-                yield ClassList(id="classes")
-                yield Static(id="teach")
-            with Vertical(id="images-pane", classes="pane"):
-                yield Gallery(id="gallery")
-            with Vertical(id="query-pane", classes="pane"):
-                yield Preview(id="preview")
-                yield Static(id="caption")
-                yield Bars(id="bars")
-                yield Static(id="history")
-        yield JobLine(id="jobs")
+            yield self.classes_pane
+            yield self.photos_pane
+            yield self.query_pane
+        yield self.context.jobs
         yield Static("window too small: make it larger, or ctrl+q quits", id="too-small")
         yield Footer()
 
     def on_mount(self) -> None:
-        self._thumbs = {}
-        self.bench.listener = self.refresh_all
-        self.preview.mode = self.gallery.mode = self.mode
-        self.preview.empty_text = "p asks about a photo"
+        self.controller.listener = self.refresh_all
         self.refresh_all()
-        self.class_list.focus()
+        self.classes_pane.list.focus()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < TINY[0] or event.size.height < TINY[1], "-tiny")
         footer, close = self.query_one(Footer), event.size.width < COMPACT
         footer.compact, footer.show_command_palette = close, not close
-        self.show_title()
+        self.project_bar.show()
+
+    def refresh_all(self) -> None:
+        if self.is_attached:
+            self.project_bar.show()
+            self.classes_pane.show()
+            self.photos_pane.show(self.classes_pane.entry)
+            self.query_pane.show()
+            self.query_pane.show_keys(in_focus=self.focused_pane == "query")
+
+    # What panes tell each other
+
+    @on(ClassList.Chosen)
+    def show_photos(self) -> None:
+        self.photos_pane.show(self.classes_pane.entry)
+
+    @on(OptionList.OptionSelected, "#classes")
+    def open_class(self) -> None:
+        self.show_pane("photos")
+        self.photos_pane.gallery.focus()
+
+    @on(Gallery.Opened)
+    def ask_about_example(self, event: Gallery.Opened) -> None:
+        self.ask([event.item.path])
+
+    @on(QueryPane.Asked)
+    def ask_about_picked(self, event: QueryPane.Asked) -> None:
+        self.ask(event.paths)
+
+    def ask(self, paths: Sequence[str]) -> None:
+        self.show_pane("query")
+        if not (self.photos_pane.has_focus_within and self.has_class("-wide")):
+            self.query_pane.picture.preview.focus()  # else who looks through photos goes on with that
+        self.context.start(self.query_pane.ask_now, paths)
+
+    @on(ProjectBar.Picked)
+    @on(ClassesPane.ProjectPicked)
+    def open_picked(self, event: ProjectBar.Picked | ClassesPane.ProjectPicked) -> None:
+        self.context.start(self._open_place_if_allowed, event.path)
+
+    async def _open_place_if_allowed(self, path: str) -> None:
+        if await self.project_bar.may_forget():
+            await self.open_place(path)
+
+    async def open_place(self, path: str) -> None:
+        """Open a project, or start one from a folder."""
+        found = await self.controller.scan(path)
+        if found["kind"] == "nothing":  # what is there stays
+            self.context.say(found.get("reason", f"{path}: nothing to open"), severity="warning")
+        elif found["kind"] == "project":
+            await self.project_bar.open_project(path)
+        else:
+            self.context.remember(path)
+            await self.controller.start_anew()
+            await self.classes_pane.add_now([path])
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Dropped files arrive as pasted text: in the query pane they are asked about, elsewhere added."""
+        event.stop()
+        if paths := parse_paths(event.text):
+            (self.ask if self.query_pane.has_focus_within else self.classes_pane.add)(paths)
+
+    # Focus
+
+    def show_pane(self, name: str) -> None:
+        """Bring a pane to the front, where there is no room for all."""
+        for other in PANES:
+            self.set_class(other == name, f"-show-{other}")
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """However a pane got the focus, the next one is counted from there."""
+        for name in PANES:
+            if self.panes[name] in event.widget.ancestors:
+                self.focused_pane = name
+                self.query_pane.show_keys(in_focus=name == "query")
+
+    def action_pane(self, step: int) -> None:
+        self.focused_pane = PANES[(PANES.index(self.focused_pane) + step) % len(PANES)]
+        self.show_pane(self.focused_pane)
+        pane = self.panes[self.focused_pane]
+        next(widget for widget in pane.query("*") if widget.can_focus).focus()  # later than the next key may come
+
+    # Keys
+
+    async def action_in_pane(self, pane: str, action: str) -> None:
+        await self.app.run_action(action, self.panes[pane])
+
+    def action_number(self, number: int) -> None:
+        """Class N takes the selected photos, or the photo that was asked about; from the class list it is chosen."""
+        classes = self.controller.session.state.classes
+        if number > len(classes):
+            self.context.say(f"there is no class number {number}")
+        else:
+            self._assign(classes[number - 1])
+
+    def action_move(self) -> None:
+        classes = self.controller.session.state.classes
+        if classes:
+            title = "It is of class" if self.query_pane.has_focus_within else "To class"
+            names = [entry.name for entry in classes]
+            self.context.choose(title, names, lambda index: self._assign(classes[index]))
+
+    def _assign(self, target: ClassEntry) -> None:
+        for pane in (self.photos_pane, self.classes_pane):
+            if pane.has_focus_within:
+                pane.assign(target)
+                return
+        self.query_pane.assign(target)
+
+    def action_delete(self) -> None:
+        """The selected photos where photos are in focus, the class where classes are."""
+        (self.photos_pane if self.photos_pane.has_focus_within else self.classes_pane).delete()
+
+    def action_filter(self) -> None:
+        (self.classes_pane if self.classes_pane.has_focus_within else self.photos_pane).filter()
+
+    def action_zoom(self) -> None:
+        self.toggle_class("-zoomed")
+        self.query_pane.picture.preview.focus()
+
+    def action_images_mode(self) -> None:
+        self.set_mode(MODES[(MODES.index(self.context.mode) + 1) % len(MODES)])
+        self.mode_was_chosen = True
+
+    def set_mode(self, mode: Mode) -> None:
+        self.context.mode = self.query_pane.picture.preview.mode = self.photos_pane.gallery.mode = mode
+        self.context.say(f"pictures: {mode}")
+        self.query_pane.picture.show()
+
+    def action_viewer(self) -> None:
+        """Show the photo in focus outside the terminal: the one asked about, or the one under the cursor."""
+        answer, item = self.controller.query.answer, self.photos_pane.gallery.cursor_item
+        path = answer["path"] if answer is not None else None
+        if self.focused_pane == "photos" and item is not None:
+            path = item.path
+        if path is None:
+            self.context.say("no photo to show: tab to one of a class, or p asks about one")
+            return
+        try:
+            show(path)
+        except FrnError as error:
+            self.context.say(str(error), severity="warning")
+        else:
+            self.context.say(f"opening {path.rpartition('/')[2]}")
+
+    def action_problems(self) -> None:
+        problems = self.controller.problems
+        if not problems:
+            self.context.say("no problems: every file could be used")
+            return
+        lines = Text()
+        for problem in problems[-500:]:
+            lines.append(display_name(problem.path), style="bold")
+            lines.append(f"\n  {display_name(problem.reason.removeprefix(f'{problem.path}: '))}\n")
+        self.app.push_screen(Page(count_of(len(problems), "problem"), lines))
+
+    def action_help(self) -> None:
+        self.app.push_screen(Page("Keys", help_page(bindings(), self.own_keys)))
 
     def action_cancel(self) -> None:
         """The large picture, then a filter, then what is running."""
         if self.has_class("-zoomed"):
             self.remove_class("-zoomed")
-        elif self.wanted_name:
-            self.wanted_name = ""
+        elif self.photos_pane.wanted_name:
+            self.photos_pane.wanted_name = ""
             self.refresh_all()
         else:
-            self.watched = None
+            self.query_pane.watched = None
             for worker in self.workers:
                 if worker.group in ("job", "watch") and worker.state == WorkerState.RUNNING:
                     worker.cancel()
-
-    def on_paste(self, event: events.Paste) -> None:
-        """Dropped files arrive as pasted text: in the query pane they are asked about, elsewhere added."""
-        event.stop()
-        paths = parse_paths(event.text)
-        if not paths:
-            return
-        if self.query_one("#query-pane").has_focus_within:
-            self.ask(paths)
-        else:
-            self.add_paths(paths)
 
 
 def bindings() -> list[Binding]:

@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.renderables.background_screen import BackgroundScreen
 
-KEPT = 4096
+CACHED_COLORS = 4096
 """Colours, and styles of two; a screen full of pictures has about as many."""
 
 
@@ -32,13 +32,13 @@ def dimmed(shown: RenderableType) -> RenderableType:
     return Backdrop(shown.screen, shown.color) if isinstance(shown, BackgroundScreen) else shown
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED_COLORS)
 def _dimmed(style: Style, tint: Color) -> Style:
     plain = style.clear_meta_and_links()
     ink, ground = (None if color is None else _mixed(color, tint) for color in (plain.color, plain.bgcolor))
     return plain + Style.from_color(ink, ground)
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED_COLORS)
 def _mixed(color: RichColor, tint: Color) -> RichColor:
     return (Color.from_rich_color(color) + tint).rich_color

@@ -1,4 +1,4 @@
-"""How strongly each class claims a photo, and whether any explains enough of it."""
+"""The score of each class for a photo, and whether any explains enough of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,6 @@ class BarRow:
     probability: float
     explained: float
     """Share of the photo that the class can rebuild, in [0, 1]."""
-    error: float
     number: int | None = None
     """Of the key that names the class, 1 to 9."""
 
@@ -70,50 +69,23 @@ class Bars(Widget):
         released: bool
         """False while the button is held: more will follow."""
 
-    def __init__(
-        self,
-        *,
-        ascii: bool = False,  # noqa: A002
-        empty_text: str = "",
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        """Bars of nothing yet.
-
-        Args:
-            ascii: draw with '#' and '|'.
-            empty_text: shown while there are no rows.
-            name: of the widget.
-            id: of the widget.
-            classes: of the widget.
-        """
-        super().__init__(name=name, id=id, classes=classes)
-        self.ascii = ascii
-        self.empty_text = empty_text
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
         self._rows: tuple[BarRow, ...] = ()
         self._threshold = 0.0
         self._unknown = False
         self._dragging = False
 
     def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
-        """Replace everything.
-
-        Args:
-            rows: the likeliest first; none shows `empty_text`.
-            threshold: share of a photo that a class must explain.
-            unknown: whether the photo is none of the classes.
-        """
+        """Replace everything; the likeliest row comes first."""
         fewer_or_more = len(rows) != len(self._rows)
         self._rows, self._threshold, self._unknown = tuple(rows), threshold, unknown
         self.refresh(layout=fewer_or_more and self.styles.auto_dimensions)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """All rows, the verdict and the gauge."""
         return len(self._rows) + 3 if self._rows else 1
 
     def render_line(self, y: int) -> Strip:
-        """A line of the verdict, a class or the gauge."""
         width, height = self.size
         lines = self._lines(width, height)
         parts = lines[y] if y < len(lines) else []
@@ -123,7 +95,7 @@ class Bars(Widget):
 
     def _lines(self, width: int, height: int) -> list[list[Part]]:
         if not self._rows:
-            return [[(display_name(self.empty_text, width), "bars--muted")]]
+            return []
         gauge = self._gauge(width)[0 if height >= DRAWN_GAUGE else 1 :]
         room = max(height - 1 - len(gauge), 0)
         shown = self._rows if len(self._rows) <= room else self._rows[: max(room - 1, min(room, 1))]
@@ -134,11 +106,10 @@ class Bars(Widget):
 
     def _verdict(self, width: int) -> list[Part]:
         best = self._rows[0]
-        stem = "| " if self.ascii else "▌ "
         if self._unknown:
-            return [(f"{stem}unknown  ", "bars--unknown"), (f"({display_name(best.name, width - 14)}?)", "bars--muted")]
+            return [("▌ unknown  ", "bars--unknown"), (f"({display_name(best.name, width - 14)}?)", "bars--muted")]
         return [
-            (f"{stem}{display_name(best.name, width - 8)}  ", "bars--verdict"),
+            (f"▌ {display_name(best.name, width - 8)}  ", "bars--verdict"),
             (f"{best.probability:.2f}", "bars--text"),
         ]
 
@@ -154,7 +125,7 @@ class Bars(Widget):
             line = [
                 (f"{row.number or ' '} ", "bars--muted"),
                 (name + " " * (named - cell_len(name) + 1), "bars--text"),
-                (bar(row.probability, drawn, ascii=self.ascii), "bars--bar"),
+                (bar(row.probability, drawn), "bars--bar"),
                 (f" {row.probability:.2f}", "bars--text"),
             ]
             if detailed:
@@ -166,10 +137,10 @@ class Bars(Widget):
         """The scale from 0 to 100 % with its mark, and the same in words."""
         best = max(row.explained for row in self._rows)
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
-        scale = bar(best, width, ascii=self.ascii, rest="-" if self.ascii else "─")
+        scale = bar(best, width, rest="─")
         line = [
             *_scale(scale[:mark]),
-            ("|" if self.ascii else "┆", "bars--mark"),
+            ("┆", "bars--mark"),
             *_scale(scale[mark + 1 :]),
         ]
         share, limit = _told_apart(best, self._threshold)
@@ -191,7 +162,6 @@ class Bars(Widget):
         self.post_message(self.ThresholdDragged(self._threshold, released))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Take hold of the mark."""
         offset = event.get_content_offset(self)
         if offset is not None and offset.y == self._gauge_line() and event.button == 1:
             self._dragging = True
@@ -199,12 +169,10 @@ class Bars(Widget):
             self._drag(event, released=False)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Move the mark."""
         if self._dragging:
             self._drag(event, released=False)
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Let go of the mark."""
         if self._dragging:
             self._dragging = False
             self.release_mouse()
@@ -213,7 +181,7 @@ class Bars(Widget):
 
 def _scale(text: str) -> list[Part]:
     """A stretch of the gauge: what is explained, and the rest."""
-    full = text.rstrip("-─")
+    full = text.rstrip("─")
     return [(full, "bars--bar"), (text[len(full) :], "bars--muted")]
 
 

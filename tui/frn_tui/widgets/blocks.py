@@ -3,17 +3,8 @@
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def bar(share: float, width: int, *, ascii: bool = False, rest: str = " ") -> str:  # noqa: A002
-    """A bar over `share` of `width` cells.
-
-    Args:
-        share: in [0, 1]; what is more or less is cut off.
-        width: in cells.
-        ascii: draw with '#', in whole cells.
-        rest: character up to the full width.
-    """
+def bar(share: float, width: int, *, rest: str = " ") -> str:
+    """A bar over `share` of `width` cells; `rest` is the character up to the full width."""
     share = min(max(share, 0.0), 1.0) if share == share else 0.0  # NaN is not equal to itself
-    if ascii:
-        return ("#" * round(share * width)).ljust(width, rest)
     whole, eighths = divmod(round(8 * share * width), 8)
     return ("█" * whole + EIGHTHS[eighths].strip()).ljust(width, rest)

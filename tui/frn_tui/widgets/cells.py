@@ -20,6 +20,7 @@ from rich.style import Style
 from frn_tui.rgb import Rgb
 
 Mode = Literal["half", "quad", "ascii", "none"]
+MODES: tuple[Mode, ...] = ("half", "quad", "ascii", "none")
 Cell = tuple[str, Style]
 Canvas = list[list[Cell]]
 
@@ -31,12 +32,7 @@ RAMP = " .:-=+*#%@"
 
 
 def default_mode(environ: Mapping[str, str], color_system: str | None) -> Mode:
-    """How to draw pictures on this terminal, from what it says of itself.
-
-    Args:
-        environ: as `os.environ`.
-        color_system: as `App.console.color_system`.
-    """
+    """How to draw pictures on this terminal, from what it says of itself."""
     if "NO_COLOR" in environ or environ.get("TERM") in ("dumb", "unknown"):
         return "ascii"
     return "half" if color_system in ("truecolor", "256") else "ascii"
@@ -49,16 +45,7 @@ def square(columns: int, rows: int) -> tuple[int, int]:
 
 
 def draw(picture: Rgb, columns: int, rows: int, mode: Mode, text: Style, *, dark: bool) -> Canvas:
-    """Fill an area with a picture.
-
-    Args:
-        picture: of any size; the nearest pixels are taken.
-        columns: of the area.
-        rows: of the area.
-        mode: how; "none" leaves it blank.
-        text: style of ASCII characters and of blanks.
-        dark: whether text is bright on dark, so that dense characters look bright.
-    """
+    """Fill an area with a picture. `text` is the style of ASCII characters; `dark`: text is bright on dark."""
     across, down = PIXELS[mode]
     if mode == "none":
         return [[(" ", text)] * columns for _ in range(rows)]

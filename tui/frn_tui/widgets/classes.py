@@ -35,10 +35,9 @@ class ClassRow:
 class _Line(Visual):
     """One row, laid out for whatever width it gets."""
 
-    def __init__(self, row: ClassRow, number: int, *, ascii: bool) -> None:  # noqa: A002
+    def __init__(self, row: ClassRow, number: int) -> None:
         self.row = row
         self.number = number
-        self.ascii = ascii
 
     def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
         return cell_len(display_name(self.row.name)) + 12
@@ -49,7 +48,7 @@ class _Line(Visual):
     def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
         row = self.row
         key = f"{self.number} " if self.number < 10 else "  "
-        quality = _dots(row.quality, ascii=self.ascii)
+        quality = _dots(row.quality)
         tail = f" {row.images:>3} {quality:<3}{'!' if row.trouble else ' '}"
         if width < 18:  # the name matters more than the count
             tail = "!" if row.trouble else " "
@@ -58,12 +57,11 @@ class _Line(Visual):
         return [Strip([Segment(key + name + gap + tail, style.rich_style)]).adjust_cell_length(width, style.rich_style)]
 
 
-def _dots(quality: float | None, *, ascii: bool) -> str:  # noqa: A002
+def _dots(quality: float | None) -> str:
     if quality is None:
         return ""
     full = 3 if quality >= 0.9 else 2 if quality >= 0.7 else 1
-    good, bad = ("*", ".") if ascii else ("●", "○")
-    return good * full + bad * (3 - full)
+    return "●" * full + "○" * (3 - full)
 
 
 class ClassList(Options):
@@ -92,30 +90,13 @@ class ClassList(Options):
 
         class_id: int
 
-    def __init__(
-        self,
-        *,
-        ascii: bool = False,  # noqa: A002
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        """A list without classes.
-
-        Args:
-            ascii: draw the quality with '*' and '.'.
-            name: of the widget.
-            id: of the widget.
-            classes: of the widget.
-        """
-        super().__init__(markup=False, name=name, id=id, classes=classes)
-        self.ascii = ascii
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(markup=False, id=id)
         self._class_rows: tuple[ClassRow, ...] = ()
         self._told: int | None = None
 
     @property
     def chosen_id(self) -> int | None:
-        """The highlighted class."""
         return None if self.highlighted is None else self._class_rows[self.highlighted].id
 
     def show(self, rows: Sequence[ClassRow]) -> None:
@@ -125,9 +106,7 @@ class ClassList(Options):
             return
         place, chosen, scroll = self.highlighted or 0, self.chosen_id, self.scroll_y
         self._class_rows = rows
-        self.set_options(
-            Option(_Line(row, number, ascii=self.ascii), id=str(row.id)) for number, row in enumerate(rows, 1)
-        )
+        self.set_options(Option(_Line(row, number), id=str(row.id)) for number, row in enumerate(rows, 1))
         if not rows:
             self._told = None
             return
@@ -137,7 +116,6 @@ class ClassList(Options):
         self.scroll_to_highlight()
 
     def choose(self, class_id: int) -> None:
-        """Highlight a class, if it is there."""
         for index, row in enumerate(self._class_rows):
             if row.id == class_id:
                 self.highlighted = index

@@ -1,6 +1,5 @@
 """Many pictures side by side, or as a list."""
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -16,15 +15,38 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from frn_tui.rgb import Rgb
-from frn_tui.text import display_name
 from frn_tui.widgets import cells, tiles
-from frn_tui.widgets.cells import Mode, default_mode
+from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.grid import Grid
 from frn_tui.widgets.tiles import TILE, GalleryItem, Tiles
 
 __all__ = ["Gallery", "GalleryItem", "View"]
 
 View = Literal["grid", "list"]
+CSS = """
+Gallery {
+    background: $surface;
+    color: $foreground;
+    overflow-x: hidden;
+    overflow-y: auto;
+    scrollbar-gutter: stable;
+    & > .gallery--name { color: $foreground; }
+    & > .gallery--selected { color: $text-success; text-style: bold; }
+    & > .gallery--mark { color: $text-warning; }
+    & > .gallery--empty { color: $text-muted; }
+    & > .gallery--waiting { background: $panel; color: $text-muted; }
+    & > .gallery--cursor {
+        color: $block-cursor-blurred-foreground;
+        background: $block-cursor-blurred-background;
+        text-style: bold;
+    }
+    &:focus > .gallery--cursor {
+        color: $block-cursor-foreground;
+        background: $block-cursor-background;
+        text-style: $block-cursor-text-style;
+    }
+}
+"""
 
 
 class Gallery(ScrollView, can_focus=True):
@@ -56,30 +78,7 @@ class Gallery(ScrollView, can_focus=True):
         "gallery--empty",
         "gallery--waiting",
     }
-    DEFAULT_CSS = """
-    Gallery {
-        background: $surface;
-        color: $foreground;
-        overflow-x: hidden;
-        overflow-y: auto;
-        scrollbar-gutter: stable;
-        & > .gallery--name { color: $foreground; }
-        & > .gallery--selected { color: $text-success; text-style: bold; }
-        & > .gallery--mark { color: $text-warning; }
-        & > .gallery--empty { color: $text-muted; }
-        & > .gallery--waiting { background: $panel; color: $text-muted; }
-        & > .gallery--cursor {
-            color: $block-cursor-blurred-foreground;
-            background: $block-cursor-blurred-background;
-            text-style: bold;
-        }
-        &:focus > .gallery--cursor {
-            color: $block-cursor-foreground;
-            background: $block-cursor-background;
-            text-style: $block-cursor-text-style;
-        }
-    }
-    """
+    DEFAULT_CSS = CSS
 
     view: reactive[View] = reactive("grid", init=False)
     mode: reactive[Mode] = reactive("half", init=False)
@@ -95,12 +94,6 @@ class Gallery(ScrollView, can_focus=True):
         height: int
 
     @dataclass
-    class Moved(Message):
-        """The cursor is on another item; None if there is none."""
-
-        item: GalleryItem | None
-
-    @dataclass
     class Opened(Message):
         """An item was chosen with enter or a double click."""
 
@@ -112,28 +105,9 @@ class Gallery(ScrollView, can_focus=True):
 
         paths: list[str]
 
-    def __init__(
-        self,
-        *,
-        mode: Mode | None = None,
-        empty_text: str = "",
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        """A gallery without items.
-
-        Args:
-            mode: how to draw; None decides by the terminal (`default_mode`).
-            empty_text: shown while there are no items.
-            name: of the widget.
-            id: of the widget.
-            classes: of the widget.
-        """
-        super().__init__(name=name, id=id, classes=classes)
-        self._decides = mode is None
-        self.set_reactive(Gallery.mode, mode or "half")
-        self.empty_text = empty_text
+    def __init__(self, *, mode: Mode = "half", id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.set_reactive(Gallery.mode, mode)
         self._items: tuple[GalleryItem, ...] = ()
         self._places: dict[str, int] = {}
         self._selected: set[str] = set()
@@ -145,12 +119,10 @@ class Gallery(ScrollView, can_focus=True):
 
     @property
     def items(self) -> Sequence[GalleryItem]:
-        """What is shown."""
         return self._items
 
     @property
     def cursor_item(self) -> GalleryItem | None:
-        """The item under the cursor."""
         return self._items[self.cursor] if self._items else None
 
     @property
@@ -180,29 +152,19 @@ class Gallery(ScrollView, can_focus=True):
         self._lay_out()
         if self.cursor != place:  # otherwise leave the view where it was scrolled to
             self._show_cursor()
-        if before != self.cursor_item:
-            self.post_message(self.Moved(self.cursor_item))
         if selection != self.selection:
             self.post_message(self.SelectionChanged(self.selection))
 
     def provide(self, path: str, picture: Rgb) -> None:
-        """Hand over the picture of an item."""
         self._tiles.put(path, picture)
         self._refresh_item(self._places.get(path))
 
     def select(self, paths: Iterable[str]) -> None:
-        """Select these items and no others."""
         selected = self._places.keys() & set(paths)
         if selected != self._selected:
             self._selected = set(selected)
             self.refresh()
             self.post_message(self.SelectionChanged(self.selection))
-
-    def go_to(self, path: str) -> None:
-        """Move the cursor to an item, if it is there."""
-        self.cursor = self._places.get(path, self.cursor)
-
-    # Layout
 
     @property
     def _is_grid(self) -> bool:
@@ -233,47 +195,32 @@ class Gallery(ScrollView, can_focus=True):
             place = Region(0, region.y, 1, region.height)
             self.scroll_to_region(place, animate=False, force=True, immediate=True)
 
-    # Events
-
-    def on_mount(self) -> None:
-        """Decide how to draw, now that the app is known."""
-        if self._decides:
-            self.mode = default_mode(os.environ, self.app.console.color_system)
-
     def on_resize(self, _: events.Resize) -> None:
-        """Find places for the items."""
         self._lay_out()
         self._show_cursor()
 
     def notify_style_update(self) -> None:
-        """Draw again after a change of theme."""
         self._tiles.redraw()
         super().notify_style_update()
 
     def validate_cursor(self, cursor: int) -> int:
-        """Keep the cursor on an item."""
         return max(min(cursor, len(self._items) - 1), 0)
 
     def watch_cursor(self, before: int, now: int) -> None:
-        """Show and tell where the cursor is."""
         self._refresh_item(before)
         self._refresh_item(now)
         self._show_cursor()
-        self.post_message(self.Moved(self.cursor_item))
 
     def watch_view(self) -> None:
-        """Find other places for the items."""
         self._lay_out()
         self._show_cursor()
 
     def watch_mode(self) -> None:
-        """Draw differently, and ask for the pixels that this needs."""
         self._tiles.redraw()
         self._lay_out()
         self._show_cursor()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Ask for what has become visible."""
         super().watch_scroll_y(old_value, new_value)
         self._want()
 
@@ -302,8 +249,6 @@ class Gallery(ScrollView, can_focus=True):
             return None
         return self._grid.at(*(offset + self.scroll_offset))
 
-    # Pictures
-
     def _want(self) -> None:
         if not self._asking:
             self._asking = True
@@ -323,12 +268,9 @@ class Gallery(ScrollView, can_focus=True):
             self._asked = frozenset(missing), size
             self.post_message(self.Want(missing, *size))
 
-    # Drawing
-
     def render_line(self, y: int) -> Strip:
-        """A line of tiles, of their names, or of the list."""
         if not self._items:
-            return self._hint(y)
+            return Strip.blank(self.scrollable_content_region.width, self._style("empty"))
         width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
         line, row = divmod(y + self.scroll_offset.y, grid.pitch.height)
         first = line * grid.columns
@@ -347,40 +289,28 @@ class Gallery(ScrollView, can_focus=True):
         cursor, selected = index == self.cursor, item.path in self._selected
         ascii_only = self.mode in ("ascii", "none")
         if self._is_grid:
-            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
-        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii=ascii_only)
-
-    def _hint(self, y: int) -> Strip:
-        width, height = self.scrollable_content_region.size
-        text = display_name(self.empty_text, width) if y == (height - 1) // 2 else ""
-        return Strip([Segment(text.center(width), self._style("empty"))]).adjust_cell_length(width)
+            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
+        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
 
-    # Keys
-
     def action_move(self, step: int) -> None:
-        """Move by items."""
         self.cursor += step
 
     def action_move_line(self, step: int) -> None:
-        """Move by lines, staying in the column."""
         target = self._grid.below(self.cursor, step)
         if target // self._grid.columns != self.cursor // self._grid.columns:
             self.cursor = target
 
     def action_move_page(self, step: int) -> None:
-        """Move by as many lines as are visible."""
         lines = max(self.size.height // self._grid.pitch.height, 1)
         self.cursor = self._grid.below(self.cursor, step * lines)
 
     def action_first(self) -> None:
-        """Move to the first item."""
         self.cursor = 0
 
     def action_last(self) -> None:
-        """Move to the last item."""
         self.cursor = len(self._items) - 1
 
     def action_mark(self) -> None:
@@ -404,7 +334,6 @@ class Gallery(ScrollView, can_focus=True):
         self.select(() if self._selected == everything else everything)
 
     def action_open(self) -> None:
-        """Open the item."""
         if self.cursor_item is not None:
             self.post_message(self.Opened(self.cursor_item))
 

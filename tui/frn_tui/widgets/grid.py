@@ -16,7 +16,6 @@ class Grid:
 
     @property
     def lines(self) -> int:
-        """Lines of items."""
         return -(-self.count // self.columns)
 
     @property
@@ -25,12 +24,10 @@ class Grid:
         return self.lines * self.pitch.height
 
     def region(self, index: int) -> Region:
-        """Cells of an item."""
         line, column = divmod(index, self.columns)
         return Region(column * self.pitch.width, line * self.pitch.height, *self.pitch)
 
     def at(self, x: int, y: int) -> int | None:
-        """The item at a cell."""
         column, line = x // self.pitch.width, y // self.pitch.height
         index = line * self.columns + column
         return index if column < self.columns and 0 <= index < self.count else None

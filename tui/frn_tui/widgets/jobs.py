@@ -24,42 +24,18 @@ class JobLine(Static):
     }
     """
 
-    def __init__(
-        self,
-        *,
-        ascii: bool = False,  # noqa: A002
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        """A line with nothing to say.
-
-        Args:
-            ascii: draw the bar with '#'.
-            name: of the widget.
-            id: of the widget.
-            classes: of the widget.
-        """
-        super().__init__(markup=False, name=name, id=id, classes=classes)
-        self.ascii = ascii
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(markup=False, id=id)
         self._job: tuple[str, int, int | None, float | None] | None = None
         self._message = ""
         self._timer: Timer | None = None
 
     def show(self, what: str, done: int, total: int | None, seconds_left: float | None = None) -> None:
-        """Show how far a job is.
-
-        Args:
-            what: the job does, like "Embedding house sparrow".
-            done: steps so far.
-            total: steps in all; None where nobody knows yet.
-            seconds_left: until the end; None where nobody knows yet.
-        """
+        """Show how far a job is; `total` and `seconds_left` are None where nobody knows yet."""
         self._job = what, done, total, seconds_left
         self.refresh()
 
     def say(self, text: str) -> None:
-        """Show a message for a while."""
         self._message = text
         if self._timer is not None:
             self._timer.stop()
@@ -76,7 +52,6 @@ class JobLine(Static):
         self.refresh()
 
     def render(self) -> Content:
-        """The line, as wide as its place."""
         width = self.size.width
         left = self._progress(width) if self._job else ""
         room = width - cell_len(left) - (2 if left else 0)
@@ -92,7 +67,7 @@ class JobLine(Static):
             return self._joined(width, what, "", f"{done}")
         share = min(done / total, 1.0)
         left = "" if seconds is None else f"  {duration(seconds)} left"
-        drawn = bar(share, 12, ascii=self.ascii, rest="-" if self.ascii else "─")
+        drawn = bar(share, 12, rest="─")
         return self._joined(width, what, drawn, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
 
     def _joined(self, width: int, what: str, drawn: str, numbers: str) -> str:

@@ -1,6 +1,5 @@
 """One picture, as large as its place allows, with numbers over it."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -17,9 +16,7 @@ from textual.widget import Widget
 from frn_tui.rgb import Rgb
 from frn_tui.text import display_name
 from frn_tui.widgets import cells
-from frn_tui.widgets.cells import Mode, default_mode
-
-__all__ = ["Mode", "Preview", "default_mode"]
+from frn_tui.widgets.cells import Mode
 
 
 class Preview(Widget, can_focus=True):
@@ -51,27 +48,9 @@ class Preview(Widget, can_focus=True):
         width: int
         height: int
 
-    def __init__(
-        self,
-        *,
-        mode: Mode | None = None,
-        empty_text: str = "",
-        name: str | None = None,
-        id: str | None = None,  # noqa: A002
-        classes: str | None = None,
-    ) -> None:
-        """A preview without a picture.
-
-        Args:
-            mode: how to draw; None decides by the terminal (`default_mode`).
-            empty_text: shown while there is no picture.
-            name: of the widget.
-            id: of the widget.
-            classes: of the widget.
-        """
-        super().__init__(name=name, id=id, classes=classes)
-        self._decides = mode is None
-        self.set_reactive(Preview.mode, mode or "half")
+    def __init__(self, *, mode: Mode = "half", empty_text: str = "", id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.set_reactive(Preview.mode, mode)
         self.set_reactive(Preview.empty_text, empty_text)
         self._picture: Rgb | None = None
         self._grid: Sequence[Sequence[float]] | None = None
@@ -89,50 +68,31 @@ class Preview(Widget, can_focus=True):
         return columns * across, rows * down
 
     def show(self, picture: Rgb | None) -> None:
-        """Replace the picture."""
         self._picture = picture
         self._changed()
 
-    def show_numbers(
-        self, grid: Sequence[Sequence[float]] | None, low: float | None = None, high: float | None = None
-    ) -> None:
-        """Write a digit at the centre of each location: its decile between `low` and `high`.
-
-        Args:
-            grid: one value per location, row by row; None takes the digits away.
-            low: value of the digit 0; None takes the grid's least.
-            high: value at the upper end of the digit 9; None takes the grid's greatest.
-        """
+    def show_numbers(self, grid: Sequence[Sequence[float]] | None) -> None:
+        """Write a digit at the centre of each location: its decile of the grid's values; None takes the digits away."""
         self._grid = grid if grid and grid[0] else None
         values = [value for row in self._grid or () for value in row if isfinite(value)] or [0.0]
-        self._range = (min(values) if low is None else low, max(values) if high is None else high)
+        self._range = min(values), max(values)
         self._changed()
 
-    def on_mount(self) -> None:
-        """Decide how to draw, now that the app is known."""
-        if self._decides:
-            self.mode = default_mode(os.environ, self.app.console.color_system)
-
     def on_resize(self, _: events.Resize) -> None:
-        """Ask for a picture that fits."""
         self._want()
 
     def watch_mode(self) -> None:
-        """Draw differently, and ask for the pixels that this needs."""
         self._changed()
         self._want()
 
     def watch_empty_text(self) -> None:
-        """Show the new text."""
         self._changed()
 
     def notify_style_update(self) -> None:
-        """Draw again after a change of theme."""
         self._changed()
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        """A line of the picture."""
         key = (self._revision, self.size, self.app.current_theme.dark)
         if self._drawn[0] != key:
             self._drawn = key, self._draw()

@@ -21,7 +21,7 @@ StyleOf = Callable[[str], Style]
 
 TILE = Size(16, 8)
 """Cells of a picture."""
-KEPT = 512
+CACHED_PICTURES = 512
 """Pictures in memory."""
 
 GLYPHS = {"cursor": "›", "selected": "✓", "broken": "⚠", "near": "≈", "outlier": "!", "": ""}
@@ -45,12 +45,10 @@ class Tiles:
     """The pictures that came last, and the same drawn as cells."""
 
     def __init__(self) -> None:
-        """Without pictures."""
-        self._pictures: LRUCache[str, Rgb] = LRUCache(KEPT)
-        self._drawn: LRUCache[str, list[list[Segment]]] = LRUCache(KEPT)
+        self._pictures: LRUCache[str, Rgb] = LRUCache(CACHED_PICTURES)
+        self._drawn: LRUCache[str, list[list[Segment]]] = LRUCache(CACHED_PICTURES)
 
     def put(self, path: str, picture: Rgb) -> None:
-        """Keep a picture."""
         self._pictures[path] = picture
         self._drawn.discard(path)
 
@@ -69,15 +67,7 @@ class Tiles:
         return picture is not None and (picture.width, picture.height) == size
 
     def lines(self, item: GalleryItem, mode: Mode, text: Style, waiting: Style, *, dark: bool) -> list[list[Segment]]:
-        """A tile, line by line.
-
-        Args:
-            item: whose picture.
-            mode: how to draw.
-            text: style of ASCII pictures.
-            waiting: style of the tile while there is no picture.
-            dark: whether text is bright on dark.
-        """
+        """A tile, line by line; `text` is the style of ASCII pictures, `waiting` that of a tile without a picture."""
         drawn = self._drawn.get(item.path)
         if drawn is None:
             picture = self._pictures.get(item.path)
@@ -95,16 +85,10 @@ def _placeholder(item: GalleryItem, style: Style) -> list[list[Segment]]:
 
 
 def caption(
-    item: GalleryItem,
-    width: int,
-    style: StyleOf,
-    *,
-    cursor: bool,
-    selected: bool,
-    ascii: bool,  # noqa: A002
+    item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool, ascii_only: bool
 ) -> list[Segment]:
     """Glyphs and the name, over the full width."""
-    glyphs = ASCII_GLYPHS if ascii else GLYPHS
+    glyphs = ASCII_GLYPHS if ascii_only else GLYPHS
     lead = (glyphs["cursor"] if cursor else " ") + (glyphs["selected"] if selected else "")
     mark = glyphs[item.mark]
     room = max(width - len(lead) - len(mark), 0)
@@ -117,16 +101,10 @@ def caption(
 
 
 def list_line(
-    item: GalleryItem,
-    width: int,
-    style: StyleOf,
-    *,
-    cursor: bool,
-    selected: bool,
-    ascii: bool,  # noqa: A002
+    item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool, ascii_only: bool
 ) -> list[Segment]:
     """The caption and what there is to say of the item, over the full width."""
     note = display_name(item.note, width // 2)
     named = width - cell_len(note) - 2 if note else width
-    line = caption(item, named, style, cursor=cursor, selected=selected, ascii=ascii)
+    line = caption(item, named, style, cursor=cursor, selected=selected, ascii_only=ascii_only)
     return [*line, Segment(f"  {note}", style("cursor" if cursor else "mark"))] if note else line

@@ -1,0 +1,88 @@
+"""Adding a network of others to the model zoo: imported, exported, compared with torch, stored under a name."""
+
+import json
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from frn.backbones.pretrained import find_weights
+from frn.catalogue import CATALOGUE, Network
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn.inference.extractor import Extractor
+from frn.model import import_pretrained, save_model
+from frn.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for
+from frn_export.graphs import features_graph
+from frn_export.parity import compare_features
+
+REPEATS = 5
+
+
+def add_model(wanted: str, *, name: str | None = None, weights: Path | None = None) -> tuple[str, ModelFiles]:
+    """Add a network to the user's models; nothing is kept unless its export agrees with torch.
+
+    Args:
+        wanted: a name of the catalogue, `torchvision:NAME` or `timm:NAME`.
+        name: what to call it; by default the catalogue's name, or NAME up to its first dot.
+        weights: their file; by default they are fetched.
+
+    Returns:
+        Its name, and its files.
+
+    Raises:
+        FrnError: if there is no such network, the name is taken, the weights cannot be fetched or read, or the
+            exported file computes something else.
+    """
+    network = CATALOGUE.get(wanted)
+    if network is None and ":" not in wanted:
+        raise FrnError(
+            f"{wanted}: is in no list here. Known: {', '.join(CATALOGUE)}, and any torchvision:NAME or timm:NAME."
+        )
+    network = network or Network(backbone=wanted, about=wanted)
+    name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
+    folder = place_for(name)
+    found = find_weights(network.backbone, weights, download=True)
+    model = import_pretrained(network.backbone, found, size=network.size)
+    graph = features_graph(model).SerializeToString(deterministic=True)
+    compare_features(model, graph).require()
+    notes = {
+        "backbone": network.backbone,
+        "about": network.about,
+        "licence": network.licence,
+        "weights": found.name,
+        "milliseconds": round(milliseconds(Extractor(graph, name, trusted=True)), 1),
+        "added": time.strftime("%Y-%m-%d"),
+    }
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".adding-", dir=folder.parent))
+    except OSError as error:
+        raise FrnError(
+            f"{folder.parent}: cannot be written ({error.strerror}). Set FRN_MODELS to another folder."
+        ) from error
+    try:
+        save_model(model, work / WEIGHTS)
+        write_atomically(work / EXTRACTOR, graph)
+        write_atomically(work / NOTES, json.dumps(notes, indent=2) + "\n")
+        work.rename(folder)
+    except OSError as error:
+        raise FrnError(f"{folder}: cannot be written ({error.strerror})") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return name, ModelFiles(folder / WEIGHTS, folder / EXTRACTOR)
+
+
+def milliseconds(extractor: Extractor) -> float:
+    """Time of one image on this machine: the median of a few runs after a first one."""
+    side = extractor.transform.size
+    pixels = np.zeros((1, side, side, 3), dtype=np.uint8)
+    spent = []
+    for _ in range(REPEATS + 1):
+        start = time.perf_counter()
+        extractor.feature_maps(pixels)
+        spent.append(1000 * (time.perf_counter() - start))
+    return statistics.median(spent[1:])

@@ -1,0 +1,115 @@
+"""What int8 costs: accuracy before and after, on the same random episodes of held-out images.
+
+One shot is the hardest case, and asks for the fewest images.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from frn.data.cache import Broken, Progress, load_images
+from frn.data.folders import ClassFolders, scan
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.evaluation.episodes import evaluate_episodes
+from frn.heads.base import Head
+from frn.images import EvaluationTransform, Pixels
+from frn.inference.extractor import BATCH, Extractor
+
+WAY, SHOT, QUERIES = 5, 1, 5
+EPISODES = 1000
+SHARE = 6
+"""Every sixth image of a class calibrates; the others are held out."""
+PER_CLASS = 60
+"""Images taken of a class, evenly spread: more would not change the answer, only the time."""
+NEEDED = 8
+"""Images of the smallest class: two of them calibrate, an episode takes six."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Prepared images of class folders, (n, S, S, 3) each."""
+
+    calibration: Pixels
+    held_out: Pixels
+    """Class by class."""
+    sizes: tuple[int, ...]
+    """Held-out images of each class."""
+    folder: Path
+    broken: tuple[Broken, ...]
+    """Files that are no readable images."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Mean accuracies over the same episodes, in percent."""
+
+    shape: EpisodeShape
+    before: float
+    after: float
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8"
+
+    @property
+    def drop(self) -> float:
+        """In percentage points; below zero where int8 happens to be better."""
+        return self.before - self.after
+
+    def require(self, max_drop: float) -> None:
+        """Refuse an extractor that has lost too much.
+
+        Raises:
+            FrnError: if the drop is more than `max_drop` points.
+        """
+        if not self.drop <= max_drop:
+            raise FrnError(
+                f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "
+                f"{self.after:.2f} %); at most {max_drop:g} is allowed. Use --precision fp16, calibrate on images of "
+                "the kind the model is for, or allow more with --max-drop. Nothing was written."
+            )
+
+
+def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress | None = None) -> Sample:
+    """Read class folders and set every sixth image aside for calibration.
+
+    Raises:
+        FrnError: if there are fewer than two classes, or one has too few readable images.
+    """
+    found = scan(folder)
+    thinned = tuple(files[:: -(-len(files) // PER_CLASS)] for files in found.files)
+    images = load_images(ClassFolders(found.root, found.names, thinned), transform, progress=progress)
+    if len(images.names) < 2:
+        raise FrnError(
+            f"{folder}: has 1 class, but judging int8 takes at least 2 with {NEEDED} images each. Add another."
+        )
+    size, name = min(zip(images.sizes, images.names, strict=True))
+    if size < NEEDED:
+        raise FrnError(
+            f"{folder}: class {name!r} has {size} readable images, but judging int8 takes {NEEDED} of every class (2 "
+            f"to calibrate, {SHOT + QUERIES} for an episode). Add some, or remove the class."
+        )
+    calibrates = np.concatenate([np.arange(size) % SHARE == 0 for size in images.sizes])
+    pixels, sizes = images.images(), tuple(size - -(-size // SHARE) for size in images.sizes)
+    return Sample(pixels[calibrates], pixels[~calibrates], sizes, folder, images.broken)
+
+
+def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, progress: Progress | None = None) -> Cost:
+    """Score the same episodes with the features of both extractors, float32 and quantised."""
+    shape = EpisodeShape(way=min(WAY, len(sample.sizes)), shot=SHOT, queries=QUERIES)
+    total = len(sample.held_out)
+
+    def accuracy(data: bytes, done: int) -> float:
+        extractor = Extractor(data, "the exported file", device="cpu")
+        maps = []
+        for start in range(0, total, BATCH):
+            maps.append(extractor.feature_maps(sample.held_out[start : start + BATCH]))
+            if progress:
+                progress(done + min(start + BATCH, total), 2 * total)
+        features = torch.from_numpy(np.concatenate(maps))
+        return evaluate_episodes(head, features, sample.sizes, shape, episodes=EPISODES, seed=0).mean
+
+    return Cost(shape, accuracy(before, 0), accuracy(after, total), sample.folder)

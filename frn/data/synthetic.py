@@ -1,0 +1,252 @@
+"""Moths that we draw ourselves: look-alike classes without any download, for the demo, the samples and the tests.
+
+A species is a handful of numbers (wing shape, eyespots, bands, border, ground colour); an image is that species in
+another pose, light and place. Species of one genus share their colours and differ in markings and shape alone.
+"""
+
+import colorsys
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageChops, ImageDraw, ImageEnhance, ImageFilter
+
+from frn.data.cache import StoredImages
+from frn.images import Pixels
+
+Colour = tuple[int, int, int]
+
+OVERSAMPLING = 3
+GENERA = 12
+"""Colour schemes; far more species than genera, so that colour alone does not tell a species."""
+
+
+@dataclass(frozen=True, slots=True)
+class Species:
+    """What all moths of one kind have in common; lengths in units of half the picture."""
+
+    ground: Colour
+    marking: Colour
+    span: float
+    """How far the forewings reach."""
+    sweep: float
+    """Angle of the forewings, in radians; larger points further forward."""
+    tail: float
+    """Length of the hindwings' tails."""
+    spots: int
+    """Eyespots on each forewing."""
+    spot_size: float
+    ringed: bool
+    bands: int
+    """Dark bands across each forewing."""
+    band_tilt: float
+    border: float
+    """Width of the dark wing border."""
+    hind_spot: bool
+
+
+def species(seed: int) -> Species:
+    """Make up a species; the same seed is always the same species."""
+    generator = np.random.default_rng([seed, 77])
+    colours = np.random.default_rng([int(generator.integers(GENERA)), 78])
+    hue, light = colours.random(), colours.uniform(0.55, 0.9)
+    ground = _colour(hue, light, colours.uniform(0.25, 0.7))
+    marking = _colour(hue + colours.uniform(0.35, 0.65), light * 0.38, 0.6)
+    return Species(
+        ground=ground,
+        marking=marking,
+        span=generator.uniform(0.62, 0.86),
+        sweep=generator.uniform(0.15, 0.75),
+        tail=float(generator.choice([0.0, 0.0, 0.22, 0.4])),
+        spots=int(generator.integers(0, 4)),
+        spot_size=generator.uniform(0.07, 0.13),
+        ringed=bool(generator.random() < 0.5),
+        bands=int(generator.integers(0, 4)),
+        band_tilt=generator.uniform(-0.6, 0.6),
+        border=float(generator.choice([0.0, 0.05, 0.09])),
+        hind_spot=bool(generator.random() < 0.5),
+    )
+
+
+SAMPLE_SPECIES: dict[str, Species] = {
+    name: Species((222, 190, 128), (88, 52, 40), *numbers)  # one genus: same colours, other markings and shapes
+    for name, numbers in {
+        "banded footman": (0.78, 0.40, 0.00, 0, 0.10, False, 3, 0.25, 0.00, False),
+        "bordered footman": (0.76, 0.38, 0.00, 0, 0.10, False, 0, 0.00, 0.12, False),
+        "eyed footman": (0.78, 0.42, 0.00, 1, 0.17, True, 0, 0.00, 0.00, True),
+        "four-spot footman": (0.77, 0.40, 0.00, 2, 0.09, False, 0, 0.00, 0.00, False),
+        "swallow footman": (0.74, 0.62, 0.45, 0, 0.10, False, 1, -0.30, 0.00, False),
+        "tailed footman": (0.80, 0.40, 0.45, 2, 0.09, True, 0, 0.00, 0.05, False),
+    }.items()
+}
+
+
+def draw_moth(kind: Species, generator: np.random.Generator, size: int) -> Image.Image:
+    """Draw one moth of a kind, somewhere and somehow: (size x size) RGB."""
+    side = size * OVERSAMPLING
+    picture = _background(generator, side)
+    pose = _Pose(generator, side)
+    layer = Image.new("RGBA", (side, side), (0, 0, 0, 0))
+    ground, marking = _vary(kind.ground, generator), _vary(kind.marking, generator)
+    for mirror in (-1.0, 1.0):
+        _draw_wing(layer, _hindwing(kind, mirror), ground, marking, kind.border, pose)
+        if kind.hind_spot:
+            _disc(layer, (0.30 * mirror, 0.28), kind.spot_size * 0.8, marking, pose)
+        _draw_wing(layer, _forewing(kind, mirror), ground, marking, kind.border, pose, _bands(kind, mirror))
+        for at, radius in _spots(kind, mirror):
+            _disc(layer, at, radius, marking, pose)
+            if kind.ringed:
+                _disc(layer, at, radius * 0.55, (245, 240, 225), pose)
+                _disc(layer, at, radius * 0.25, marking, pose)
+    _draw_body(layer, marking, pose)
+    shadow = Image.new("RGBA", layer.size, (0, 0, 0, 0))
+    shadow.putalpha(layer.getchannel("A").filter(ImageFilter.GaussianBlur(side / 60)).point(lambda a: a * 0.45))
+    picture.paste(shadow, (side // 60, side // 45), shadow)
+    picture.paste(layer, (0, 0), layer)
+    picture = picture.resize((size, size), Image.Resampling.LANCZOS)
+    picture = ImageEnhance.Brightness(picture).enhance(generator.uniform(0.75, 1.2))
+    return ImageEnhance.Contrast(picture).enhance(generator.uniform(0.8, 1.15))
+
+
+def draw_classes(classes: int, images: int, *, size: int, seed: int) -> StoredImages:
+    """Draw a data set: `classes` species with `images` moths each."""
+    kinds = {f"moth {index:03d}": species(seed * 10_000 + index) for index in range(classes)}
+    pixels: Pixels = np.stack(
+        [
+            np.asarray(draw_moth(kind, np.random.default_rng([seed, label, number]), size))
+            for label, kind in enumerate(kinds.values())
+            for number in range(images)
+        ]
+    )
+    side = np.full(len(pixels), size, dtype=np.int64)
+    return StoredImages(tuple(kinds), (images,) * classes, side, side, pixels.reshape(-1), ())
+
+
+def write_samples(folder: Path) -> None:
+    """Draw the shipped samples: class folders of look-alikes in `moths/`, others to ask about in `queries/`."""
+    shots, queries, size = 5, 3, 128
+    (folder / "queries").mkdir(parents=True, exist_ok=True)
+    for label, (name, kind) in enumerate(SAMPLE_SPECIES.items()):
+        (folder / "moths" / name).mkdir(parents=True, exist_ok=True)
+        for number in range(1, shots + queries + 1):
+            moth = draw_moth(kind, np.random.default_rng([2021, label, number]), size)
+            place = f"moths/{name}/{number}.jpg" if number <= shots else f"queries/{name} {number}.jpg"
+            moth.save(folder / place, quality=88)
+
+
+class _Pose:
+    """Where and how a moth sits: turns drawing units (half a picture, origin in the middle) into pixels."""
+
+    def __init__(self, generator: np.random.Generator, side: int) -> None:
+        turn = generator.uniform(-0.6, 0.6)
+        scale = side / 2 * generator.uniform(1.1, 1.45)
+        squeeze = generator.uniform(0.85, 1.0)
+        self.scale = scale
+        self.matrix = scale * np.array(
+            [[math.cos(turn) * squeeze, -math.sin(turn)], [math.sin(turn) * squeeze, math.cos(turn)]]
+        )
+        self.origin = side / 2 + generator.uniform(-0.07, 0.07, 2) * side
+
+    def __call__(self, points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        placed = np.asarray(points) @ self.matrix.T + self.origin
+        return [(float(x), float(y)) for x, y in placed]
+
+
+def _vary(colour: Colour, generator: np.random.Generator) -> Colour:
+    red, green, blue = (int(np.clip(c + generator.normal(0, 9), 0, 255)) for c in colour)
+    return red, green, blue
+
+
+def _colour(hue: float, light: float, saturation: float) -> Colour:
+    red, green, blue = colorsys.hls_to_rgb(hue % 1, light, saturation)
+    return int(red * 255), int(green * 255), int(blue * 255)
+
+
+def _background(generator: np.random.Generator, side: int) -> Image.Image:
+    """Bark, leaf or stone: smooth noise at two scales in one hue."""
+    base = np.array(_colour(generator.uniform(0.05, 0.45), generator.uniform(0.25, 0.6), generator.uniform(0.08, 0.28)))
+    coarse, fine = generator.normal(0, 26, (6, 6, 1)), generator.normal(0, 16, (22, 22, 1))
+    picture = sum(
+        np.asarray(Image.fromarray(noise[..., 0].astype(np.float32)).resize((side, side), Image.Resampling.BICUBIC))
+        for noise in (coarse, fine)
+    )
+    return Image.fromarray((base + np.asarray(picture)[..., None]).clip(0, 255).astype(np.uint8))
+
+
+def _forewing(kind: Species, mirror: float) -> list[tuple[float, float]]:
+    tip = (kind.span * math.cos(kind.sweep), -kind.span * math.sin(kind.sweep))
+    outer = (kind.span * 0.9, 0.16)
+    return [(x * mirror, y) for x, y in _smooth([(0.03, -0.20), tip, outer, (0.05, 0.10)])]
+
+
+def _hindwing(kind: Species, mirror: float) -> list[tuple[float, float]]:
+    low = 0.52 + kind.tail
+    return [(x * mirror, y) for x, y in _smooth([(0.04, 0.0), (kind.span * 0.72, 0.12), (0.40, low), (0.06, 0.40)])]
+
+
+def _smooth(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Round a polygon's corners (Chaikin's corner cutting, three times)."""
+    points = np.asarray(corners)
+    for _ in range(3):
+        following = np.roll(points, -1, axis=0)
+        points = np.stack([0.8 * points + 0.2 * following, 0.2 * points + 0.8 * following], axis=1).reshape(-1, 2)
+    return [(float(x), float(y)) for x, y in points]
+
+
+def _bands(kind: Species, mirror: float) -> list[list[tuple[float, float]]]:
+    bands = []
+    for band in range(kind.bands):
+        x = kind.span * (0.30 + 0.22 * band)
+        lean = kind.band_tilt * 0.35
+        bands.append([(x * mirror, 0.35), ((x + lean) * mirror, -0.75)])
+    return bands
+
+
+def _spots(kind: Species, mirror: float) -> list[tuple[tuple[float, float], float]]:
+    places = [(0.62, -0.08), (0.38, -0.06), (0.52, 0.08)]
+    lift = math.sin(kind.sweep) * 0.42
+    return [((x * kind.span * mirror, y - lift * x), kind.spot_size) for x, y in places[: kind.spots]]
+
+
+def _draw_wing(
+    layer: Image.Image,
+    outline: list[tuple[float, float]],
+    ground: Colour,
+    marking: Colour,
+    border: float,
+    pose: _Pose,
+    bands: list[list[tuple[float, float]]] | None = None,
+) -> None:
+    wing = Image.new("RGBA", layer.size, (0, 0, 0, 0))
+    mask = Image.new("L", layer.size, 0)
+    shape = pose(outline)
+    ImageDraw.Draw(mask).polygon(shape, fill=255)
+    pen = ImageDraw.Draw(wing)
+    pen.polygon(shape, fill=(*ground, 255))
+    for band in bands or []:
+        pen.line(pose(band), fill=(*marking, 255), width=max(1, round(0.06 * pose.scale)))
+    if border:
+        pen.line(
+            [*shape, *shape[:2]], fill=(*marking, 255), width=max(1, round(2 * border * pose.scale)), joint="curve"
+        )
+    pen.line([*shape, shape[0]], fill=(*(c * 2 // 3 for c in ground), 255), width=max(1, round(pose.scale / 60)))
+    wing.putalpha(ImageChops.multiply(wing.getchannel("A"), mask))
+    layer.alpha_composite(wing)
+
+
+def _disc(layer: Image.Image, at: tuple[float, float], radius: float, colour: Colour, pose: _Pose) -> None:
+    circle = [
+        (at[0] + radius * math.cos(angle), at[1] + radius * math.sin(angle))
+        for angle in np.linspace(0, 2 * math.pi, 24)
+    ]
+    ImageDraw.Draw(layer).polygon(pose(circle), fill=(*colour, 255))
+
+
+def _draw_body(layer: Image.Image, colour: Colour, pose: _Pose) -> None:
+    pen = ImageDraw.Draw(layer)
+    body = [(0.06 * math.sin(a), 0.12 - 0.38 * math.cos(a)) for a in np.linspace(0, 2 * math.pi, 32)]
+    pen.polygon(pose(body), fill=(*(c * 3 // 4 for c in colour), 255))
+    for mirror in (-1.0, 1.0):
+        feeler = [(0.02 * mirror, -0.24), (0.10 * mirror, -0.42), (0.22 * mirror, -0.52)]
+        pen.line(pose(feeler), fill=(*colour, 255), width=max(1, round(pose.scale / 50)))

@@ -1,0 +1,27 @@
+"""The processor, its cores and the threads used on it. Free of torch and numpy."""
+
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+
+OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"
+
+
+def leave_threads_to_torch() -> None:
+    """Have numpy's OpenBLAS start no threads beside torch's. It reads this when it is loaded: call it before."""
+    os.environ.setdefault(OPENBLAS_THREADS, "1")
+
+
+def processor() -> str:
+    """Name of the processor."""
+    with suppress(OSError):  # only Linux has the file
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def cores() -> int:
+    """Processor cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,79 @@
+"""Opening what people name: a model as an extractor, a folder of class folders or a project as a classifier."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from frn.data.folders import scan
+from frn.errors import FrnError
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.inference.features import FeatureStore
+from frn.inference.project import is_project, load_project
+from frn.inference.runtime import Device
+from frn.zoo import DEFAULT_MODEL, resolve
+
+
+def load_extractor(model: str | Path, device: Device = "auto") -> Extractor:
+    """Open a model to run in onnxruntime; one that is not exported yet is exported, in memory and through torch.
+
+    Raises:
+        FrnError: if there is no such model, or it is refused.
+    """
+    files = resolve(model)
+    if files.extractor is not None:
+        return Extractor.open(files.extractor, trusted=files.shipped, device=device)
+
+    from frn_export.graphs import features_graph  # the one place of the core that exports; it needs torch
+
+    from frn.model import load_model
+
+    graph = features_graph(load_model(files.weights)).SerializeToString(deterministic=True)
+    return Extractor(graph, str(files.weights), trusted=True, device=device)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassFiles:
+    """What a folder of class folders or a project says of its classes."""
+
+    members: dict[str, list[Path]]
+    model: str | None = None
+    """The project's own, as `load_extractor` takes it."""
+    threshold: float | None = None
+
+
+def class_files(classes: Path) -> ClassFiles:
+    """The files of each class of a folder of class folders, or of a project.
+
+    Raises:
+        FrnError: if there are none, or the project cannot be read.
+    """
+    if not is_project(classes):
+        return ClassFiles(scan(classes).members)
+    project = load_project(classes)
+    members = {entry.name: [support.path for support in entry.supports] for entry in project.state.classes}
+    return ClassFiles(members, project.model.locate(classes.parent), project.state.threshold)
+
+
+def load_classifier(
+    classes: Path, model: str | None = None, device: Device = "auto"
+) -> tuple[Classifier, list[FrnError]]:
+    """Enroll a folder of class folders, or the classes of a project file.
+
+    The model is the project's own unless another is given, or the default one.
+
+    Returns:
+        The classifier, and why some of its files were left out.
+
+    Raises:
+        FrnError: if there are no classes, or a project was made with another model.
+    """
+    if not is_project(classes):
+        members = scan(classes).members  # before the model is loaded: a wrong path is told at once
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, device), FeatureStore())
+        return classifier, classifier.enroll(members)
+    project = load_project(classes)
+    name = model or project.model.locate(classes.parent)
+    extractor = load_extractor(name, device)
+    project.model.check(extractor.sha256, classes, name)
+    classifier = Classifier(extractor, FeatureStore())
+    return classifier, classifier.enroll_state(project.state)

@@ -1,0 +1,1 @@
+"""Ridge-regression reconstruction of feature maps. Only `reconstruction` and `matmul` need torch."""

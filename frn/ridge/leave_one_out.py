@@ -1,0 +1,60 @@
+"""Each support of a class rebuilt by the others of its class, all from one inverse. Free of torch.
+
+Shape letters: k supports of a class, r locations, d channels, p = k r pool rows.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.ridge.enrolment import Array, pool_rows
+from frn.ridge.parameters import HeadParameters
+
+
+def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
+    """Class error of every support (k, r, d), k >= 2, when the other k - 1 rebuild it, (k,): large for an outlier.
+
+    With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
+    -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
+    B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports.
+
+    Raises:
+        ValueError: if there are fewer than two supports, or the maps are not finite.
+    """
+    k, r, d = feature_maps.shape
+    if k < 2:
+        raise ValueError(f"leaving one out needs at least two supports, not {k}")
+    lam, rho = head.lam((k - 1) * r, d), head.rho()
+    energy, along, kept = left_out_parts(feature_maps, lam)
+    error = energy - 2 * rho * along + rho**2 * kept
+    mean: Array = error.mean(axis=1)
+    return mean
+
+
+def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:
+    """What `leave_one_out` is made of: |q|^2, q.q' and |q'|^2 of each location, q' rebuilt at rho = 1; (k, r) each."""
+    k, r, d = feature_maps.shape
+    pool = pool_rows(feature_maps)
+    images = pool.reshape(k, r, d)
+    identity = np.eye(r)
+    if len(pool) <= d:
+        inverse = np.linalg.inv(pool @ pool.T + lam * np.eye(len(pool)))
+        rows = inverse.reshape(k, r, -1)
+        own = np.stack([rows[i, :, i * r : (i + 1) * r] for i in range(k)])
+        squared = rows @ rows.mT
+    else:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
+        smaller = np.linalg.inv(pool.T @ pool + lam * np.eye(d))
+        own = (identity - images @ smaller @ images.mT) / lam
+        squared = (own - images @ smaller @ smaller @ images.mT) / lam
+    return rebuilt_by_others(own, squared, images @ images.mT, lam)
+
+
+def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tuple[Array, Array, Array]:
+    """As `left_out_parts`, from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
+    solved = np.linalg.inv(own)
+    along = _diagonals(gram + lam * np.eye(own.shape[1]) - solved)  # z . w of each location
+    length = _diagonals(solved @ squared @ solved) - 1  # w . w
+    return _diagonals(gram), along, along - lam * length
+
+
+def _diagonals(blocks: Array) -> Array:
+    return np.diagonal(blocks, axis1=1, axis2=2)

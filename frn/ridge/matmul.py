@@ -1,0 +1,56 @@
+"""Matrix products of the closed form, by the fastest kernel that torch and numpy have on this processor."""
+
+import functools
+import os
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from frn.hardware import OPENBLAS_THREADS
+
+SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 24
+"""Multiplications of two matrices up to which OpenBLAS starts no threads; and where it was told to have one only."""
+FEW_THREADS = 2
+"""Up to so many, one thread of OpenBLAS is not slower than all of torch's."""
+
+
+def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
+    """A B^T of matrices (n, d) and (m, d).
+
+    torch multiplies float32 with MKL, which reaches less than half of an AMD processor's speed; oneDNN, which torch
+    has for its layers, reaches it everywhere, but has no gradient here.
+    """
+    if a.is_cpu and a.dtype == torch.float32 and not _wants_gradient(a, b) and _has_onednn():
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
+        return result
+    return a @ b.mT
+
+
+def matmul_small(a: Tensor, b: Tensor) -> Tensor:
+    """A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), that may be small.
+
+    Here, too, torch has MKL alone, and on an AMD processor numpy's OpenBLAS takes half of its time on one thread. But
+    that has no gradient, does not share the stack among many threads, and starts its own for matrices of some size,
+    which then contend with each other.
+    """
+    n, k, m = *a.shape[-2:], b.shape[-1]
+    if a.is_cpu and not _wants_gradient(a, b) and n * k * m <= _small() and torch.get_num_threads() <= FEW_THREADS:
+        result = a.new_empty(*a.shape[:-1], m)  # begins on a cache line, which numpy's own need not
+        np.matmul(a.detach().numpy(), b.detach().numpy(), out=result.numpy())
+        return result
+    return a @ b
+
+
+def _wants_gradient(a: Tensor, b: Tensor) -> bool:
+    return torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+
+
+@functools.cache
+def _small() -> int:
+    return SMALL_SINGLE_THREADED if os.environ.get(OPENBLAS_THREADS) == "1" else SMALL
+
+
+@functools.cache
+def _has_onednn() -> bool:
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")

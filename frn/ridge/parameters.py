@@ -1,0 +1,69 @@
+"""What the FRN head learns (Eq. 5-9): alpha, beta and gamma, and how lambda, rho and probabilities follow from them.
+
+The torch head, the numpy enrolment and the ONNX graph all take them from here. Free of torch.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+LAMBDA_FLOOR = 1e-6
+"""Added to lambda by the authors' released code, not by the paper; kept so that published weights score the same."""
+
+Scalar = TypeVar("Scalar")
+
+
+def rescaled_lambda(exp_alpha: Scalar, p: int, d: int) -> Scalar:
+    """Lambda of Eq. 7 for p pool rows and d channels: p / d * exp(alpha), of a float or a tensor."""
+    return p / d * exp_alpha + LAMBDA_FLOOR  # type: ignore[operator, return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadParameters:
+    """The three learned numbers; the defaults are what training starts from."""
+
+    alpha: float = 0.0
+    beta: float = 0.0
+    gamma: float = 1.0
+    """Temperature of the softmax (Eq. 9)."""
+
+    def lam(self, p: int, d: int) -> float:
+        """Lambda of Eq. 7 for p pool rows and d channels."""
+        return rescaled_lambda(math.exp(self.alpha), p, d)
+
+    def rho(self) -> float:
+        """Rho of Eq. 7."""
+        return math.exp(self.beta)
+
+    @classmethod
+    def of(cls, head: Any) -> "HeadParameters":
+        """The values of a torch module with scalars alpha, beta and gamma."""
+        return cls(head.alpha.item(), head.beta.item(), head.gamma.item())
+
+    @classmethod
+    def from_metadata(cls, learned: Mapping[str, float]) -> "HeadParameters":
+        """The entry `frn.head` of an ONNX file's metadata.
+
+        Raises:
+            ValueError: if it holds other names.
+        """
+        if learned.keys() != {"alpha", "beta", "gamma"}:
+            raise ValueError(f"an FRN head has alpha, beta and gamma, not {', '.join(learned)}")
+        return cls(**learned)
+
+    def as_metadata(self) -> str:
+        """The entry `frn.head` of an ONNX file's metadata."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def probabilities(errors: NDArray[np.floating], gamma: float) -> NDArray[np.float64]:
+    """Softmax over classes of -gamma times the class errors (Eq. 9), in float64: (..., way) to (..., way)."""
+    logits = -gamma * errors.astype(np.float64)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    shares: NDArray[np.float64] = weights / weights.sum(axis=-1, keepdims=True)
+    return shares

@@ -1,0 +1,83 @@
+"""Tensors of weight files: ours, torch's, and the authors' own checkpoints under our names.
+
+A torch checkpoint is read as weights only; anything else pickled is refused.
+"""
+
+import pickle
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from frn.errors import FrnError
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors of a `.safetensors` file or of a torch checkpoint, where they may be under `state_dict` or `model`.
+
+    Raises:
+        FrnError: if the file cannot be read, or holds anything but tensors.
+    """
+    if path.suffix == ".safetensors":
+        try:
+            return load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise FrnError(f"{path}: is not a readable .safetensors file ({error})") from error
+    state = _unpickle(path)
+    for key in ("state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+    return _tensors(state, path)
+
+
+def read_reference(path: Path) -> dict[str, Tensor]:
+    """A checkpoint of the authors' code under our names (theirs: `scale`, `r`, `feature_extractor...`).
+
+    Raises:
+        FrnError: if the file cannot be read, or holds anything but tensors.
+    """
+    weights: dict[str, Tensor] = {}
+    for key, value in _tensors(_unpickle(path), path).items():
+        if key == "scale":
+            weights["head.gamma"] = value.reshape(())
+        elif key == "r":
+            weights["head.alpha"], weights["head.beta"] = value[0].clone(), value[1].clone()
+        elif key != "cat_mat":  # the dummy maps of pre-training: the authors, too, leave them out of fine-tuning
+            weights[_rename(key.removeprefix("module."))] = value
+    return weights
+
+
+def _rename(key: str) -> str:
+    if match := re.fullmatch(r"feature_extractor\.layers\.(\d+)\.layers\.([01])\.(\w+)", key):
+        layer, part, name = match.groups()
+        return f"backbone.blocks.{int(layer) // 3}.{('conv', 'norm')[int(part)]}.{name}"
+    if match := re.fullmatch(r"feature_extractor\.layer(\d)\.0\.(conv|bn)(\d)\.(\w+)", key):
+        block, kind, convolution, name = match.groups()
+        return f"backbone.blocks.{int(block) - 1}.conv{convolution}.{int(kind == 'bn')}.{name}"
+    if match := re.fullmatch(r"feature_extractor\.layer(\d)\.0\.downsample\.([01])\.(\w+)", key):
+        block, part, name = match.groups()
+        return f"backbone.blocks.{int(block) - 1}.shortcut.{part}.{name}"
+    return key
+
+
+def _unpickle(path: Path) -> object:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickle protocols: what matters is refused below
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
+    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile) as error:
+        raise FrnError(f"{path}: is not a readable torch checkpoint ({error})") from error
+
+
+def _tensors(state: object, path: Path) -> dict[str, Tensor]:
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise FrnError(f"{path}: is not a state_dict of tensors")
+    return dict(state)

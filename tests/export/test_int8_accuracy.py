@@ -1,0 +1,97 @@
+"""What int8 costs the shipped model, on drawn moths."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from frn_export.graphs import features_graph
+from frn_export.int8_accuracy import Cost, Sample, draw_sample, measure_cost
+from frn_export.quantise import int8
+
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.images import EvaluationTransform
+from frn.inference.extractor import Extractor
+from frn.model import Model, load_model
+from frn.zoo import shipped_extractors
+
+TRANSFORM = EvaluationTransform(size=32)
+
+
+@pytest.fixture(scope="module")
+def features() -> bytes:
+    return shipped_extractors()["conv4"].read_bytes()
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return load_model("conv4")
+
+
+def copy_some(moths: Path, folder: Path, classes: int, images: int) -> Path:
+    for home in sorted((moths / "train").iterdir())[:classes]:
+        (folder / home.name).mkdir(parents=True)
+        for path in sorted(home.iterdir())[:images]:
+            shutil.copy(path, folder / home.name)
+    return folder
+
+
+@pytest.fixture
+def sample(moths: Path, features: bytes) -> Sample:
+    return draw_sample(moths / "val", Extractor(features, "conv4").transform)
+
+
+def test_every_sixth_image_calibrates_and_no_image_does_both(sample: Sample) -> None:
+    assert sample.calibration.shape == (10, 32, 32, 3)
+    assert sample.held_out.shape == (50, 32, 32, 3)
+    assert sample.sizes == (10,) * 5
+    assert not {image.tobytes() for image in sample.calibration} & {image.tobytes() for image in sample.held_out}
+
+
+def test_int8_costs_the_shipped_model_little(model: Model, features: bytes, sample: Sample) -> None:
+    cost = measure_cost(model.head, features, int8(features, sample.calibration), sample)
+    assert str(cost.shape) == "5-way 1-shot"
+    assert cost.before > 60  # chance is 20
+    assert abs(cost.drop) <= 1
+    cost.require(1)
+
+
+def test_the_same_extractor_costs_nothing_on_the_same_episodes(model: Model, features: bytes, sample: Sample) -> None:
+    done: list[tuple[int, int]] = []
+    cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
+    assert cost.drop == 0
+    assert done[-1] == (100, 100)
+
+
+def test_an_extractor_that_has_lost_its_training_is_refused(model: Model, features: bytes, sample: Sample) -> None:
+    untrained = features_graph(Model(model.config).eval()).SerializeToString()
+    cost = measure_cost(model.head, features, untrained, sample)
+    assert cost.drop > 5
+    with pytest.raises(FrnError, match=r"int8 loses .* points of 5-way 1-shot accuracy .* at most 1 is allowed"):
+        cost.require(1)
+
+
+def test_a_drop_that_is_no_number_is_refused() -> None:
+    with pytest.raises(FrnError, match="Use --precision fp16"):
+        Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, float("nan"), Path("x")).require(1)
+
+
+@pytest.mark.parametrize(
+    ("classes", "images", "reason"),
+    [
+        (1, 12, "has 1 class, but judging int8 takes at least 2 with 8 images each"),
+        (3, 7, "class 'moth 00' has 7 readable images, but judging int8 takes 8 of every class"),
+    ],
+)
+def test_too_few_classes_or_images_are_named_with_what_is_needed(
+    moths: Path, tmp_path: Path, classes: int, images: int, reason: str
+) -> None:
+    few = copy_some(moths, tmp_path / "few", classes, images)
+    with pytest.raises(FrnError, match=reason):
+        draw_sample(few, TRANSFORM)
+
+
+def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, model: Model, features: bytes) -> None:
+    sample = draw_sample(copy_some(moths, tmp_path / "two", 2, 8), TRANSFORM)
+    assert sample.sizes == (6, 6)
+    assert str(measure_cost(model.head, features, features, sample).shape) == "2-way 1-shot"

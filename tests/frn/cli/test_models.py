@@ -1,0 +1,123 @@
+"""`frn models add`: networks of others, fetched from a server of our own with random weights."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+import torch
+from torchvision import models
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.zoo import assets_folder, named_extractors
+
+NETWORK = "torchvision:mobilenet_v3_small"
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files, says nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of random weights, named by their hash as torchvision names its own."""
+    folder = tmp_path_factory.mktemp("served")
+    torch.manual_seed(0)
+    file = folder / "weights.pth"
+    torch.save(models.get_model("mobilenet_v3_small", weights=None).state_dict(), file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:8]
+    (folder / "mobilenet_v3_small-00000000.pth").write_bytes(file.read_bytes())
+    file.rename(folder / f"mobilenet_v3_small-{digest}.pth")
+    server = HTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/mobilenet_v3_small-{digest}.pth"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def fetch_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """An empty cache of torch, and an empty folder of models."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    monkeypatch.setenv("FRN_MODELS", str(tmp_path / "models with spaces"))
+    return monkeypatch
+
+
+def at(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr(models.MobileNet_V3_Small_Weights.DEFAULT.value, "url", url)
+
+
+def test_from_a_name_to_an_answer_in_two_commands(fetch_from: pytest.MonkeyPatch, served: str) -> None:
+    at(fetch_from, served)
+    added = frn("models", "add", NETWORK, "--json")
+    facts = json.loads(added.stdout)["mobilenet_v3_small"]
+    assert facts["backbone"] == NETWORK
+    assert facts["size"] == 224
+    assert facts["milliseconds"] > 0
+    samples = assets_folder() / "samples"
+    query = samples / "queries" / "eyed footman 6.jpg"
+    answer = json.loads(frn("classify", samples / "moths", query, "--model", "mobilenet_v3_small", "--json").stdout)
+    assert len(answer["probabilities"]) == 6
+    assert max(answer["probabilities"], key=answer["probabilities"].__getitem__) == answer["label"]
+    assert "mobilenet_v3_small" in json.loads(frn("models", "--json").stdout)
+    assert "mobilenet_v3_small" in named_extractors()
+    again = frn("models", "add", NETWORK)
+    assert again.exit_code == 1
+    assert "mobilenet_v3_small: there is a model of that name already" in again.stderr
+    assert frn("models", "remove", "mobilenet_v3_small").exit_code == 0
+    assert "mobilenet_v3_small" not in named_extractors()
+
+
+def test_a_file_that_is_not_what_its_name_says_is_not_kept(
+    fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
+) -> None:
+    at(fetch_from, served.rpartition("-")[0] + "-00000000.pth")
+    refused = frn("models", "add", NETWORK)
+    assert refused.exit_code == 1
+    assert "its weights could not be fetched (invalid hash value" in refused.stderr
+    assert not (tmp_path / "models with spaces").exists()
+
+
+def test_without_a_network_one_line_says_so(fetch_from: pytest.MonkeyPatch) -> None:
+    at(fetch_from, "http://127.0.0.1:9/mobilenet_v3_small-00000000.pth")
+    refused = frn("models", "add", NETWORK)
+    assert refused.exit_code == 1
+    assert refused.stderr.splitlines()[-1].startswith(f"error: {NETWORK}: its weights could not be fetched (")
+    assert refused.stderr.splitlines()[-1].endswith("Try again online, or give them by --weights FILE.")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["add", "resnet"], "resnet: is in no list here. Known: dinov2-small"),
+        (["add", "torchvision:nothing"], "torchvision has no such classification network"),
+        (["add", NETWORK, "--name", "../x"], "a model's name is of letters, digits"),
+        (["add", NETWORK, "--name", "conv4"], "conv4: there is a model of that name already"),
+        (["remove", "conv4"], "conv4: ships with the program and stays"),
+        (["remove", "nothing"], "nothing: no such model has been added"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(fetch_from: pytest.MonkeyPatch, words: list[str], reason: str) -> None:
+    result = frn("models", *words)
+    assert result.exit_code == 1
+    assert reason in result.stderr.splitlines()[-1]
+
+
+def test_a_known_network_that_is_not_here_yet_says_how_to_get_it(fetch_from: pytest.MonkeyPatch) -> None:
+    result = frn("classify", assets_folder() / "samples" / "moths", "x.jpg", "--model", "dinov2-small")
+    assert result.exit_code == 1
+    assert "dinov2-small: has not been added yet. `frn models add dinov2-small` fetches it." in result.stderr

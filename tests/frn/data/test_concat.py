@@ -1,0 +1,56 @@
+"""Several data sets trained on together."""
+
+import numpy as np
+import pytest
+
+from frn.data.cache import StoredImages
+from frn.data.concat import ConcatImages
+from frn.data.synthetic import draw_classes
+from frn.episodes import EpisodeShape, concat_epoch, training_epoch
+from frn.errors import FrnError
+
+SHAPE = EpisodeShape(way=3, shot=1, queries=2)
+
+
+@pytest.fixture(scope="module")
+def parts() -> tuple[StoredImages, ...]:
+    return draw_classes(4, 6, size=16, seed=0), draw_classes(3, 5, size=24, seed=1)
+
+
+def test_images_are_counted_through_all_parts(parts: tuple[StoredImages, ...]) -> None:
+    joined = ConcatImages(parts)
+    assert len(joined) == 4 * 6 + 3 * 5
+    assert joined.sizes == (6, 6, 6, 6, 5, 5, 5)
+    assert joined.names == parts[0].names + parts[1].names
+
+
+def test_a_canvas_holds_images_of_every_part_in_the_order_asked_for(parts: tuple[StoredImages, ...]) -> None:
+    canvas, extents = ConcatImages(parts).gather([24, 0, 38, 23])
+    assert extents.tolist() == [[24, 24], [16, 16], [24, 24], [16, 16]]
+    for row, (part, image) in enumerate([(1, 0), (0, 0), (1, 14), (0, 23)]):
+        side = extents[row][0]
+        np.testing.assert_array_equal(canvas[row, :side, :side], parts[part].images()[image])
+        assert not canvas[row, side:].any()
+
+
+def test_no_episode_mixes_data_sets_and_each_gives_its_own_epoch() -> None:
+    sets = ((20, 20, 20, 20), (9, 9, 9))
+    episodes = concat_epoch(sets, SHAPE, seed=0, epoch=1)
+    first = [episode for episode in episodes if episode.max() < 80]
+    second = [episode - 80 for episode in episodes if episode.min() >= 80]
+    assert len(first) + len(second) == len(episodes)
+    for found, sizes in ((first, sets[0]), (second, sets[1])):
+        own = training_epoch(sizes, SHAPE, seed=0, epoch=1)
+        assert sorted(episode.tolist() for episode in found) == sorted(episode.tolist() for episode in own)
+    of_first = [episode.max() < 80 for episode in episodes]
+    assert of_first != sorted(of_first, reverse=True)  # not one after the other
+
+
+def test_one_data_set_alone_gives_the_authors_epoch() -> None:
+    alone = concat_epoch(((9, 9, 9),), SHAPE, seed=0, epoch=0)
+    assert [e.tolist() for e in alone] == [e.tolist() for e in training_epoch((9, 9, 9), SHAPE, seed=0, epoch=0)]
+
+
+def test_a_data_set_too_small_for_an_episode_is_refused() -> None:
+    with pytest.raises(FrnError, match="needs 3"):
+        concat_epoch(((9, 9, 9), (9, 9)), SHAPE, seed=0, epoch=0)

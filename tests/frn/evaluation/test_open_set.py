@@ -1,0 +1,42 @@
+"""Known from unknown classes: hand counts, and features where the answer is clear."""
+
+import numpy as np
+import pytest
+
+from frn.episodes import EpisodeShape
+from frn.evaluation.open_set import auroc, doubled, measure_open_set
+from frn.ridge.parameters import HeadParameters
+
+HEAD = HeadParameters(0.0, 0.0, 2.0)
+SHAPE = EpisodeShape(way=3, shot=4, queries=5)
+
+
+def test_the_area_is_the_share_of_pairs_in_order() -> None:
+    known, unknown = np.array([3.0, 1.0, 2.0]), np.array([2.0, 0.0])
+    # 3 > 2, 3 > 0, 1 < 2, 1 > 0, 2 = 2 (half), 2 > 0
+    assert auroc(known, unknown) == pytest.approx((1 + 1 + 0 + 1 + 0.5 + 1) / 6)
+    assert auroc(unknown, known) == pytest.approx(1 - auroc(known, unknown))
+
+
+@pytest.mark.parametrize(("noise", "least", "most"), [(0.3, 99, 100), (50.0, 40, 60)])
+def test_unknown_classes_are_told_where_classes_differ_and_not_where_they_do_not(
+    noise: float, least: float, most: float
+) -> None:
+    generator = np.random.default_rng(0)
+    centres = generator.standard_normal((8, 1, 4, 16))
+    maps = (centres + noise * generator.standard_normal((8, 12, 4, 16))).reshape(-1, 4, 16).astype(np.float32)
+    found = measure_open_set(HEAD, maps, (12,) * 8, SHAPE, episodes=20, seed=0)
+    assert least <= found["auroc"] <= most
+    again = measure_open_set(HEAD, maps, (12,) * 8, SHAPE, episodes=20, seed=0)
+    assert again == found
+    if least == 99:
+        assert found["missed"] < 15
+        assert found["caught"] > 90
+
+
+def test_one_shot_has_no_threshold_and_misses_nothing() -> None:
+    maps = np.random.default_rng(0).standard_normal((48, 4, 16)).astype(np.float32)
+    shape = EpisodeShape(way=3, shot=1, queries=5)
+    found = measure_open_set(HEAD, maps, (8,) * 6, shape, episodes=5, seed=0)
+    assert (found["missed"], found["caught"]) == (0, 0)
+    assert doubled(shape) == EpisodeShape(way=6, shot=1, queries=5)

@@ -1,0 +1,37 @@
+"""A model measured on a split."""
+
+import copy
+
+import pytest
+import torch
+
+from frn.data.synthetic import draw_classes
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.report import EvaluationPlan, evaluate_images
+from frn.images import EvaluationTransform
+from frn.model import Model
+from frn.model_file import ModelConfig
+
+SHAPE = EpisodeShape(way=3, shot=2, queries=3)
+
+
+def untrained(method: str) -> Model:
+    torch.manual_seed(0)
+    return Model(ModelConfig(backbone="conv4", method=method, transform=EvaluationTransform(size=32))).eval()
+
+
+def test_tuning_an_untrained_head_leaves_the_callers_model_as_it_was() -> None:
+    model, before = untrained("frn"), copy.deepcopy(untrained("frn").state_dict())
+    images, others = (draw_classes(4, 6, size=32, seed=seed) for seed in (1, 2))
+    plan = EvaluationPlan(shapes=[SHAPE], episodes=20)
+    (tuned,) = evaluate_images(TorchExtractor(model, untrained_head=True), images, plan, validation=others)
+    assert tuned["head"] != {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_the_unknown_are_told_by_reconstruction_alone() -> None:
+    plan = EvaluationPlan(shapes=[EpisodeShape(way=2, shot=1, queries=1)], episodes=2, unknown=True)
+    with pytest.raises(FrnError, match="--unknown asks how much of a query is rebuilt"):
+        evaluate_images(TorchExtractor(untrained("proto")), draw_classes(4, 6, size=32, seed=1), plan)

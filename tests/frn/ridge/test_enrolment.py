@@ -1,0 +1,132 @@
+"""EnrolledClass classes, against recorded arrays, the torch head and brute force."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters, probabilities
+from frn.ridge.reconstruction import class_error, location_error
+
+
+def maps_of(*shape: int, seed: int = 0) -> np.typing.NDArray[np.float64]:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def mean_square(query: np.ndarray) -> float:
+    """Mean squared length of a location: what float32 errors are measured in."""
+    return float(np.square(query).sum(-1).mean())
+
+
+def torch_error(query: np.ndarray, pool: np.ndarray, head: HeadParameters) -> np.ndarray:
+    p, d = pool.shape
+    return class_error(
+        torch.from_numpy(query), torch.from_numpy(pool)[None], head.lam(p, d), head.rho()
+    )[:, 0].numpy()  # fmt: skip
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_errors_are_the_authors(golden: Path, case: int) -> None:
+    arrays = np.load(golden / "head.npz")
+    support, query, expected = (arrays[f"{case}/{name}"] for name in ("support", "query", "class_error"))
+    alpha, beta = arrays[f"{case}/alpha_beta"]
+    head = HeadParameters(float(alpha), float(beta), gamma=1.0)
+    bank = ClassScorer([enroll(pool[None], head) for pool in support])
+    np.testing.assert_allclose(bank.class_error(query), expected, rtol=0, atol=1e-6 * mean_square(query))
+
+
+@pytest.mark.parametrize("beta", [-1.0, 0.0, 1.5])  # rho h > 2 makes negative weights
+def test_classes_of_unequal_size_are_scored_together_as_alone(beta: float) -> None:
+    head, query = HeadParameters(-0.5, beta, 1.0), maps_of(4, 9, 16, seed=1)
+    pools = [maps_of(k, 9, 16, seed=k) for k in (1, 5, 2)]
+    errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(query)
+    for column, pool in enumerate(pools):
+        expected = torch_error(query, pool.reshape(-1, 16), head)
+        np.testing.assert_allclose(
+            errors[:, column], expected, rtol=0, atol=1e-6 * mean_square(query) * head.rho() ** 2
+        )
+
+
+def test_the_error_map_is_the_torch_heads() -> None:
+    head, query, pool = HeadParameters(0.3, 0.4, 1.0), maps_of(3, 9, 32), maps_of(2, 9, 32, seed=1)
+    ours = ClassScorer([enroll(pool, head)]).location_error(query)[..., 0]
+    flat = torch.from_numpy(pool.reshape(1, -1, 32))
+    theirs = location_error(torch.from_numpy(query.reshape(-1, 32)), flat, head.lam(18, 32), head.rho())
+    np.testing.assert_allclose(ours, theirs.numpy().reshape(3, 9), rtol=2e-6)
+
+
+@pytest.mark.parametrize("d", [64, 160])  # fewer channels than the pool has rows, and more
+@pytest.mark.parametrize("kind", ["zero", "duplicated", "nearly duplicated", "low rank", "times 30"])
+def test_degenerate_supports_stay_within_5e_6(kind: str, d: int) -> None:
+    query, pool = maps_of(2, 25, d), maps_of(5, 25, d, seed=1)
+    if kind == "zero":
+        pool = np.zeros_like(pool)
+    elif kind == "duplicated":
+        pool[:] = pool[0, 0]
+    elif kind == "nearly duplicated":
+        query, pool = 30 * query, 30 * pool[0, 0] * (1 + 1e-3 * maps_of(5, 25, d, seed=2))
+    elif kind == "low rank":
+        pool = maps_of(5, 25, 3) @ maps_of(3, d, seed=2)
+    else:
+        query, pool = 30 * query, 30 * pool
+    for alpha in (-3.0, 3.0):
+        for beta in (-3.0, 0.6, 0.7, 3.0):
+            head = HeadParameters(alpha, beta, 1.0)
+            errors = ClassScorer([enroll(pool.astype(np.float32), head)]).class_error(query.astype(np.float32))[:, 0]
+            expected = torch_error(
+                query.astype(np.float32).astype(float), pool.astype(np.float32).astype(float).reshape(-1, d), head
+            )
+            unit = np.square(query).sum(-1).mean() * max(1.0, (head.rho() - 1) ** 2)
+            assert np.abs(errors - expected).max() <= 5e-6 * unit
+
+
+@pytest.mark.parametrize(("k", "r", "d"), [(2, 4, 32), (5, 4, 32), (6, 9, 16), (12, 1, 8)])
+@pytest.mark.parametrize("beta", [0.0, 1.2])
+def test_leaving_one_out_is_what_brute_force_gives(k: int, r: int, d: int, beta: float) -> None:
+    head, maps = HeadParameters(-0.7, beta, 1.0), maps_of(k, r, d)
+    expected = [
+        torch_error(maps[i : i + 1], np.delete(maps, i, axis=0).reshape(-1, d), head)[0] for i in range(k)
+    ]  # fmt: skip
+    np.testing.assert_allclose(leave_one_out(maps, head), expected, rtol=1e-9)
+
+
+def test_the_odd_one_out_has_the_largest_error() -> None:
+    centre = maps_of(1, 9, 32)
+    maps = centre + 0.3 * maps_of(6, 9, 32, seed=1)
+    maps[4] = maps_of(9, 32, seed=7)
+    assert leave_one_out(maps, HeadParameters(0.0, 0.0, 1.0)).argmax() == 4
+
+
+def test_probabilities_are_a_softmax_that_does_not_overflow() -> None:
+    errors = np.array([[1.0, 2.0, 3.0], [1000.0, 2000.0, 1000.0]])
+    shares = probabilities(errors, gamma=2.0)
+    np.testing.assert_allclose(shares.sum(-1), 1)
+    np.testing.assert_allclose(shares[0, 0] / shares[0, 1], math.exp(2))
+    np.testing.assert_allclose(shares[1], [0.5, 0.0, 0.5])
+
+
+def test_lambda_and_rho_are_the_torch_heads() -> None:
+    from frn.heads.frn import FRNHead
+
+    torch_head = FRNHead()
+    with torch.no_grad():
+        torch_head.alpha.fill_(0.25)
+        torch_head.beta.fill_(-0.5)
+    head = HeadParameters(0.25, -0.5, 1.0)
+    assert head.lam(25, 64) == pytest.approx(torch_head.lam(25, 64).item(), rel=1e-12)
+    assert head.rho() == pytest.approx(torch_head.rho().item(), rel=1e-12)
+    assert LAMBDA_FLOOR == 1e-6
+
+
+def test_what_cannot_be_enrolled_is_refused() -> None:
+    head = HeadParameters(0.0, 0.0, 1.0)
+    with pytest.raises(ValueError, match=r"shape \(1, 2, 4\) must be finite"):
+        enroll(np.full((1, 2, 4), np.nan), head)
+    with pytest.raises(ValueError, match="at least two supports, not 1"):
+        leave_one_out(maps_of(1, 2, 4), head)
+    with pytest.raises(ValueError, match="at least one class"):
+        ClassScorer([])

@@ -1,0 +1,190 @@
+"""The closed form, against recorded arrays, naive formulas and float64 SVD."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from frn.ridge.parameters import LAMBDA_FLOOR
+from frn.ridge.reconstruction import class_error, location_error, reconstruct
+
+
+def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, dtype=dtype)
+
+
+def eq_8(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
+    """rho Q S^T (S S^T + lam I)^-1 S, as the paper writes it."""
+    system = pool @ pool.mT + lam * torch.eye(pool.shape[1], dtype=pool.dtype)
+    return rho * query @ pool.mT @ numpy_inverse(system) @ pool
+
+
+def eq_10(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
+    """rho Q (S^T S + lam I)^-1 S^T S, as the paper writes it."""
+    gram = pool.mT @ pool
+    return rho * query @ numpy_inverse(gram + lam * torch.eye(pool.shape[2], dtype=pool.dtype)) @ gram
+
+
+def numpy_inverse(systems: Tensor) -> Tensor:
+    """LU by numpy: the naive formulas share no solver with ours."""
+    return torch.from_numpy(np.linalg.inv(systems.numpy()))
+
+
+class SvdTruth:
+    """Location errors (way, n) in the eigenbasis of each class, in float64."""
+
+    def __init__(self, query: Tensor, pool: Tensor) -> None:
+        _, sigma, v = torch.linalg.svd(pool.double(), full_matrices=False)
+        self.eigenvalues = sigma.square()  # way, m
+        self.energies = (query.double() @ v.mT).square()  # way, n, m
+        self.length = query.double().square().sum(-1)
+
+    def error(self, lam: float, rho: float) -> Tensor:
+        kept = self.eigenvalues / (self.eigenvalues + lam)
+        weight = rho * kept * (2 - rho * kept)
+        return self.length - (self.energies @ weight[..., None])[..., 0]
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_errors_equal_the_authors_to_1e_10(golden: Path, case: int) -> None:
+    arrays = np.load(golden / "head.npz")
+    pool, query, expected, by_class = (
+        torch.from_numpy(arrays[f"{case}/{name}"]) for name in ("support", "query", "location_error", "class_error")
+    )
+    alpha, beta = arrays[f"{case}/alpha_beta"]
+    p, d = pool.shape[1:]
+    # The recording passed lambda on in float32, whatever the rest was computed in.
+    lam, rho = float(np.float32(p / d * math.exp(alpha) + LAMBDA_FLOOR)), math.exp(beta)
+    locations = query.flatten(0, 1)
+    errors = location_error(locations, pool, lam, rho).unflatten(1, query.shape[:2]).permute(1, 2, 0)
+    torch.testing.assert_close(errors, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(class_error(query, pool, lam, rho), by_class, rtol=0, atol=1e-10)
+    for form in (reconstruct, eq_8, eq_10):
+        rebuilt = form(locations, pool, lam, rho)
+        squared = (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).permute(1, 2, 0)
+        torch.testing.assert_close(squared, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("p", "d"), [(5, 12), (12, 12), (30, 12)])
+def test_both_formulations_of_the_paper_give_the_same_reconstruction(p: int, d: int) -> None:
+    query, pool = features(7, d), features(3, p, d)
+    ours = reconstruct(query, pool, 0.3, 1.4)
+    torch.testing.assert_close(ours, eq_8(query, pool, 0.3, 1.4), rtol=0, atol=1e-12)
+    torch.testing.assert_close(ours, eq_10(query, pool, 0.3, 1.4), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("rho", [0.3, 1.0, 1.899, 1.9, 2.0, 2.5, 20.0])
+@pytest.mark.parametrize("p", [5, 30])
+def test_location_error_is_the_distance_from_the_reconstruction(p: int, rho: float) -> None:
+    query, pool = features(7, 12), features(3, p, 12)
+    distance = (reconstruct(query, pool, 0.3, rho) - query).square().sum(-1)
+    torch.testing.assert_close(location_error(query, pool, 0.3, rho), distance, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("queries", "r", "p", "d"), [(2, 1, 3, 12), (40, 25, 25, 8), (40, 25, 4, 8), (3, 4, 9, 16)])
+def test_class_error_is_the_mean_over_locations_whichever_way_it_is_computed(
+    queries: int, r: int, p: int, d: int
+) -> None:
+    query, pool = features(queries, r, d), features(6, p, d)
+    mean = location_error(query.flatten(0, 1), pool, 0.3, 1.4).unflatten(1, (queries, r)).mean(-1).mT
+    torch.testing.assert_close(class_error(query, pool, 0.3, 1.4), mean, rtol=1e-11, atol=1e-11)
+
+
+def test_repeating_the_pool_changes_nothing_once_lambda_is_rescaled() -> None:
+    """Sec. 3.2 of the paper: the p / d factor makes the head robust to shot."""
+    query, pool = features(50, 64), features(5, 25, 64)
+    once = reconstruct(query, pool, lam=25 / 64, rho=1.0)
+    twice = reconstruct(query, torch.cat([pool, pool], dim=1), lam=50 / 64, rho=1.0)
+    torch.testing.assert_close(once, twice)
+
+
+def test_the_order_of_locations_and_supports_does_not_matter() -> None:
+    query, pool = features(4, 9, 16), features(3, 18, 16)
+    shuffled = class_error(query[:, torch.randperm(9)], pool[:, torch.randperm(18)], 0.3, 1.4)
+    torch.testing.assert_close(class_error(query, pool, 0.3, 1.4), shuffled)
+
+
+FAMILIES = ("gauss", "low rank", "duplicated", "nearly duplicated", "zero", "times 30")
+
+
+def family(name: str, way: int, shot: int, r: int, d: int) -> tuple[Tensor, Tensor]:
+    """Float32 features (n, d) and pools (way, p, d): non-negative, correlated, as after a ReLU."""
+    generator = torch.Generator().manual_seed(d + shot)
+
+    def draw(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator)
+
+    base = draw(8, d)
+
+    def correlated(*size: int) -> Tensor:
+        return (draw(*size, 8) @ base + 0.5 * draw(*size, d)).relu()
+
+    query, pool = correlated(2 * r), correlated(way, shot * r)
+    if name == "low rank":
+        pool = draw(way, shot * r, 3) @ draw(way, 3, d)
+    elif name == "duplicated":
+        pool = pool[:, :1].expand(-1, shot * r, -1).contiguous()
+    elif name == "nearly duplicated":  # the worst there is: a float32 factor misses by 1e-2
+        query, pool = 30 * query, 30 * pool[:, :1] * (1 + 1e-3 * draw(way, shot * r, d))
+    elif name == "zero":
+        pool = torch.zeros_like(pool)
+    elif name == "times 30":
+        query, pool = 30 * query, 30 * pool
+    return query, pool
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(("d", "shot"), [(64, 1), (64, 5), (64, 20), (640, 1), (640, 5), (640, 20)])
+def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) -> None:
+    r, way = 25, 2 if d == 64 else 1
+    query, pool = family(name, way, shot, r, d)
+    truth = SvdTruth(query, pool)
+    for alpha in (-3.0, 3.0):
+        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 are either side of LARGE_RHO
+            lam, rho = shot * r / d * math.exp(alpha), math.exp(beta)
+            expected = truth.error(lam, rho)
+            unit = truth.length.mean() * max(1.0, (rho - 1) ** 2)
+            by_location = location_error(query, pool, lam, rho).double()
+            assert ((by_location - expected).abs().max() / unit).item() <= 5e-6
+            by_class = class_error(query.view(2, r, d), pool, lam, rho).double()
+            mean = expected.unflatten(1, (2, r)).mean(-1).mT
+            assert ((by_class - mean).abs().max() / unit).item() <= 5e-6
+
+
+@pytest.mark.parametrize("beta", [-0.2, math.log(2)])
+@pytest.mark.parametrize("p", [4, 9])
+def test_gradients_are_those_of_the_formula(p: int, beta: float) -> None:
+    query, pool = features(3, 6).requires_grad_(), features(2, p, 6).requires_grad_()
+    lam, rho = torch.tensor([math.exp(0.3), math.exp(beta)], dtype=torch.float64)
+    inputs = (query, pool, lam.requires_grad_(), rho.requires_grad_())
+    assert torch.autograd.gradcheck(location_error, inputs)
+    assert torch.autograd.gradcheck(reconstruct, inputs)
+    maps = query.detach().view(1, 3, 6).repeat(4, 1, 1).requires_grad_()
+    assert torch.autograd.gradcheck(class_error, (maps, *inputs[1:]))
+
+
+@pytest.mark.parametrize("p", [4, 90])
+def test_autocast_leaves_the_head_in_float32(p: int) -> None:
+    query, pool = features(20, 9, 64, dtype=torch.float32), features(3, p, 64, dtype=torch.float32)
+    expected = class_error(query, pool, 0.3, 1.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(class_error(query, pool, 0.3, 1.1), expected, rtol=0, atol=0)
+        rough = class_error(query.bfloat16(), pool.bfloat16(), 0.3, 1.1)
+    assert rough.dtype == torch.float32
+
+
+def test_a_system_that_is_not_positive_definite_is_refused_by_name() -> None:
+    query, pool = features(2, 6), features(3, 4, 6)
+    pool[1, 0, 0] = math.nan
+    with pytest.raises(ValueError, match=r"ridge system of class 1 \(of 3; 1 affected\) is not positive definite"):
+        location_error(query, pool, 0.3, 1.0)
+    with pytest.raises(ValueError, match="features must be finite and lambda positive"):
+        reconstruct(query, features(3, 4, 6), -50.0, 1.0)
+
+
+def test_channels_must_agree() -> None:
+    with pytest.raises(ValueError, match="query has 5 channels but pool has 6"):
+        reconstruct(features(2, 5), features(3, 4, 6), 0.3, 1.0)

@@ -1,0 +1,138 @@
+"""What the engine process answers, logs and cancels."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from frn_tui.client import EngineClient, EngineError
+from frn_tui.engine.pipes import MAX_LOG
+from frn_tui.protocol import (
+    INTERNAL,
+    PROTOCOL_VERSION,
+    EmbedImages,
+    ListFolder,
+    RenderPreview,
+)
+
+from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
+
+
+def test_hello_comes_before_anything_heavy_and_the_end_with_the_input(tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "frn_tui.engine", "--log", str(tmp_path / "log")]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        hello = json.loads(process.stdout.readline())
+        process.stdin.write(b'garbage\n{"id": 1, "op": "open_model", "model": "conv4"}\n')
+        process.stdin.flush()
+        answer = json.loads(process.stdout.readline())
+        while answer.get("event") == "alive":  # on a busy machine a model takes longer than a second
+            answer = json.loads(process.stdout.readline())
+        process.stdin.close()
+        assert process.wait(5) == 0
+        before = process.stderr.read().decode()
+    assert hello == {"event": "hello", "protocol": PROTOCOL_VERSION, "pid": process.pid}
+    assert (answer["id"], answer["end"]) == (1, "done")
+    assert not any(f"| {name}\n" in before.replace("  ", "") for name in ("numpy", "PIL.Image", "onnxruntime"))
+    log = (tmp_path / "log").read_text()
+    assert "numpy" in log
+    assert "torch" not in log
+    assert "ignored: no JSON" in log
+
+
+def test_progress_comes_in_order_and_lanes_do_not_wait_for_each_other(photos: Callable[..., list[str]]) -> None:
+    paths = photos(*(f"slow {i}" for i in range(20)))
+
+    async def scenario(client: EngineClient) -> None:
+        events: list[Message] = []
+        embedding = asyncio.create_task(client.call(EmbedImages(paths=paths), events.append))
+        await eventually(lambda: len(events) > 1)
+        preview = await client.call(RenderPreview(path=paths[0], width=2, height=2, heat=None))
+        assert preview["width"] == 2
+        assert not embedding.done()
+        await embedding
+        assert [event["path"] for event in events if event["event"] == "embedded"] == paths
+        assert [event["done"] for event in events if event["event"] == "progress"] == [4, 8, 12, 16, 20]
+
+    play(scenario, program=("-c", MISCHIEF))
+
+
+def test_a_failure_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    async def scenario(client: EngineClient) -> None:
+        with pytest.raises(EngineError, match="cannot be listed"):
+            await client.call(ListFolder(path=str(tmp_path / "away")))
+
+        def broken(event: Message) -> None:
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):  # the caller's own mistake
+            await client.call(EmbedImages(paths=[str(tmp_path / "away")]), broken)
+
+    play(scenario)
+
+
+def test_what_libraries_print_goes_to_the_log(photos: Callable[..., list[str]], tmp_path: Path) -> None:
+    log = tmp_path / "deep" / "engine.log"
+
+    async def scenario(client: EngineClient) -> None:
+        await client.call(EmbedImages(paths=photos("chatty")))
+
+    play(scenario, program=("-c", MISCHIEF), log=log)
+    assert "a warning from C" in log.read_text()
+
+
+def test_a_bug_in_the_engine_leaves_a_traceback_and_the_message_says_where(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    program = "import frn_tui.engine.scan as m; del m.os; from frn_tui.engine.__main__ import main; main()"
+
+    async def scenario(client: EngineClient) -> None:
+        with pytest.raises(EngineError, match=rf"^internal error: NameError: .*; more in {log}$") as caught:
+            await client.call(ListFolder(path="/"))
+        assert caught.value.code == INTERNAL
+        kill(client)
+        with pytest.raises(EngineError, match=rf"^the engine stopped \(signal 9\); more in {log}$"):
+            await client.call(ListFolder(path="/"))
+
+    play(scenario, model=False, program=("-c", program), log=log)
+    assert "Traceback" in log.read_text()
+
+
+def test_a_log_is_begun_anew_when_it_is_long(tmp_path: Path) -> None:
+    log = tmp_path / "engine.log"
+    for size, kept in ((MAX_LOG, True), (MAX_LOG + 1, False)):
+        log.write_bytes(b"x" * size)
+
+        async def scenario(client: EngineClient) -> None:
+            await client.call(ListFolder(path="/"))
+
+        play(scenario, model=False, log=log)
+        assert (log.stat().st_size >= size) == kept
+
+
+def test_a_cancelled_request_stops_softly(photos: Callable[..., list[str]]) -> None:
+    paths = photos(*(f"slow {i}" for i in range(100)))
+
+    async def scenario(client: EngineClient) -> None:
+        events: list[Message] = []
+        running, waiting = (asyncio.create_task(client.call(EmbedImages(paths=paths), events.append)) for _ in range(2))
+        await eventually(lambda: len(events) > 4)
+        before, pid = time.monotonic(), client.pid
+        for task in (waiting, running):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert time.monotonic() - before < 5  # 0.25 is measured by `frn bench tui`
+        seen = len(events)
+        await client.call(EmbedImages(paths=paths[:1]))
+        assert time.monotonic() - before < 10
+        assert (len(events), client.pid) == (seen, pid)
+
+    play(scenario, program=("-c", MISCHIEF))

@@ -1,0 +1,209 @@
+"""The client outlives its engine."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frn_tui.client import EngineClient, EngineError
+from frn_tui.protocol import (
+    AskClasses,
+    EmbedImages,
+    RenderPreview,
+    ScanPath,
+    SetClasses,
+)
+
+from tests.tui.client.conftest import MISCHIEF, Message, children, eventually, kill, play
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
+
+
+def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable[..., list[str]]) -> None:
+    (hang,) = photos("hang")
+
+    async def scenario(client: EngineClient) -> None:
+        restarts: list[int | None] = []
+        client.on_restart = lambda: restarts.append(client.pid)
+        pid = client.pid
+        stuck = asyncio.create_task(client.call(RenderPreview(path=hang, width=2, height=2, heat=None)))
+        behind = asyncio.create_task(client.call(RenderPreview(path=hang, width=3, height=3, heat=None)))
+        await client.call(EmbedImages(paths=[]))
+        stuck.cancel()
+        with pytest.raises(EngineError, match="the engine stopped"):
+            await behind
+        await client.call(EmbedImages(paths=photos("fine")))
+        assert restarts == [client.pid]
+        assert client.pid != pid
+
+    play(scenario, program=("-c", MISCHIEF), cancel_timeout=0.1)
+
+
+def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable[..., list[str]]) -> None:
+    a, b, c = photos("a", "b", "hang")
+
+    async def scenario(client: EngineClient) -> None:
+        events: list[Message] = []
+        await client.call(EmbedImages(paths=[a, b]), events.append)
+        supports = [{**e, "event": ""} for e in events if e["event"] == "embedded"]
+        entries: Any = [{"id": i, "name": f"{i}", "supports": [support]} for i, support in enumerate(supports)]
+        await client.call(SetClasses(state={"classes": entries, "threshold": None, "next_id": 5}))
+        told: list[str] = []
+
+        async def restarted() -> None:
+            told.append((await client.call(ScanPath(path=a)))["kind"])
+
+        client.on_restart = restarted
+        waiting = asyncio.create_task(client.call(RenderPreview(path=c, width=2, height=2, heat=None)))
+        await client.call(EmbedImages(paths=[]))
+        kill(client)
+        with pytest.raises(EngineError, match="signal 9"):
+            await waiting
+        answers: list[Message] = []
+        await client.call(AskClasses(paths=[a]), answers.append)
+        assert answers[0]["scores"][0]["id"] == 0
+        await eventually(lambda: bool(told))
+        assert told == ["image"]
+
+    play(scenario, program=("-c", MISCHIEF))
+
+
+def test_a_file_that_kills_the_engine_is_left_out_and_the_rest_goes_on(photos: Callable[..., list[str]]) -> None:
+    paths = photos(*"abcdef", "poison", *"ghi")
+
+    async def scenario(client: EngineClient) -> None:
+        events: list[Message] = []
+        await client.call(EmbedImages(paths=paths), events.append)
+        told = [event for event in events if event["event"] == "embedded"]
+        assert [event["path"] for event in told] == paths
+        assert [event["path"] for event in told if "reason" in event] == [paths[6]]
+        assert "stopped the engine" in told[6]["reason"]
+        progress = [event["done"] for event in events if event["event"] == "progress"]
+        assert progress == sorted(progress)
+        assert progress[-1] == 10
+
+    play(scenario, program=("-c", MISCHIEF))
+
+
+def test_an_engine_that_dies_again_and_again_stays_dead_until_it_is_started(photos: Callable[..., list[str]]) -> None:
+    (poison,) = photos("poison")
+
+    async def scenario(client: EngineClient) -> None:
+        for _ in range(3):
+            with pytest.raises(EngineError, match="signal 9"):
+                await client.call(RenderPreview(path=poison, width=2, height=2, heat=None))
+        for _ in range(2):
+            with pytest.raises(EngineError, match="is dead"):
+                await client.call(ScanPath(path=poison))
+        assert client.state == "dead"
+        await client.start()
+        assert (await client.call(ScanPath(path=poison)))["kind"] == "image"
+
+    play(scenario, model=False, program=("-c", MISCHIEF))
+
+
+def test_silence_is_told_once(photos: Callable[..., list[str]]) -> None:
+    (hang,) = photos("hang")
+
+    async def scenario(client: EngineClient) -> None:
+        told: list[str] = []
+        client.on_silence = lambda: told.append("silent")
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGSTOP)
+        waiting = asyncio.create_task(client.call(ScanPath(path=hang)))
+        await eventually(lambda: bool(told))
+        await asyncio.sleep(0.15)
+        assert told == ["silent"]
+        os.kill(client.pid, signal.SIGCONT)
+        assert (await waiting)["kind"] == "image"
+        stuck = asyncio.create_task(client.call(RenderPreview(path=hang, width=2, height=2, heat=None)))
+        await eventually(lambda: len(told) == 2)  # it lives, but the file does not come
+        stuck.cancel()
+
+    play(scenario, model=False, program=("-c", MISCHIEF), silence_timeout=0.3, cancel_timeout=0.1)
+
+
+def test_an_engine_that_cannot_start_is_an_error() -> None:
+    async def run() -> None:
+        for program, message in (
+            (("-c", "pass"), "does not start"),
+            (("-c", "print('[]')"), "does not start"),
+            (("-c", """print('{"event": "hello", "protocol": 99}')"""), "protocol 99"),
+        ):
+            client = EngineClient(program=program)
+            with pytest.raises(EngineError, match="was not started"):
+                await client.call(ScanPath(path="/"))
+            with pytest.raises(EngineError, match=message):
+                await client.start()
+            with pytest.raises(EngineError, match="is dead"):
+                await client.call(ScanPath(path="/"))
+            await client.close()
+            with pytest.raises(EngineError, match="was closed"):
+                await client.start()
+
+    asyncio.run(run())
+    assert not children()
+
+
+@pytest.mark.parametrize("moment", ["before the hello", "while it works", "while it is started again"])
+def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment: str) -> None:
+    (hang,) = photos("hang")
+
+    async def run() -> None:
+        client = EngineClient(program=("-c", MISCHIEF))
+        start = asyncio.create_task(client.start())
+        calls: list[Awaitable[object]] = []
+        if moment == "before the hello":
+            await eventually(lambda: client.pid is not None)
+        else:
+            await start
+            call = client.call(RenderPreview(path=hang, width=2, height=2, heat=None))
+            calls = [asyncio.create_task(call)]
+            await asyncio.sleep(0.05)
+        if moment == "while it is started again":
+            kill(client)
+            await eventually(lambda: client.state == "starting")
+        began = time.monotonic()
+        await client.close()
+        assert time.monotonic() - began < 10  # at once on a quiet machine
+        await asyncio.gather(start, *calls, return_exceptions=True)
+        assert client.state == "closed"
+        with pytest.raises(EngineError, match="was closed"):
+            await client.call(ScanPath(path="/"))
+
+    asyncio.run(run())
+    assert not children()
+
+
+def test_no_engine_outlives_its_app(tmp_path: Path) -> None:
+    app = (
+        "import asyncio\n"
+        "from frn_tui.client import EngineClient\n"
+        "async def main():\n"
+        "    client = EngineClient()\n"
+        "    await client.start()\n"
+        "    print(client.pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", app], stdout=-1) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        assert Path(f"/proc/{pid}").exists()
+        process.kill()
+        process.wait()
+    asyncio.run(eventually(lambda: not _runs(pid)))
+
+
+def _runs(pid: int) -> bool:
+    """Whether a process is there and no zombie that its new parent has yet to notice."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

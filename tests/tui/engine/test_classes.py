@@ -1,0 +1,167 @@
+"""Embedding, and what is known of enrolled classes."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from frn_tui.engine import class_ranks
+from frn_tui.engine.class_ranks import ClassErrors
+from frn_tui.engine.near_duplicates import NEAR
+from frn_tui.engine.operations import build_handlers
+
+from frn.images import open_image
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.ridge.enrolment import enroll
+from frn.zoo import shipped_extractors
+from tests.tui.engine.conftest import Engine, first
+
+
+def test_embedding_tells_of_every_file_in_order(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
+    broken = tmp_path / "broken.png"
+    broken.write_text("no image")
+    paths = [*map(str, members["moth 40"][:5]), str(broken), str(members["moth 41"][0])]
+    asked = engine.ask("embed", paths=paths)
+    assert [event["path"] for event in asked.told("embedded")] == paths
+    assert [event["path"] for event in asked.told("reading")] == paths
+    assert "is not an image" in asked.told("embedded")[5]["reason"]
+    assert asked.told("embedded")[0]["size"] == members["moth 40"][0].stat().st_size
+    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(4, 7), (7, 7)]
+
+
+def test_embedding_stops_where_it_is_cancelled(engine: Engine, members: dict[str, list[Path]]) -> None:
+    asked = engine.ask("embed", paths=[*map(str, members["moth 40"])], cancel_at="progress")
+    assert asked.end["end"] == "cancelled"
+    assert len(asked.told("embedded")) == 4
+    assert len(engine.ask("embed", paths=[*map(str, members["moth 40"])]).told("embedded")) == 12
+
+
+def test_classes_answer_as_the_library_does(engine: Engine, members: dict[str, list[Path]]) -> None:
+    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
+    library.enroll(first(members, 5))
+    done = engine.done("classes", state=engine.state(first(members, 5)))
+    assert done["calibrated"] == pytest.approx(library.threshold)
+    assert done["missing"] == []
+    for report, shares in zip(done["reports"], library.left_out.values(), strict=True):
+        assert list(report["explained"].values()) == pytest.approx(shares.tolist())
+    query = members["moth 42"][9]
+    ((_, expected),) = library.classify([query])
+    assert not isinstance(expected, Exception)
+    asked = engine.ask("query", paths=[str(query)])
+    (answer,) = asked.told("answer")
+    names = [*members]
+    assert {names[s["id"] - 1]: s["error"] for s in answer["scores"]} == pytest.approx(expected.errors, rel=1e-5)
+    assert {names[s["id"] - 1]: s["explained"] for s in answer["scores"]} == pytest.approx(expected.explained, rel=1e-5)
+    assert sum(s["probability"] for s in answer["scores"]) == pytest.approx(1)
+    assert names[answer["scores"][0]["id"] - 1] == expected.label
+    assert answer["unknown"] == expected.unknown
+    assert np.mean(answer["maps"][str(answer["scores"][0]["id"])]) == pytest.approx(answer["scores"][0]["error"])
+
+
+def test_ranks_are_those_of_leaving_one_out_by_hand(engine: Engine, members: dict[str, list[Path]]) -> None:
+    few = first(members, 3)
+    reports = engine.done("classes", state=engine.state(few))["reports"]
+    extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
+    library = Classifier(extractor)
+    for (name, paths), report in zip(few.items(), reports, strict=True):
+        for left, path in enumerate(paths):
+            library.enroll({**few, name: paths[:left] + paths[left + 1 :]})
+            ((_, prediction),) = library.classify([path])
+            assert not isinstance(prediction, Exception)
+            expected = sum(error < prediction.errors[name] for error in prediction.errors.values())
+            assert [*report["rank"].values()][left] == expected
+
+
+def test_one_more_example_costs_one_class(
+    engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enrolled: list[int] = []
+
+    def counting(maps: Any, head: Any) -> Any:
+        enrolled.append(len(maps))
+        return enroll(maps, head)
+
+    monkeypatch.setattr("frn_tui.engine.enrolled_classes.enroll", counting)
+    before = engine.done("classes", state=engine.state(first(members, 3)))
+    assert enrolled == [3] * 5
+    more = {**first(members, 3), "moth 42": members["moth 42"][:4]}
+    after = engine.done("classes", state=engine.state(more))
+    assert enrolled == [3] * 5 + [4]
+    fresh = Engine(build_handlers(os.getpid()))
+    fresh.done("open_model", model="conv4")
+    assert fresh.done("classes", state=fresh.state(more))["reports"] == after["reports"]
+    assert engine.done("classes", state=engine.state(first(members, 3)))["reports"] == before["reports"]
+    assert len(enrolled) == 11  # those of the second engine; undo enrolled nothing anew
+
+
+def test_ranks_that_are_too_many_come_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(0)
+    groups = [tuple(f"{c} {i}" for i in range(3)) for c in range(6)]
+    maps = {key: generator.normal(size=(4, 8)).astype(np.float32) for group in groups for key in group}
+    head = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1).head
+    assert head is not None
+    classes = [enroll(np.stack([maps[key] for key in group]), head) for group in groups]
+    whole = ClassErrors().errors(groups, classes, maps, lambda: None)
+    monkeypatch.setattr(class_ranks, "BLOCK", 2 * 4 * 64)
+    monkeypatch.setattr(class_ranks, "MAX_OPERATIONS", 30 * 64)
+    slow = ClassErrors()
+    missing = [np.isnan(slow.errors(groups, classes, maps, lambda: None)).sum() for _ in range(40)]
+    assert missing[0] > 0
+    assert missing == sorted(missing, reverse=True)
+    assert missing[-1] == 0
+    np.testing.assert_allclose(slow.errors(groups, classes, maps, lambda: None), whole, rtol=1e-5)
+
+
+def test_near_duplicates_name_each_other(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
+    image = open_image(members["moth 40"][0]).resize((96, 96))
+    for quality, name in ((95, "a.jpg"), (90, "b.jpg")):
+        image.save(tmp_path / name, quality=quality)
+    classes = {"x": [tmp_path / "a.jpg", *members["moth 41"][:2]], "y": [members["moth 42"][0], tmp_path / "b.jpg"]}
+    state = engine.state(classes)
+    a, b = state["classes"][0]["supports"][0]["key"], state["classes"][1]["supports"][1]["key"]
+    reports = engine.done("classes", state=state)["reports"]
+    assert [report["near"] for report in reports] == [{a: b}, {b: a}]
+    assert NEAR < 1
+
+
+def test_classes_without_examples_are_left_out_of_answers(engine: Engine, members: dict[str, list[Path]]) -> None:
+    state = engine.state({"empty": [], **first(members, 1)})
+    reports = engine.done("classes", state=state)["reports"]
+    assert {report["id"] for report in reports} == {1, 2, 3, 4, 5, 6}
+    (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
+    assert {score["id"] for score in answer["scores"]} == {2, 3, 4, 5, 6}
+    none = engine.done("classes", state=engine.state({"empty": []}))
+    assert (none["threshold"], none["missing"]) == (0.0, [])
+    assert "no class with examples" in engine.ask("query", paths=["x"]).reason
+
+
+def test_the_threshold_of_the_state_is_the_one_in_effect(engine: Engine, members: dict[str, list[Path]]) -> None:
+    for threshold, unknown in ((0.0, False), (1.0, True)):
+        state = engine.state(first(members, 2), threshold)
+        done = engine.done("classes", state=state)
+        assert done["threshold"] == threshold
+        assert 0 < done["calibrated"] < 1
+        (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
+        assert answer["unknown"] is unknown
+
+
+def test_missing_maps_are_named_and_leave_the_classes_as_they_were(
+    engine: Engine, members: dict[str, list[Path]]
+) -> None:
+    state = engine.state(first(members, 2))
+    engine.done("classes", state=state)
+    strange = json.loads(json.dumps(state))
+    strange["classes"][0]["supports"][0]["key"] = "f" * 32
+    assert engine.done("classes", state=strange)["missing"] == ["f" * 32]
+    (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
+    assert "scores" in answer
+
+
+def test_maps_beyond_the_limit_are_found_in_the_store(
+    engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frn_tui.engine.embedding.MAX_CACHED", 20_000)
+    assert engine.done("classes", state=engine.state(first(members, 3)))["missing"] == []

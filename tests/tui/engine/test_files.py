@@ -1,0 +1,167 @@
+"""Exports, projects, results, journals."""
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from frn_tui.protocol import EXISTS
+
+from frn.images import open_image
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.ridge.parameters import HeadParameters
+from tests.tui.engine.conftest import Engine, first
+
+
+def test_the_exported_classifier_answers_as_the_app(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    engine.done("classes", state=engine.state(first(members, 2)))
+    out = tmp_path / "classifier.onnx"
+    engine.done("export", path=str(out))
+    session = onnxruntime.InferenceSession(out.read_bytes(), providers=["CPUExecutionProvider"])
+    query = members["moth 42"][7]
+    (answer,) = engine.ask("query", paths=[str(query)]).told("answer")
+    errors = session.run(["class_error"], {"image": np.asarray(open_image(query))})[0]
+    expected = sorted((score["id"], score["error"]) for score in answer["scores"])
+    np.testing.assert_allclose(errors, [error for _, error in expected], rtol=1e-4)
+    assert "is there already" in engine.ask("export", path=str(out)).reason
+    engine.done("export", path=str(out), what="arrays", replace=True)
+    bank = np.load(io.BytesIO(out.read_bytes()))
+    assert bank["names"].tolist() == [*members]
+    assert len(bank["rows"]) == len(bank["signs"])
+    assert "classifier" in engine.ask("export", path=str(out), what="all").reason
+    assert "is a folder" in engine.ask("export", path=str(tmp_path), replace=True).reason
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An extractor of somebody else's network, under a head that nobody trained."""
+    torch = pytest.importorskip("torch")
+    models = pytest.importorskip("torchvision.models")
+    from frn_export.graphs import features_graph
+
+    from frn.model import import_pretrained
+
+    folder = tmp_path_factory.mktemp("untrained")
+    torch.manual_seed(0)
+    torch.save(models.get_model("resnet18", weights=None).state_dict(), folder / "resnet18.pth")
+    model = import_pretrained("torchvision:resnet18", folder / "resnet18.pth", size=64)
+    (folder / "features.onnx").write_bytes(features_graph(model).SerializeToString())
+    return folder / "features.onnx"
+
+
+def test_an_untrained_head_is_chosen_with_the_classes_as_the_library_does(
+    bare: Engine, untrained: Path, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    bare.done("open_model", model=str(untrained))
+    library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
+    query = members["moth 42"][9]
+    heads = set()
+    for shot in (3, 2):  # one after the other: what was enrolled with another head is not used again
+        few = first(members, shot)
+        library.enroll(few)
+        heads.add(library.head)
+        assert bare.done("classes", state=bare.state(few))["calibrated"] == pytest.approx(library.threshold, abs=1e-6)
+        ((_, expected),) = library.classify([query])
+        assert not isinstance(expected, Exception)
+        (answer,) = bare.ask("query", paths=[str(query)]).told("answer")
+        told = {[*members][score["id"] - 1]: score for score in answer["scores"]}
+        assert {n: s["probability"] for n, s in told.items()} == pytest.approx(expected.probabilities, rel=1e-3)
+        assert {n: s["error"] for n, s in told.items()} == pytest.approx(expected.errors, rel=1e-5)
+    assert len(heads) == 2
+    assert HeadParameters(0.0, 0.0, 1.0) not in heads
+
+    bare.done("export", path=str(tmp_path / "c.onnx"))
+    session = onnxruntime.InferenceSession(tmp_path / "c.onnx", providers=["CPUExecutionProvider"])
+    (shares,) = session.run(["probability"], {"image": np.asarray(open_image(query))})
+    np.testing.assert_allclose(shares, [told[name]["probability"] for name in members], atol=1e-3)
+
+
+def test_hiding_chooses_an_untrained_head_without_what_is_hidden(
+    bare: Engine, untrained: Path, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bare.done("open_model", model=str(untrained))
+    bare.done("classes", state=bare.state(first(members, 4)))
+    seen: list[list[int]] = []
+
+    def choose(pools: list[Any]) -> HeadParameters:
+        seen.append([len(pool) for pool in pools])
+        return HeadParameters(0.0, 0.0, 1.0)
+
+    monkeypatch.setattr("frn_tui.engine.models.tune_by_leave_one_out", choose)
+    bare.done("hide_and_test", shot=2)
+    assert seen == [[2] * 5]
+
+
+def test_a_project_comes_back_and_keeps_what_it_does_not_know(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.frn.json"
+    state = engine.state(first(members, 2), 0.5)
+    engine.done("save", path=str(path), state=state, replace=False)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "mood": "fine"}))
+    refused = engine.ask("save", path=str(path), state=state, replace=False)
+    assert "was changed by another program" in refused.reason
+    assert refused.end["code"] == EXISTS
+    loaded = engine.done("load", path=str(path))
+    assert loaded["model"] == "conv4"
+    assert [entry["name"] for entry in loaded["state"]["classes"]] == [*members]
+    assert loaded["state"]["classes"][0]["supports"][0]["key"] == state["classes"][0]["supports"][0]["key"]
+    loaded["state"]["classes"].pop()
+    engine.done("save", path=str(path), state=loaded["state"], replace=False)
+    other = tmp_path / "y.frn.json"
+    engine.done("save", path=str(other), state=loaded["state"], replace=False)
+    for file in (path, other):
+        assert json.loads(file.read_text())["mood"] == "fine"
+        assert len(json.loads(file.read_text())["classes"]) == 4
+    assert "called something.frn.json" in engine.ask("save", path=str(tmp_path / "z"), state=state).reason
+    assert "cannot be read" in engine.ask("load", path=str(tmp_path / "away.frn.json")).reason
+
+
+def test_results_are_written_with_the_bytes_of_odd_names(bare: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    bare.done("write", path=str(path), text=os.fsdecode(b"caf\xe9.jpg,wren\n"), replace=False)
+    assert path.read_bytes() == b"caf\xe9.jpg,wren\n"
+    refused = bare.ask("write", path=str(path), text="", replace=False)
+    assert "is there already" in refused.reason
+    assert refused.end["code"] == EXISTS
+    bare.done("write", path=str(path), text="ü", replace=True)
+    assert path.read_text(encoding="utf-8") == "ü"
+    assert "cannot be written" in bare.ask("write", path="/proc/none/x", text="", replace=False).reason
+
+
+def test_a_journal_is_found_once_its_app_is_gone(
+    engine: Engine, members: dict[str, list[Path]], state_folder: Path
+) -> None:
+    state = engine.state(first(members, 1))
+    engine.done("journal", state=state, model="conv4", project=None, adding={"x": ["/x/1.jpg"]}, saved=False)
+    assert set(engine.done("recover")) == {"id", "end"}  # this process lives
+    (file,) = state_folder.iterdir()
+    entry = json.loads(file.read_text())
+    for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (os.getpid(), 500.0, "ours")):
+        copy = {**entry, "process": process, "time": time, "project": name}
+        (state_folder / f"journal-{process}.json").write_text(json.dumps(copy))
+    (state_folder / "journal-7.json").write_text("{")
+    found = engine.done("recover")
+    assert (found["project"], found["model"]) == ("new", "conv4")
+    assert (found["state"], found["adding"]) == (state, {"x": ["/x/1.jpg"]})
+    engine.done("recover", discard=True)
+    assert set(engine.done("recover")) == {"id", "end"}
+    assert file.exists()
+    engine.done("recover", discard=True, own=True)
+    assert not file.exists()
+
+
+def test_what_is_saved_leaves_no_journal(engine: Engine, state_folder: Path) -> None:
+    state = engine.state({"x": []})
+    engine.done("journal", state=state, model="conv4", project="/x.frn.json", adding={}, saved=False)
+    assert len([*state_folder.iterdir()]) == 1
+    engine.done("journal", state=state, model="conv4", project="/x.frn.json", adding={}, saved=True)
+    assert [*state_folder.iterdir()] == []

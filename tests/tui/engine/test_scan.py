@@ -1,0 +1,85 @@
+"""What a path holds, and what a picker shows of a folder."""
+
+from pathlib import Path
+
+import pytest
+from frn_tui.engine.scan import scan_folder
+from frn_tui.engine.worker_queues import Cancelled
+
+from tests.tui.engine.conftest import Engine
+
+
+def test_a_scan_tells_what_a_path_is(bare: Engine, moths: Path, tmp_path: Path) -> None:
+    image = next((moths / "test").glob("*/*.png"))
+    assert bare.done("scan", path=str(image))["files"] == [str(image)]
+    folder = bare.done("scan", path=str(image.parent))
+    assert (folder["kind"], len(folder["files"])) == ("folder", 12)
+    classes = bare.done("scan", path=str(moths / "test"))
+    assert classes["kind"] == "classes"
+    assert [len(files) for files in classes["classes"].values()] == [12] * 5
+    project = tmp_path / "x.FRN.json"
+    project.write_text("{}")
+    assert bare.done("scan", path=str(project))["kind"] == "project"
+
+
+def test_a_scan_looks_into_folders_of_a_folder_and_no_deeper(bare: Engine, moths: Path) -> None:
+    found = bare.done("scan", path=str(moths))
+    assert found["kind"] == "nothing"
+    assert "Open one of them" in found["reason"]
+
+
+def test_folders_with_images_win_over_images_beside_them(bare: Engine, tmp_path: Path) -> None:
+    (tmp_path / "loose.png").touch()
+    (tmp_path / "empty").mkdir()
+    assert bare.done("scan", path=str(tmp_path))["kind"] == "folder"
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a.jpg").touch()
+    assert bare.done("scan", path=str(tmp_path))["classes"] == {"full": [str(tmp_path / "full" / "a.jpg")]}
+
+
+def test_a_scan_leaves_out_what_is_hidden_and_lists_no_folder_twice(bare: Engine, tmp_path: Path) -> None:
+    home = tmp_path / "a"
+    (home / "b").mkdir(parents=True)
+    (home / "b" / "x.png").touch()
+    (home / ".hidden.png").touch()
+    (home / "same").symlink_to(home)
+    (home / "self").symlink_to(home / "self")
+    found = bare.done("scan", path=str(home))
+    assert found["classes"] == {"b": [str(home / "b" / "x.png")]}
+
+
+@pytest.mark.parametrize("path", ["", "  ", "/no/such/place", "a\0b", "/dev/null", __file__])
+def test_nothing_has_a_reason(bare: Engine, path: str) -> None:
+    found = bare.done("scan", path=path)
+    assert found["kind"] == "nothing"
+    assert len(found["reason"].splitlines()) == 1
+
+
+def test_a_scan_can_be_cancelled(tmp_path: Path) -> None:
+    for i in range(200):
+        (tmp_path / f"{i}.png").touch()
+    checks = iter(range(100))
+
+    def check() -> None:
+        if next(checks) == 50:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        scan_folder(str(tmp_path), check)
+
+
+def test_a_listing_is_what_a_picker_shows(bare: Engine, tmp_path: Path) -> None:
+    for name in ("b.png", "a.JPG", "p.frn.json", "m.onnx", "text.txt", ".hidden.png"):
+        (tmp_path / name).touch()
+    (tmp_path / "z").mkdir()
+    found = bare.done("list", path=f"{tmp_path}/z/..")
+    assert (found["path"], found["parent"]) == (str(tmp_path), str(tmp_path.parent))
+    kinds = [(entry["kind"], entry["name"]) for entry in found["entries"] if entry["name"] != "cache"]
+    assert kinds == [
+        ("folder", "z"),
+        ("image", "a.JPG"),
+        ("image", "b.png"),
+        ("project", "p.frn.json"),
+        ("model", "m.onnx"),
+    ]
+    assert "cannot be listed" in bare.ask("list", path=str(tmp_path / "away")).reason

@@ -1,0 +1,214 @@
+"""An engine without a process, for tests of the app."""
+
+import asyncio
+import base64
+import random
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from frn_tui.client import EngineClient, EngineError
+from frn_tui.protocol import OnEvent, Request, Result
+
+
+class FakeEngine(EngineClient):
+    """Photos are files named CLASS-NUMBER.jpg; a photo is answered by its name. Files named bad* are broken."""
+
+    FOLDERS: ClassVar[dict[str, list[str]]] = {
+        "/photos": ["jay", "owl", "wren"],
+        "/photos/jay": [f"jay-{number}.jpg" for number in range(6)],
+        "/photos/owl": [f"owl-{number}.jpg" for number in range(4)],
+        "/photos/wren": [*(f"wren-{number}.jpg" for number in range(5)), "bad-1.jpg"],
+        "/queries": ["bad-2.jpg", "jay-10.jpg", "owl-10.jpg", "owl-11.jpg", "swan-1.jpg", "wren-10.jpg"],
+        "/home": ["birds.frn.json", "features.onnx"],
+    }
+    """What is on the disk: by folder, what is in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.known: set[str] = set()
+        self.classes: dict[str, Any] = {"classes": [], "threshold": None, "next_id": 1}
+        self.pause: asyncio.Event | None = None
+        self.content: dict[str, str] = {}
+        """Keys of files whose content is not their name."""
+        self.left: dict[str, Any] = {}
+        """What an app that was killed has left."""
+        self.kept: dict[str, Any] | None = None
+        """This app's own journal."""
+        self.written: dict[str, str] = {}
+        self.holders: dict[str, int] = {}
+        """Processes of other apps, by the projects that they have open."""
+        self.locked: str | None = None
+        self.chance: random.Random | None = None
+        """Decides how long an answer takes, and whether it is a failure."""
+
+    @property
+    def pid(self) -> int | None:
+        return None
+
+    async def start(self) -> None:
+        self.state = "ready"
+
+    async def close(self) -> None:
+        self.state = "closed"
+
+    async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
+        self.calls.append(request.op)
+        await asyncio.sleep(0)
+        if self.pause is not None:
+            await self.pause.wait()
+        if self.chance is not None:
+            await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01]))
+            if self.chance.random() < 0.02:
+                raise EngineError("the engine stopped (signal 9) reading [bold]x[/] \x1b[31m")
+        answer: Result = getattr(self, f"op_{request.op}")(on_event or (lambda event: None), **vars(request))
+        return answer
+
+    def op_open_model(self, tell: OnEvent, model: str) -> dict[str, Any]:
+        self.known.clear()
+        return {"model": model, "sha256": f"sha of {model}", "side": 84, "grid": [5, 5], "d": 64, "device": "cpu"}
+
+    def op_list(self, tell: OnEvent, path: str) -> dict[str, Any]:
+        folder = path.rstrip("/") or "/"
+        folder = "/photos" if folder == "." else folder
+        if folder == "/":
+            names = [name.strip("/") for name in self.FOLDERS if name.count("/") == 1]
+        elif folder in self.FOLDERS:
+            names = self.FOLDERS[folder]
+        else:
+            raise EngineError(f"{folder}: cannot be listed (No such file or directory)")
+        kinds = {"jpg": "image", "json": "project", "onnx": "model"}
+        entries = [{"name": name, "kind": kinds.get(name.rpartition(".")[2], "folder")} for name in names]
+        return {"path": folder, "parent": folder.rpartition("/")[0] or "/", "entries": entries}
+
+    def op_scan(self, tell: OnEvent, path: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"kind": "nothing", "files": [], "classes": {}}
+        members = [f"{path}/{name}" for name in self.FOLDERS.get(path, ())]
+        classes = {member.rpartition("/")[2]: member for member in members if member in self.FOLDERS}
+        if path.endswith(".frn.json"):
+            return {**found, "kind": "project", "files": [path]}
+        if path.endswith(".jpg"):
+            return {**found, "kind": "image", "files": [path]}
+        if classes:
+            photos = {name: [f"{folder}/{file}" for file in self.FOLDERS[folder]] for name, folder in classes.items()}
+            return {**found, "kind": "classes", "classes": photos}
+        if any(member.endswith(".jpg") for member in members):
+            return {**found, "kind": "folder", "files": [member for member in members if member.endswith(".jpg")]}
+        return {**found, "reason": f"{path}: No such file or directory"}
+
+    def op_preview(self, tell: OnEvent, path: str, width: int, height: int, heat: object) -> dict[str, Any]:
+        if Path(path).name.startswith("bad"):
+            raise EngineError(f"{path}: is damaged")
+        rgb = _four_fields(width, height, zlib.crc32(Path(path).name.encode()), heat is not None)
+        return {"width": width, "height": height, "rgb": rgb}
+
+    def op_embed(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
+        for number, path in enumerate(paths, 1):
+            if Path(path).name.startswith("bad"):
+                tell({"event": "embedded", "path": path, "reason": f"{path}: is damaged"})
+            else:
+                key = self.content.get(path, Path(path).name)
+                self.known.add(key)
+                tell({"event": "embedded", "path": path, "key": key, "size": 1, "mtime_ns": 2})
+            tell({"event": "progress", "done": number, "total": len(paths)})
+        return {}
+
+    def op_classes(self, tell: OnEvent, state: dict[str, Any]) -> dict[str, Any]:
+        self.classes = state
+        keys = [s["key"] for entry in state["classes"] for s in entry["supports"]]
+        reports = [
+            {"id": entry["id"], "explained": {s["key"]: 0.5 for s in entry["supports"]}, "rank": {}, "near": {}}
+            for entry in state["classes"]
+        ]
+        threshold = 0.4 if state["threshold"] is None else state["threshold"]
+        missing = [key for key in keys if key not in self.known]
+        return {"reports": reports, "threshold": threshold, "calibrated": 0.4, "missing": missing}
+
+    def op_query(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
+        for number, path in enumerate(paths, 1):
+            if Path(path).name.startswith("bad"):
+                tell({"event": "answer", "path": path, "reason": f"{path}: is damaged"})
+            else:
+                tell(self._answer(path, alone=len(paths) == 1))
+            tell({"event": "progress", "done": number, "total": len(paths)})
+        return {}
+
+    def _answer(self, path: str, *, alone: bool) -> dict[str, Any]:
+        own = Path(path).name.partition("-")[0]
+        scores = [
+            {
+                "id": entry["id"],
+                "probability": 0.9 if entry["name"] == own else 0.1,
+                "error": 1.0,
+                "explained": 0.45 if entry["name"] == own else 0.35,
+            }
+            for entry in self.classes["classes"]
+            if entry["supports"]
+        ]
+        if not scores:
+            raise EngineError("no class has an example yet")
+        scores.sort(key=lambda score: -score["probability"])
+        threshold = 0.4 if self.classes["threshold"] is None else self.classes["threshold"]
+        answer = {"event": "answer", "path": path, "key": Path(path).name, "size": 1, "mtime_ns": 2}
+        answer |= {"scores": scores, "unknown": threshold > scores[0]["explained"]}
+        if alone:
+            grid = [[(5 * i + j) / 24 for j in range(5)] for i in range(5)]
+            answer["maps"] = {str(score["id"]): grid for score in scores}
+        return answer
+
+    def op_hide_and_test(self, tell: OnEvent, shot: int) -> dict[str, Any]:
+        entries = [entry for entry in self.classes["classes"] if len(entry["supports"]) > shot]
+        if len(entries) < 2:
+            raise EngineError(f"hide and test needs two classes of more than {shot} examples")
+        counts = [[len(a["supports"]) - shot if a is b else 0 for b in entries] for a in entries]
+        counts[0][0], counts[0][1] = counts[0][0] - 1, 1
+        accuracy = sum(row[i] for i, row in enumerate(counts)) / sum(map(sum, counts))
+        return {"ids": [entry["id"] for entry in entries], "counts": counts, "accuracy": accuracy}
+
+    def op_load(self, tell: OnEvent, path: str) -> dict[str, Any]:
+        supports = [{"path": "/p/jay-1.jpg", "key": "old", "size": 1, "mtime_ns": 1}]
+        state = {"classes": [{"id": 4, "name": "jay", "supports": supports}], "threshold": None, "next_id": 5}
+        return {"state": state, "model": "conv4", "sha256": "sha of conv4"}
+
+    def op_holder(self, tell: OnEvent, path: str) -> dict[str, Any]:
+        return {"holder": self.holders.get(path)}
+
+    def op_lock(self, tell: OnEvent, path: str | None) -> dict[str, Any]:
+        self.locked = path
+        return {}
+
+    def op_save(self, tell: OnEvent, **arguments: Any) -> dict[str, Any]:
+        return {}
+
+    def op_journal(self, tell: OnEvent, **arguments: Any) -> dict[str, Any]:
+        self.kept = None if arguments["saved"] else arguments
+        return {}
+
+    def op_recover(self, tell: OnEvent, *, discard: bool = False, own: bool = False) -> dict[str, Any]:
+        if discard and own:
+            self.kept = None
+        elif discard:
+            self.left = {}
+        return {} if discard else self.left
+
+    def op_export(self, tell: OnEvent, path: str, what: str, replace: bool = False) -> dict[str, Any]:
+        return {}
+
+    def op_write(self, tell: OnEvent, path: str, text: str, replace: bool) -> dict[str, Any]:
+        self.written[path] = text
+        return {}
+
+
+@cache
+def _four_fields(width: int, height: int, seed: int, heat: bool) -> str:
+    """A picture of four plain colours, as the engine sends it."""
+    colours = [bytes(seed >> shift & 255 for shift in (start, start + 4, start + 8)) for start in (0, 5, 10, 15)]
+    if heat:
+        colours.reverse()
+    rows = [
+        colours[row] * (width // 2) + colours[row + 1] * (width - width // 2)
+        for row in [0] * (height // 2) + [2] * (height - height // 2)
+    ]
+    return base64.b64encode(b"".join(rows)).decode("ascii")

@@ -1,0 +1,268 @@
+"""What the app does, whatever it looks like: edits of the session, and keeping the engine's classes in step with them.
+
+The app shows what is here and calls its methods; a listener is told when something has changed. Only this module edits
+the session.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from frn.errors import FrnError
+from frn.inference.session import Duplicate, Session, State, Support
+from frn_tui import protocol
+from frn_tui.protocol import ClassReport, Confusion, Engine, Found, Model
+from frn_tui.query import Problem, Progress, Query, ShowProgress
+from frn_tui.serialization import state_from_json, state_to_json, support_from_json
+
+
+@dataclass(slots=True)
+class Added:
+    """What came of adding files."""
+
+    added: int = 0
+    broken: list[Problem] = field(default_factory=list)
+    duplicates: list[Duplicate] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = [f"{self.added} added"]
+        if self.duplicates:
+            parts.append(f"{len(self.duplicates)} there already")
+        if self.broken:
+            parts.append(f"{len(self.broken)} cannot be read")
+        return ", ".join(parts)
+
+
+class Controller:
+    """The session, what the engine says of it, and the queries."""
+
+    def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
+        self.engine = engine
+        self.listener = listener
+        """Called after every change of what is shown."""
+        self.session = Session()
+        self.project: str | None = None
+        """Path of the project that is open."""
+        self.model_name = ""
+        self.model: Model | None = None
+        self.reports: dict[int, ClassReport] = {}
+        self.first_threshold: float | None = None
+        """Of classes that are begun anew; None: calibrated."""
+        self.threshold = 0.0
+        self.calibrated = 0.0
+        self.adding: list[dict[str, list[str]]] = []
+        """Photos that are being added, by class."""
+        self.problems: list[Problem] = []
+        self.query = Query(engine, self._changed)
+        self._synced: State | None = None
+        self._syncing = asyncio.Lock()
+
+    def _changed(self) -> None:
+        self.listener()
+
+    @property
+    def names(self) -> dict[int, str]:
+        return {entry.id: entry.name for entry in self.session.state.classes}
+
+    def report(self, problems: Sequence[Problem]) -> None:
+        """Note files that could not be used."""
+        self.problems += problems
+        self._changed()
+
+    async def open_model(self, name: str) -> None:
+        """Open a model; examples are embedded anew by it."""
+        self.model = await self.engine.call(protocol.OpenModel(name))
+        self.model_name = name
+        self._synced = None
+        self._changed()
+
+    async def scan(self, path: str) -> Found:
+        return await self.engine.call(protocol.ScanPath(path))
+
+    async def holder(self, path: str) -> int | None:
+        """Process of another app that a project is open in."""
+        return (await self.engine.call(protocol.FindHolder(path)))["holder"]
+
+    async def start_anew(self) -> None:
+        """No classes and no project."""
+        await self.engine.call(protocol.LockProject(None))
+        self.session = Session(State(threshold=self.first_threshold))
+        self.project = None
+        self.query.clear()
+        self._changed()
+
+    async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
+        """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
+        found = await self.engine.call(protocol.LoadProject(path))
+        if found["model"] != self.model_name:
+            await self.open_model(found["model"])
+        if self.model is not None and self.model["sha256"] != found["sha256"]:
+            self.problems.append(
+                Problem(path, "was made with another version of this model; its classes are made anew")
+            )
+        self.project = None if copy else path
+        await self.engine.call(protocol.LockProject(self.project))
+        self.session = Session(state_from_json(found["state"]))
+        self.query.clear()
+        self._changed()
+        await self.sync(progress)
+
+    async def save(self, path: str, *, replace: bool = False) -> None:
+        """Write the project as it is now; edits that are made meanwhile are unsaved."""
+        session, state = self.session, self.session.state
+        await self.engine.call(protocol.SaveProject(path, state_to_json(state), replace))
+        session.mark_saved(state)
+        if session is self.session:  # no other was opened meanwhile
+            self.project = path
+            await self.engine.call(protocol.LockProject(path))
+        self._changed()
+
+    async def journal(self) -> None:
+        """Keep what is unsaved, and what is being added, in case the app ends without a word."""
+        adding: dict[str, list[str]] = {}
+        for name, paths in (pair for classes in self.adding for pair in classes.items()):
+            adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
+        saved = self.session.is_saved and not adding
+        state = state_to_json(self.session.state)
+        await self.engine.call(protocol.WriteJournal(state, self.model_name, self.project, adding, saved))
+
+    async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
+        """Make photos examples of a class; one edit for all of them, made when the last is embedded."""
+        name = self.session.state.find(class_id).name
+        with self.begun({name: list(paths)}):
+            supports, broken = await self._embed(paths, f"Adding to {name}", progress)
+        duplicates = self.session.add(class_id, supports)
+        self.problems += broken
+        self._changed()
+        await self.sync()
+        return Added(len(supports) - len(duplicates), broken, duplicates)
+
+    async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
+        """Make a class of each folder; one that is there already gets more examples. One edit for all."""
+        everything = [path for paths in classes.values() for path in paths]
+        with self.begun(classes):
+            supports, broken = await self._embed(everything, f"Adding {len(classes)} classes", progress)
+        by_path = {str(support.path): support for support in supports}
+        outcome = Added(broken=broken)
+        with self.session.one_edit():
+            for name, paths in classes.items():
+                there = self.session.state.named(name)
+                class_id = there.id if there is not None else self.session.create(name)
+                found = [by_path[path] for path in paths if path in by_path]
+                duplicates = self.session.add(class_id, found)
+                outcome.added += len(found) - len(duplicates)
+                outcome.duplicates += duplicates
+        self.problems += broken
+        self._changed()
+        await self.sync()
+        return outcome
+
+    @contextmanager
+    def begun(self, classes: dict[str, list[str]]) -> Iterator[None]:
+        """While photos are being added: an app that is killed meanwhile goes on with them."""
+        self.adding.append(classes)
+        try:
+            yield
+        finally:
+            self.adding.remove(classes)
+
+    async def sync(self, progress: ShowProgress | None = None) -> None:
+        """Tell the engine the classes, embed what it lacks, and take its reports; then ask the query on show again."""
+        async with self._syncing:  # edits may come faster than answers: the last one counts
+            state = self.session.state
+            if state is self._synced or self.model is None:
+                return
+            done = await self.engine.call(protocol.SetClasses(state_to_json(state)))
+            if done["missing"]:
+                missing = set(done["missing"])
+                paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
+                found, broken = await self._embed(paths, "Reading examples", progress)
+                self.problems += broken
+                self._follow_changes(found)
+                done = await self.engine.call(protocol.SetClasses(state_to_json(self.session.state)))
+            self._synced = self.session.state
+            self.reports = {report["id"]: report for report in done["reports"]}
+            self.threshold, self.calibrated = done["threshold"], done["calibrated"]
+        self._changed()
+        if self.query.answers:
+            await self._ask_again()
+
+    def _follow_changes(self, found: Sequence[Support]) -> None:
+        """A file may have changed since the project was saved: its new content takes the old one's place."""
+        holders = self.session.state.holders()
+        changed = {str(support.path): support for support in found if support.key not in holders}
+        if not changed:
+            return
+        fresh = Session(self.session.state)
+        for entry in self.session.state.classes:
+            old = [support for support in entry.supports if str(support.path) in changed]
+            if old:
+                fresh.remove(support.key for support in old)
+                fresh.add(entry.id, [changed[str(support.path)] for support in old])
+                self.problems += [
+                    Problem(str(s.path), "has changed since it was added; used as it is now") for s in old
+                ]
+        self.session.amend(fresh.state)  # as an edit, undo could never get past it
+
+    async def _embed(
+        self, paths: Sequence[str], what: str, progress: ShowProgress | None
+    ) -> tuple[list[Support], list[Problem]]:
+        supports: list[Support] = []
+        broken: list[Problem] = []
+
+        def on_event(event: dict[str, Any]) -> None:
+            if event["event"] == "progress" and progress is not None:
+                progress(Progress(what, event["done"], event["total"]))
+            elif event["event"] == "embedded" and "key" in event:
+                supports.append(support_from_json(event))
+            elif event["event"] == "embedded":
+                broken.append(Problem(event["path"], event["reason"]))
+
+        if paths:
+            await self.engine.call(protocol.EmbedImages(list(paths)), on_event)
+        return supports, broken
+
+    async def edit(self, change: Callable[[Session], object]) -> None:
+        """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
+        change(self.session)
+        self._changed()
+        await self.sync()
+
+    async def hide_and_test(self, shot: int) -> Confusion:
+        return await self.engine.call(protocol.HideAndTest(shot))
+
+    async def export(self, path: str, *, replace: bool = False) -> None:
+        """Write the whole classifier as one ONNX file, or into an .npz the numbers of its classes."""
+        arrays = path.lower().endswith(".npz")
+        await self.engine.call(protocol.ExportClasses(path, "arrays" if arrays else "classifier", replace))
+
+    async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
+        if not self._has_examples:
+            raise FrnError("there is no class with an example yet: add photos to one first")
+        self.problems += await self.query.ask(paths, progress)
+        self._changed()
+        await self.query.add_maps()
+
+    async def _ask_again(self) -> None:
+        if self._has_examples:
+            state = self.session.state
+            await self.query.ask_again(lambda: state is self.session.state)
+        else:
+            self.query.clear()
+            self._changed()
+
+    @property
+    def _has_examples(self) -> bool:
+        return any(entry.supports for entry in self.session.state.classes)
+
+    async def correct(self, class_id: int) -> Added:
+        """Say which class the photo on show is of, and make it an example of that."""
+        answer = self.query.answer
+        if answer is None or "key" not in answer:
+            raise FrnError("there is no photo on show that could become an example")
+        duplicates = self.session.add(class_id, [support_from_json(answer)])
+        self._changed()
+        await self.sync()
+        return Added(1 - len(duplicates), [], duplicates)

@@ -1,0 +1,185 @@
+"""The classes: made, renamed, filled with photos, tested."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.message import Message
+from textual.widgets import Static
+
+from frn.inference.session import ClassEntry
+from frn_tui.controller import Added
+from frn_tui.panes.confusion import confusion_table
+from frn_tui.panes.context import Context, Pane
+from frn_tui.protocol import ClassReport
+from frn_tui.query import Problem
+from frn_tui.screens.dialogs import AskText, Page
+from frn_tui.text import display_name
+from frn_tui.widgets.classes import ClassList, ClassRow
+
+MANY = 500
+"""Photos from which on adding asks first."""
+
+
+class ClassesPane(Pane):
+    """Lists the classes; one of them is chosen."""
+
+    KEYS: ClassVar[tuple[Binding, ...]] = (
+        Binding("n", "new_class", "New"),
+        Binding("a", "add", "Add"),
+        Binding("r", "rename", "Rename", show=False),
+        Binding("k", "confusion", "Hide and test", show=False),
+    )
+
+    @dataclass
+    class ProjectPicked(Message):
+        """Where photos were asked for, a project was given."""
+
+        path: str
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, id="classes-pane")
+        self.list = ClassList(id="classes")
+        self.chosen: int | None = None
+        """Id of the class whose photos are shown."""
+
+    def compose(self) -> ComposeResult:
+        yield self.list
+        yield Static(
+            "Press a and pick a folder of class folders, or n for a class of your own.\n\nFive photos are enough.",
+            id="teach",
+        )
+
+    @property
+    def entry(self) -> ClassEntry | None:
+        return next((entry for entry in self.controller.session.state.classes if entry.id == self.chosen), None)
+
+    def show(self) -> None:
+        classes = self.controller.session.state.classes
+        if self.entry is None:
+            self.chosen = classes[0].id if classes else None
+        reports = self.controller.reports
+        self.list.show([_row(entry, reports.get(entry.id)) for entry in classes])
+        self.border_title = Text(f"Classes {len(classes)}")
+        self.query_one("#teach").display = not classes
+
+    @on(ClassList.Chosen)
+    def choose(self, event: ClassList.Chosen) -> None:
+        self.chosen = event.class_id
+
+    def assign(self, target: ClassEntry) -> None:
+        """A class was named while the list had the focus: choose it."""
+        self.list.choose(target.id)
+
+    def delete(self) -> None:
+        if (entry := self.entry) is not None:
+            said = f"deleted {entry.name}, {len(entry.supports)} photos"
+            self.context.edit(lambda session: session.delete(entry.id), said)
+
+    def filter(self) -> None:
+        classes = self.controller.session.state.classes
+        self.context.choose(
+            "Find a class", [entry.name for entry in classes], lambda index: self.list.choose(classes[index].id)
+        )
+
+    def action_new_class(self) -> None:
+        dialog = AskText("New class", hint="its name   enter: done   esc: back")
+        self.context.ask_text(dialog, lambda name: self.context.edit(lambda session: self._take(session.create(name))))
+
+    def _take(self, class_id: int) -> None:
+        self.chosen = class_id
+        self.call_after_refresh(self.list.choose, class_id)  # once it is in the list
+
+    def action_rename(self) -> None:
+        if (entry := self.entry) is not None:
+            dialog = AskText(f"Rename {display_name(entry.name, 40)}", entry.name)
+            self.context.ask_text(
+                dialog, lambda name: self.context.edit(lambda session: session.rename(entry.id, name))
+            )
+
+    def action_add(self) -> None:
+        where = f"to {display_name(self.entry.name, 40)}" if self.entry else "as classes"
+        self.context.pick(f"Add photos {where}, or a folder of class folders", self.add)
+
+    def add(self, paths: Sequence[str]) -> None:
+        """Add photos to the chosen class; a folder of class folders becomes classes."""
+        self.context.start(self.add_now, paths)
+
+    async def add_now(self, paths: Sequence[str]) -> None:
+        """Add photos, and wait until they are there."""
+        files: list[str] = []
+        for path in paths:
+            found = await self.controller.scan(path)
+            if found["kind"] == "project":
+                self.post_message(self.ProjectPicked(path))
+                return
+            if found["kind"] == "classes":
+                classes = await self._fewer(found["classes"])
+                if classes is None:
+                    return
+                self._tell(await self.controller.add_classes(classes, self.context.progress))
+            elif found["kind"] == "nothing":
+                self.context.say(found.get("reason", f"{path}: nothing to add"), severity="warning")
+            else:
+                files += found["files"]
+        if files and (self.chosen is not None or await self._make_class_for(files[0])):
+            assert self.chosen is not None
+            self._tell(await self.controller.add(self.chosen, files, self.context.progress))
+
+    async def _make_class_for(self, path: str) -> bool:
+        """Ask for the name of a first class; whether there is one now."""
+        folder = path.rpartition("/")[0].rpartition("/")[2] or "class 1"
+        name = await self.app.push_screen_wait(AskText("Name of the class", folder))
+        if name is None:
+            return False
+        await self.controller.edit(lambda session: self._take(session.create(name)))
+        return True
+
+    async def _fewer(self, classes: dict[str, list[str]]) -> dict[str, list[str]] | None:
+        """Many photos take long and help little: offer some of each class."""
+        count = sum(map(len, classes.values()))
+        if count <= MANY:
+            return classes
+        options = ["20 of each class", "5 of each class", f"all {count:,} photos"]
+        chosen = await self.context.chosen(f"{count:,} photos in {len(classes)} classes: add", options)
+        if chosen is None or chosen == 2:
+            return None if chosen is None else classes
+        most = (20, 5)[chosen]
+        return {
+            name: [files[i * len(files) // most] for i in range(min(most, len(files)))] if len(files) > most else files
+            for name, files in classes.items()
+        }
+
+    def _tell(self, outcome: Added) -> None:
+        if outcome.duplicates:
+            self.controller.report([Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates])
+        if outcome.added:
+            self.context.say(f"{outcome}   u: undo")
+        else:
+            self.context.say(str(outcome), severity="warning")
+
+    def action_confusion(self) -> None:
+        def asked(text: str) -> None:
+            if text.isdigit() and int(text) > 0:
+                self.context.start(self._confusion, int(text))
+            else:
+                self.context.say("a number of examples, at least 1", severity="warning")
+
+        hint = "so many examples of each class are enrolled, the others asked about"
+        self.context.ask_text(AskText("Hide and test: shots", "1", hint), asked)
+
+    async def _confusion(self, shot: int) -> None:
+        found = await self.controller.hide_and_test(shot)
+        self.app.push_screen(Page("Hide and test", confusion_table(found, self.controller.names, shot), wide=True))
+
+
+def _row(entry: ClassEntry, report: ClassReport | None) -> ClassRow:
+    trouble = {0: "empty", 1: "one photo"}.get(len(entry.supports), "")
+    quality = None
+    if report is not None and report["rank"]:  # share of left-out examples that would get their own class
+        quality = sum(rank == 0 for rank in report["rank"].values()) / len(report["rank"])
+    return ClassRow(entry.id, entry.name, len(entry.supports), quality, trouble)

@@ -1,0 +1,126 @@
+"""What the panes share: the controller, work in the background, and questions to the user."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import ClassVar
+
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import Screen
+from textual.worker import Worker
+
+from frn.errors import FrnError
+from frn.inference.session import Session
+from frn_tui.client import EngineError
+from frn_tui.controller import Controller
+from frn_tui.query import Progress
+from frn_tui.screens.dialogs import AskText, Choose
+from frn_tui.screens.picker import Picked, Picker
+from frn_tui.text import display_name
+from frn_tui.widgets.cells import Mode
+from frn_tui.widgets.jobs import JobLine
+
+
+class Context:
+    """Given to every pane by the screen that composes them."""
+
+    def __init__(self, screen: Screen[None], controller: Controller, mode: Mode) -> None:
+        self.screen, self.controller = screen, controller
+        self.mode: Mode = mode
+        """How pictures are drawn."""
+        self.jobs = JobLine(id="jobs")
+        self.remember: Callable[[str], None] = lambda path: None
+        """Told of each project that is opened or saved."""
+        self.recent: Callable[[], list[str]] = list
+        """Paths that were opened before, the last one first."""
+        self.browsed = "."
+        """Folder that the file picker was in last."""
+        self._job_began = 0.0
+
+    def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[object]:
+        """Run something in the background; its failure is a message, not the end."""
+        guarded = partial(self._guarded, work, *arguments)  # awaitable only once it runs: it may be cancelled before
+        return self.screen.run_worker(guarded, group=group, exclusive=group != "job", exit_on_error=False)
+
+    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> object:
+        try:
+            return await work(*arguments)
+        except (FrnError, EngineError) as error:
+            self.say(str(error), severity="error")
+        except asyncio.CancelledError:
+            self.jobs.say("Cancelled")
+            raise
+        finally:
+            self.jobs.clear()
+        return None
+
+    def edit(self, change: Callable[[Session], object], said: str = "") -> None:
+        self.start(self._edit, change, said, group="edit")
+
+    async def _edit(self, change: Callable[[Session], object], said: str) -> None:
+        await self.controller.edit(change)
+        if said:
+            self.say(f"{said}   u: undo")
+
+    def progress(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if progress.done == 0 or self._job_began == 0:
+            self._job_began = now
+        spent = now - self._job_began
+        left = spent / progress.done * (progress.total - progress.done) if progress.done else None
+        self.jobs.show(progress.what, progress.done, progress.total, left)
+        if progress.done >= progress.total:
+            self._job_began = 0.0
+
+    def say(self, text: str, *, severity: str = "information") -> None:
+        """A passing message: what went well beside the jobs, trouble as a toast. Never markup: it may hold a name."""
+        if severity == "information":
+            self.jobs.say(text)
+        else:
+            self.screen.notify(display_name(text), severity=severity, markup=False)  # type: ignore[arg-type]
+
+    def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
+        """Ask for photos, a folder or a project, and go on with their paths."""
+        picker = Picker(self.controller.engine, title, self.mode, start=self.browsed)
+
+        def picked(found: Picked | None) -> None:
+            self.browsed = picker.folder
+            if found is not None:
+                then(found.paths)
+
+        self.screen.app.push_screen(picker, picked)
+
+    def ask_text(self, dialog: AskText, then: Callable[[str], object]) -> None:
+        """Ask for a line of text, and go on with it unless the dialogue is left."""
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                then(text)
+
+        self.screen.app.push_screen(dialog, answered)
+
+    def choose(self, title: str, options: Sequence[str], then: Callable[[int], object]) -> None:
+        """Ask for one of a list, and go on with its index unless the dialogue is left."""
+
+        def answered(index: int | None) -> None:
+            if index is not None:
+                then(index)
+
+        self.screen.app.push_screen(Choose(title, options), answered)
+
+    async def chosen(self, title: str, options: Sequence[str]) -> int | None:
+        """The index of one of a list, or None where the dialogue is left; for work in the background."""
+        return await self.screen.app.push_screen_wait(Choose(title, options))
+
+
+class Pane(Vertical):
+    """A part of the workspace with a border of its own."""
+
+    KEYS: ClassVar[tuple[Binding, ...]] = ()
+    """What the pane does, wherever the focus is."""
+
+    def __init__(self, context: Context, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id, classes="pane")
+        self.context, self.controller = context, context.controller

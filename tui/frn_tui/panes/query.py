@@ -1,0 +1,164 @@
+"""Asking about photos, and correcting the answers."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.message import Message
+
+from frn.inference.session import ClassEntry
+from frn_tui.panes.answers import AnswersLine
+from frn_tui.panes.context import Context, Pane
+from frn_tui.panes.picture import PicturePane
+from frn_tui.text import display_name, percent
+from frn_tui.widgets.bars import BarRow, Bars
+
+
+class QueryPane(Pane):
+    """The photo that was asked about, and the score of each class for it."""
+
+    KEYS: ClassVar[tuple[Binding, ...]] = (
+        Binding("p", "ask", "Ask"),
+        Binding("w", "watch", "Watch", show=False),
+        Binding("y", "right", "Right"),
+        Binding("x", "none_of_them", "None of them", show=False),
+        Binding("comma,less_than_sign", "step(-1)", "Previous answer", show=False),
+        Binding("full_stop,greater_than_sign", "step(1)", "Next answer", show=False),
+        Binding("minus", "threshold(-0.01)", "Threshold down", show=False),
+        Binding("plus,equals_sign", "threshold(0.01)", "Threshold up", show=False),
+        Binding("0", "calibrate", "Calibrate", show=False),
+        Binding("c", "copy", "Copy", show=False),
+    )
+
+    @dataclass
+    class Asked(Message):
+        """Photos or folders were picked to ask about."""
+
+        paths: list[str]
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context, id="query-pane")
+        self.picture, self.bars, self.answers = PicturePane(context), Bars(id="bars"), AnswersLine(context)
+        self.watched: str | None = None
+        """Folder whose new photos are asked about."""
+
+    def compose(self) -> ComposeResult:
+        yield self.picture
+        yield self.bars
+        yield self.answers
+
+    def show(self) -> None:
+        controller, answer = self.controller, self.controller.query.answer
+        of = f" · {display_name(answer['path'].rpartition('/')[2], 30)}" if answer else ""
+        self.border_title = Text(f"Query{of}")
+        names = controller.names
+        numbers = {class_id: number for number, class_id in enumerate(names, 1) if number < 10}
+        rows = [
+            BarRow(names[score["id"]], score["probability"], score["explained"], numbers.get(score["id"]))
+            for score in (answer.get("scores", []) if answer else [])
+            if score["id"] in names
+        ]
+        self.bars.show(rows, controller.threshold, unknown=bool(answer and answer.get("unknown")))
+        self.picture.show()
+        self.answers.show()
+
+    def show_keys(self, *, in_focus: bool) -> None:
+        """Digits mean classes of the photo that was asked about only where that has the focus."""
+        keys = "y right   1-9 it is N   x none" if in_focus else "y right   x none   tab: it is N"
+        self.border_subtitle = Text(keys if self.controller.query.answer else "")
+
+    def action_ask(self) -> None:
+        self.context.pick("Ask about a photo, several, or a folder", lambda paths: self.post_message(self.Asked(paths)))
+
+    async def ask_now(self, paths: Sequence[str]) -> None:
+        """Ask about photos or folders of them, and wait for the answers."""
+        files: list[str] = []
+        for path in paths:
+            found = await self.controller.scan(path)
+            if found["kind"] == "classes":
+                files += [file for members in found["classes"].values() for file in members]
+            elif found["kind"] == "nothing":
+                self.context.say(found.get("reason", f"{path}: nothing to ask about"), severity="warning")
+            else:
+                files += found["files"]
+        if files:
+            self.picture.heat_class = None
+            await self.controller.ask(files, self.context.progress)
+
+    def action_step(self, step: int) -> None:
+        if len(self.controller.query.answers) > 1:
+            self.picture.heat_class = None
+            self.answers.go_to(self.controller.query.at + step)
+
+    def assign(self, target: ClassEntry) -> None:
+        self.context.start(self._correct, target, group="edit")
+
+    async def _correct(self, target: ClassEntry) -> None:
+        outcome = await self.controller.correct(target.id)
+        there = f"it is an example of {outcome.duplicates[0].class_name} already" if outcome.duplicates else ""
+        self.context.say(there or f"added to {target.name}   u: undo")
+
+    def action_right(self) -> None:
+        answer = self.controller.query.answer
+        best = answer["scores"][0]["id"] if answer and answer.get("scores") else None
+        entry = next((entry for entry in self.controller.session.state.classes if entry.id == best), None)
+        if entry is not None:
+            self.assign(entry)
+
+    def action_none_of_them(self) -> None:
+        """The threshold rises just above what the best class explains of this photo."""
+        answer = self.controller.query.answer
+        if answer and answer.get("scores"):
+            share = min(max(score["explained"] for score in answer["scores"]) + 0.001, 1.0)
+            if share > self.controller.threshold:
+                self._set_threshold(share, f"unknown below {percent(share)} explained")
+
+    def action_threshold(self, step: float) -> None:
+        value = min(max(round(self.controller.threshold + step, 3), 0.0), 1.0)
+        self._set_threshold(value, f"unknown below {percent(value)} explained")
+
+    def action_calibrate(self) -> None:
+        self._set_threshold(None, "threshold from the examples")
+
+    @on(Bars.ThresholdDragged)
+    def drag(self, event: Bars.ThresholdDragged) -> None:
+        if event.released:  # the mark follows the mouse by itself; only where it ends is an edit
+            self._set_threshold(event.value, "")
+
+    def _set_threshold(self, value: float | None, said: str) -> None:
+        self.context.edit(lambda session: session.set_threshold(value), said)
+
+    def action_watch(self) -> None:
+        def picked(paths: list[str]) -> None:
+            self.watched = paths[0]
+            self.context.start(self.watch_folder, paths[0], group="watch")
+
+        self.context.pick("Watch a folder: new photos are asked about", picked)
+
+    async def watch_folder(self, folder: str) -> None:
+        """Ask about new photos of a folder until another one is watched, or none."""
+        seen = set((await self.controller.scan(folder))["files"])
+        self.context.say(f"watching {folder}   esc: stop")
+        while self.watched == folder:
+            await asyncio.sleep(1)
+            files = (await self.controller.scan(folder))["files"]
+            fresh = [file for file in files if file not in seen]
+            seen.update(fresh)
+            if fresh:
+                await self.controller.ask(fresh, self.context.progress)
+
+    def action_copy(self) -> None:
+        answer = self.controller.query.answer
+        if answer is None:
+            return
+        best = answer["scores"][0] if answer.get("scores") else None
+        known = best is not None and not answer.get("unknown")
+        said = self.controller.names.get(best["id"], "?") if best and known else "unknown"
+        copied = f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else "")
+        self.app.copy_to_clipboard(copied.encode(errors="backslashreplace").decode())  # a name may be no UTF-8
+        self.context.say("copied: path, verdict and probability")

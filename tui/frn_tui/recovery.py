@@ -1,0 +1,101 @@
+"""What is unsaved is kept aside by the engine, and found again after a crash or a lost terminal."""
+
+import asyncio
+import contextlib
+from functools import partial
+
+from textual.worker import Worker
+
+from frn.inference.session import Session
+from frn_tui.client import EngineError
+from frn_tui.controller import Controller
+from frn_tui.panes.context import Context
+from frn_tui.protocol import LockProject, Recover, Recovered
+from frn_tui.serialization import state_from_json
+from frn_tui.text import display_name
+
+
+class Recovery:
+    """The app's own journal, and what another app has left."""
+
+    def __init__(self, controller: Controller, context: Context) -> None:
+        self.controller, self.context = controller, context
+        self._written: tuple[object, ...] = (controller.session.state, True, [])
+        """What the journal was written for last."""
+        self._writing: Worker[None] | None = None
+        self._failed = False
+
+    def keep(self) -> None:
+        """Write the journal, if anything has changed since the last time."""
+        controller = self.controller
+        now = (controller.session.state, controller.session.is_saved, list(controller.adding))
+        busy = self._writing is not None and self._writing.is_running
+        if now != self._written and not busy and controller.model is not None:
+            write = partial(self._write, now)  # awaitable only once it runs
+            self._writing = self.context.screen.run_worker(write, group="journal", exit_on_error=False)
+
+    async def _write(self, now: tuple[object, ...]) -> None:
+        try:
+            await self.controller.journal()
+        except EngineError as error:  # it is tried again, and told once
+            if not self._failed:
+                self.context.say(str(error), severity="error")
+            self._failed = True
+        else:
+            self._written, self._failed = now, False
+
+    async def keep_at_the_end(self) -> None:
+        """Write the journal where the app has no time left."""
+        if self.controller.model is not None and not self.controller.session.is_saved:
+            with contextlib.suppress(EngineError, TimeoutError):
+                async with asyncio.timeout(1):
+                    await self.controller.journal()
+
+    async def discard_own(self) -> None:
+        """Nothing is to be found again."""
+        if self.controller.model is not None:
+            with contextlib.suppress(EngineError):
+                await self.controller.engine.call(Recover(discard=True, own=True))
+                await self.controller.engine.call(LockProject(None))
+
+    async def offer(self) -> bool:
+        """Ask whether to go on with what an app that is gone has left; whether that is open now."""
+        engine = self.controller.engine
+        found = await engine.call(Recover())
+        if not found:
+            return False
+        chosen = await self.context.chosen(_described(found), ["go on with it", "forget it"])
+        if chosen is None:  # it will be asked again
+            return False
+        if chosen == 1:
+            await engine.call(Recover(discard=True))
+            return False
+        await self._open(found)
+        return True
+
+    async def _open(self, found: Recovered) -> None:
+        controller, engine = self.controller, self.controller.engine
+        if found["model"] != controller.model_name:
+            await controller.open_model(found["model"])
+        controller.session = Session()
+        controller.session.replace_state(state_from_json(found["state"]))
+        project = found["project"]
+        if project is not None and await controller.holder(project) is None:
+            await engine.call(LockProject(project))
+            controller.project = project
+        controller.listener()
+        with controller.begun(found["adding"]):
+            await controller.journal()  # now it is this app's, and not asked about again
+            await engine.call(Recover(discard=True))
+            await controller.sync(self.context.progress)
+            if found["adding"]:
+                await controller.add_classes(found["adding"], self.context.progress)
+
+
+def _described(found: Recovered) -> str:
+    classes, project = found["state"]["classes"], found["project"]
+    named = f" of {display_name(project.rpartition('/')[2], 30)}" if project else ""
+    count = sum(len(entry["supports"]) for entry in classes)
+    begun = sum(map(len, found["adding"].values()))
+    rest = f", {begun} to be added" if begun else ""
+    return f"There is unsaved work{named}: {len(classes)} classes, {count:,} photos{rest}"

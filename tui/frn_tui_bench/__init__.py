@@ -1,0 +1,1 @@
+"""The app measured beside its targets: `frn bench tui`, from a checkout of the repository."""

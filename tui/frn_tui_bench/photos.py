@@ -1,0 +1,75 @@
+"""Folders of drawn moths to measure with. Bytes after a JPEG's end make it another file with the same picture."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from frn.data.synthetic import draw_moth, species
+
+SIDE = 96
+WAY, SHOT = 20, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Photos:
+    """Where they are."""
+
+    twenty: Path
+    """20 classes of 5."""
+    hundreds: Path
+    """200 classes of 5."""
+    queries: list[Path]
+    """One more moth of each of the 20."""
+    extra: Path
+    """A folder of so many that embedding them takes long."""
+    thousand: Path
+    """1,000 more."""
+    home: Path
+    """A folder with nothing but `many`."""
+    many: Path
+    """A folder of 10,000."""
+
+
+def draw(folder: Path, *, many: int, hundreds: int, extra: int, thousand: int) -> Photos:
+    """Draw them.
+
+    Args:
+        folder: to make the folders in.
+        many: photos in `many`.
+        hundreds: classes in `hundreds`.
+        extra: photos in `extra`.
+        thousand: photos in `thousand`.
+    """
+    photos = Photos(
+        folder / "twenty",
+        folder / "hundreds",
+        [folder / "queries" / f"query-{label:02d}.jpg" for label in range(WAY)],
+        folder / "extra",
+        folder / "thousand",
+        folder / "home",
+        folder / "home" / "many",
+    )
+    for place in (folder / "queries", photos.extra, photos.thousand, photos.many):
+        place.mkdir(parents=True)
+    drawn = []
+    for label in range(WAY):
+        (photos.twenty / f"moth {label:03d}").mkdir(parents=True)
+        paths = [photos.twenty / f"moth {label:03d}" / f"{number}.jpg" for number in range(SHOT)]
+        for number, path in enumerate([*paths, photos.queries[label]]):
+            draw_moth(species(label), np.random.default_rng([7, label, number]), SIDE).save(path, quality=88)
+            drawn.append(path)
+    pictures = [path.read_bytes() for path in drawn]
+    for number in range(extra):
+        (photos.extra / f"{number:05d}.jpg").write_bytes(pictures[number % len(pictures)] + b"extra%d" % number)
+    for number in range(thousand):
+        (photos.thousand / f"{number:05d}.jpg").write_bytes(pictures[number % len(pictures)] + b"more%d" % number)
+    for label in range(hundreds):
+        (photos.hundreds / f"moth {label:03d}").mkdir(parents=True)
+        for number in range(SHOT):
+            path = photos.hundreds / f"moth {label:03d}" / f"{number}.jpg"
+            path.write_bytes(pictures[label % WAY * (SHOT + 1) + number] + b"class%d" % label)
+    for number in range(many):
+        os.link(drawn[number % len(drawn)], photos.many / f"{number:05d}.jpg")
+    return photos

@@ -1,0 +1,59 @@
+"""The app with what only measuring needs.
+
+f5 fills the gallery with a whole folder: no class of that many photos is needed to scroll them. f6 tells for how long,
+since the last f6, the event loop was held up at most.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+from time import perf_counter
+
+import frn_tui.app
+from frn_tui.app import FrnApp
+from frn_tui.widgets.gallery import GalleryItem
+from textual import work
+from textual.binding import Binding
+
+from frn.zoo import DEFAULT_MODEL
+
+BEAT = 0.005
+"""Seconds between two looks at the clock."""
+
+
+class Stage(FrnApp):
+    """Shows a folder in the gallery, and how the event loop does."""
+
+    CSS_PATH = str(Path(frn_tui.app.__file__).with_name("app.tcss"))
+    BINDINGS = [*FrnApp.BINDINGS, Binding("f5", "fill", "Fill"), Binding("f6", "gap", "Gap")]
+
+    _gap, _told = 0.0, 0
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.items = [GalleryItem(str(path), path.name, None, "", "") for path in sorted(Path(folder).iterdir())]
+
+    async def _start(self) -> None:
+        self._beat()
+        await self.engine.start()
+        await self.controller.open_model(DEFAULT_MODEL)
+
+    @work
+    async def _beat(self) -> None:
+        while True:
+            began = perf_counter()
+            await asyncio.sleep(BEAT)
+            self._gap = max(self._gap, perf_counter() - began - BEAT)
+
+    def action_gap(self) -> None:
+        self._told += 1
+        self.workspace.context.say(f"longest gap ({self._told}) {1000 * self._gap:.1f} ms")
+        self._gap = 0.0
+
+    def action_fill(self) -> None:
+        self.workspace.photos_pane.gallery.set_items(self.items)
+        self.workspace.photos_pane.gallery.focus()
+
+
+if __name__ == "__main__":
+    Stage(sys.argv[1]).run()
