@@ -79,13 +79,7 @@ def export_model(
 ) -> Exported:
     """Write features.onnx, head.onnx of an FRN model and, with classes, classifier.onnx; and a README.md beside them.
 
-    Args:
-        model: in evaluation mode.
-        out: the folder.
-        options: what to write, and how precisely.
-        classes: example photos of each class, for classifier.onnx.
-        bars: shows progress.
-        warn: told which images could not be used, and why.
+    The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why.
 
     Raises:
         FrnError: if a file differs from what it was made of, or int8 loses too much; then nothing is written.

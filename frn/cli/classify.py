@@ -56,7 +56,7 @@ def classify(
         for path, outcome in classifier.classify(paths):
             if isinstance(outcome, FrnError):
                 failed += 1
-                _show_failure(path, outcome, as_json)
+                print_json({"image": str(path), "error": str(outcome)}) if as_json else note(f"error: {outcome}")
             elif as_json:
                 print_json(_as_line(path, outcome))
             else:
@@ -122,10 +122,3 @@ def _show(path: Path, prediction: "Prediction", top: int) -> None:
         console.print(
             f"  {escape(printable(name)).ljust(width)}  [green]{bar}[/green] {probability:6.1%}  error {error:.4f}"
         )
-
-
-def _show_failure(path: Path, error: FrnError, as_json: bool) -> None:
-    if as_json:
-        print_json({"image": str(path), "error": str(error)})
-    else:
-        note(f"error: {error}")

@@ -1,7 +1,6 @@
 """`frn train` and `frn pretrain`: a run by a preset."""
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -107,15 +106,12 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
         if not ended.finished:
             end_stopped_run(ended.position.total_steps)
         tests = run.test()
+    position = ended.position
     if as_json:
-        _print_result(run.best, ended.position, tests)
+        result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
+        print_json({**result, "test": tests} if tests else result)
     else:
-        _show_result(run, ended.position, tests)
-
-
-def _print_result(best: Path, position: "Position", tests: "list[Result]") -> None:
-    result = {"model": str(best), "validation": position.best, "seconds": round(position.seconds, 1)}
-    print_json({**result, "test": tests} if tests else result)
+        _show_result(run, position, tests)
 
 
 def _show_result(run: "PreparedRun", position: "Position", tests: "list[Result]") -> None:

@@ -60,12 +60,7 @@ def evaluate(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
 ) -> list[Result]:
-    """Measure a model's accuracy over random episodes.
-
-    Args:
-        options: the model, the data and the episodes.
-        bars: shows progress.
-        warn: told which images could not be used, and why.
+    """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
 
     Raises:
         FrnError: if there is no such model or data set, or a class is too small for the episodes.

@@ -23,11 +23,6 @@ def minutes(row: Row, found: Report) -> str:
     return " + ".join(told(run) for name, run in behind.items() if name in found.runs)
 
 
-def shots(found: Report) -> list[str]:
-    """The shots that a table has figures of."""
-    return sorted({shot for line in found.rows for shot in line.figures}, key=int)
-
-
 def markdown(found: Report, table: Table) -> str:
     """A table as a Markdown page."""
     parts = [f"# {found.title}", f"{found.source.capitalize()}; frn {found.version}."]
@@ -56,7 +51,7 @@ def markdown(found: Report, table: Table) -> str:
 def _rows(found: Report, table: Table) -> list[str]:
     known = {row.name: row for row in table.rows}
     heads, columns = [], []
-    for shot in shots(found):
+    for shot in sorted({shot for line in found.rows for shot in line.figures}, key=int):
         figures = [line.figures.get(shot) for line in found.rows]
         if any(figure and figure.published is not None for figure in figures):
             heads.append(f"{shot}-shot published")

@@ -114,7 +114,6 @@ class RunStatus:
     """What a run's checkpoint says of it."""
 
     finished: bool
-    epochs: int
     seconds: float
     precision: str
     machine: str | None
@@ -139,7 +138,6 @@ def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
         )
     return RunStatus(
         finished=position["epoch"] >= settings["schedule"]["epochs"],
-        epochs=position["epoch"],
         seconds=position["seconds"],
         precision=settings["precision"],
         machine=record.get("machine"),

@@ -130,7 +130,7 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
         rows=[_line(row, locations, missing.get(row.name)) for row in rows],
         runs=runs,
         measurements=measured,
-        elsewhere=_elsewhere(table),
+        elsewhere=[asdict(entry) for entry in table.elsewhere],
     )
 
 
@@ -180,9 +180,5 @@ def described(table: Table) -> dict[str, object]:
             }
             for row in table.rows
         ],
-        "elsewhere": _elsewhere(table),
+        "elsewhere": [asdict(entry) for entry in table.elsewhere],
     }
-
-
-def _elsewhere(table: Table) -> list[dict[str, str]]:
-    return [asdict(entry) for entry in table.elsewhere]

@@ -54,18 +54,9 @@ class PreparedRun:
 
     def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
         """Train to the end, or until `stop` says so; see `frn.training.loop.train`."""
-        options = self.options
-        init = None if options.init is None else load_model(options.init)
-        return train(
-            self.preset,
-            self.images,
-            self.val_images,
-            options.folder,
-            self.settings,
-            init=init,
-            report=report,
-            stop=stop,
-        )
+        init = None if self.options.init is None else load_model(self.options.init)
+        folder, images, val_images = self.options.folder, self.images, self.val_images
+        return train(self.preset, images, val_images, folder, self.settings, init=init, report=report, stop=stop)
 
     def test(self) -> list[Result]:
         """Accuracy on classes never seen, where they are drawn: data sets on disk have `frn eval`."""

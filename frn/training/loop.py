@@ -175,7 +175,7 @@ class _Trainer:
             loss=round(value, 5),
             accuracy=round(accuracy, 3),
             learning_rate=rate,
-            **head_scalars(self.model),
+            **{name: round(p.item(), 5) for name, p in self.model.head.named_parameters() if not p.dim()},
         )
         trouble = self.model.head.trouble()
         self.report(StepReport(position.epoch + 1, position.step + 1, steps_in_epoch, value, accuracy, trouble))
@@ -221,10 +221,3 @@ class _Trainer:
         """Write the result so far, a plain model file."""
         position = {"epoch": self.position.epoch, "steps": self.position.total_steps}
         save_model(self.model, self.folder.best, {**position, **record})
-
-
-def head_scalars(model: Model) -> dict[str, float]:
-    """The head's learned numbers (alpha, beta, gamma), for the metrics."""
-    return {
-        name: round(parameter.item(), 5) for name, parameter in model.head.named_parameters() if not parameter.dim()
-    }

@@ -6,28 +6,9 @@ from frn.errors import FrnError
 from frn.training.presets.fine_grained import FINE_GRAINED
 from frn.training.presets.general import GENERAL, demo
 from frn.training.presets.imagenet import IMAGENET
-from frn.training.presets.preset import (
-    WITH_AUXILIARY_LOSS,
-    Preset,
-    Pretraining,
-    Published,
-    Schedule,
-    TrainingData,
-    ValidationProtocol,
-)
+from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Schedule
 
-__all__ = [
-    "PRESETS",
-    "WITH_AUXILIARY_LOSS",
-    "Preset",
-    "Pretraining",
-    "Published",
-    "Schedule",
-    "TrainingData",
-    "ValidationProtocol",
-    "demo",
-    "find_preset",
-]
+__all__ = ["PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "demo", "find_preset"]
 
 PRESETS: dict[str, Preset] = {**GENERAL, **FINE_GRAINED, **IMAGENET}
 

@@ -77,15 +77,15 @@ def cifar_fs_conv4_pretrain() -> Preset:
     )
 
 
+def classical(preset: Preset, about: str) -> Preset:
+    """As long a pre-training with a linear classifier on average-pooled maps, which needs no warm-up."""
+    schedule = replace(preset.schedule, warm_up=0)
+    return replace(preset, about=about, objective="average-pretrain", method="proto", schedule=schedule)
+
+
 def cifar_fs_conv4_average() -> Preset:
     """The classical pre-training that the paper compares with: a linear classifier on average-pooled maps."""
-    return replace(
-        cifar_fs_conv4_pretrain(),
-        about="CIFAR-FS, classical pre-training on average-pooled maps",
-        objective="average-pretrain",
-        method="proto",
-        schedule=replace(cifar_fs_conv4_pretrain().schedule, warm_up=0),
-    )
+    return classical(cifar_fs_conv4_pretrain(), "CIFAR-FS, classical pre-training on average-pooled maps")
 
 
 def cifar_fs_conv4_finetune() -> Preset:
@@ -130,12 +130,9 @@ def shipped_conv4_pretrain() -> Preset:
 
 def shipped_conv4_average() -> Preset:
     """The classical first half on the same data, for as long: what the ProtoNet compared with FRN starts from."""
-    return replace(
+    return classical(
         shipped_conv4_pretrain(),
-        about="as long a classical pre-training on the same data: ProtoNet's start in the comparison",
-        objective="average-pretrain",
-        method="proto",
-        schedule=replace(shipped_conv4_pretrain().schedule, warm_up=0),
+        "as long a classical pre-training on the same data: ProtoNet's start in the comparison",
     )
 
 
@@ -165,12 +162,9 @@ def shipped_resnet12_small_pretrain() -> Preset:
 
 def shipped_resnet12_small_average() -> Preset:
     """The first half of the shipped resnet12-small, and of the ProtoNet compared with it: classical pre-training."""
-    return replace(
+    return classical(
         shipped_resnet12_small_pretrain(),
-        about="the shipped resnet12-small, first half: --data cifar-fs --data tiny-imagenet; 78 minutes on two cores",
-        objective="average-pretrain",
-        method="proto",
-        schedule=replace(shipped_resnet12_small_pretrain().schedule, warm_up=0),
+        "the shipped resnet12-small, first half: --data cifar-fs --data tiny-imagenet; 78 minutes on two cores",
     )
 
 

@@ -30,7 +30,8 @@ from frn.model import Model, load_model
 from frn.model_file import ModelConfig
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.objectives import EpisodicObjective
-from frn.training.presets import Preset, Pretraining, Schedule, ValidationProtocol, demo
+from frn.training.presets import Preset, Schedule, demo
+from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.presets.record import published_fields
 from frn.training.run import RunSettings
 
@@ -195,7 +196,8 @@ from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.training.loop import train
 from frn.training.run import RunSettings
-from frn.training.presets import Schedule, ValidationProtocol, demo
+from frn.training.presets import Schedule, demo
+from frn.training.presets.preset import ValidationProtocol
 torch.set_num_threads(1)
 preset = replace(demo(), episode=EpisodeShape(way=4, shot=2, queries=2),
                  schedule=Schedule(epochs=12, milestones=(8,)), validation=ValidationProtocol(every=3, episodes=20))
