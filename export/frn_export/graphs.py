@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import onnx
@@ -104,8 +105,10 @@ def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.B
         weight = patches.transpose(0, 1, 4, 2, 5, 3).reshape(out, -1, side * stem, side * stem)
     inputs = (graph.constant(weight.astype(np.float32)), graph.constant(bias.astype(np.float32)))
     side = weight.shape[-1]
-    steps = {"strides": [stem, stem]} if stem > 1 else {}
-    return graph.node("Conv", x, *inputs, kernel_shape=[side, side], pads=[padding] * 4, **steps)
+    attributes: dict[str, Any] = {"kernel_shape": [side, side], "pads": [padding] * 4}
+    if stem > 1:
+        attributes["strides"] = [stem, stem]
+    return graph.node("Conv", x, *inputs, **attributes)
 
 
 def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Array, Array]:
