@@ -138,7 +138,7 @@ class _Trainer:
         self.model.eval()
         with torch.inference_mode():
             for index, drawn in enumerate(first[:TUNING_EPISODES]):
-                maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]))
+                maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
                 trials.append(TuningEpisode.split(episode, shape.shot))
         ridge.set_parameters(tune(trials))
@@ -157,7 +157,7 @@ class _Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, position.epoch, position.step, 1])
-        maps = self.feature_maps(drawn, generator)
+        maps = self.feature_maps(drawn, generator, position.epoch)
         loss, logits, target = self.objective.score(self.model, maps, drawn)
         value = loss.item()
         if not np.isfinite(value):
@@ -180,11 +180,11 @@ class _Trainer:
         trouble = self.model.head.trouble()
         self.report(StepReport(position.epoch + 1, position.step + 1, steps_in_epoch, value, accuracy, trouble))
 
-    def feature_maps(self, drawn: Episode, generator: np.random.Generator) -> Tensor:
+    def feature_maps(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """Maps (images, r, d) of a step's images, augmented."""
         device = self.settings.device
         canvas, extents = self.images.gather(drawn.ravel())
-        batch = augment(canvas, extents, self.preset.augmentation_at(self.position.epoch), generator, device)
+        batch = augment(canvas, extents, self.preset.augmentation_at(epoch), generator, device)
         with autocast(device, self.settings.precision):
             maps: Tensor = self.model.feature_maps(batch)
         return maps

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+import frn.data
 from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
@@ -125,3 +126,20 @@ def test_the_rate_falls_at_each_milestone_and_milestones_move_with_the_epochs() 
     assert schedule.scaled_to(1).milestones == ()
     with pytest.raises(FrnError, match="rising milestones"):
         Schedule(epochs=10, milestones=(8, 6))
+
+
+def test_smaller_images_come_first_where_a_preset_says_so() -> None:
+    preset = find_preset("shipped-photo-average")
+    assert [preset.augmentation_at(epoch).size for epoch in (0, 6, 7, 11)] == [64, 64, 84, 84]
+    assert preset.augmentation_at(0).scale == preset.augmentation.scale
+    assert find_preset("cub-cropped-conv4").augmentation_at(0) is find_preset("cub-cropped-conv4").augmentation
+
+
+def test_mini_imagenets_validation_and_test_classes_train_no_photo_model() -> None:
+    """Of Tiny-ImageNet and of the dogs, by their WordNet numbers."""
+    file = Path(frn.data.__file__).parent / "splits" / "mini_imagenet.toml"
+    splits = tomllib.loads(file.read_text(encoding="utf-8"))
+    left_out = {name.split("-")[0] for name in find_preset("shipped-photo").data.exclude_classes}
+    held_out = {"n03770439", "n02099601", "n04146614", "n04149813", "n02091244"}
+    assert held_out <= left_out
+    assert held_out <= {*splits["val"], *splits["test"]}
