@@ -60,11 +60,7 @@ class Cost:
         return self.before - self.after
 
     def require(self, max_drop: float) -> None:
-        """Refuse an extractor that has lost too much.
-
-        Raises:
-            FrnError: if the drop is more than `max_drop` points.
-        """
+        """Refuse an extractor that has lost too much. FrnError if the drop is more than `max_drop` points."""
         if not self.drop <= max_drop:
             raise FrnError(
                 f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "

@@ -50,11 +50,7 @@ class Difference:
         return f"{self.what}: within {self.share:.1e} of {self.unit} of what it was exported from"
 
     def require(self) -> None:
-        """Refuse a file that computes something else.
-
-        Raises:
-            FrnError: with the difference found.
-        """
+        """Refuse a file that computes something else, by an FrnError with the difference found."""
         if not self.share <= self.allowed:
             raise FrnError(
                 f"{self.what} differs from what it was exported from by {self.share:.1e} of {self.unit}; at most "

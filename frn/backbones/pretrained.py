@@ -271,11 +271,7 @@ ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": To
 
 
 def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
-    """What knows the networks of `SOURCE:NAME`.
-
-    Raises:
-        FrnError: if the name is not like that.
-    """
+    """What knows the networks of `SOURCE:NAME`. FrnError if the name is not like that."""
     source, colon, rest = name.partition(":")
     if source not in ADAPTERS or not colon or not rest:
         raise FrnError(f"{name}: a pretrained backbone is called {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")

@@ -65,11 +65,7 @@ def time_classifier(
 
 
 def enroll_moths(extractor: Extractor) -> dict[str, EnrolledClass]:
-    """Enroll five classes of five drawn moths.
-
-    Raises:
-        FrnError: if the model has no FRN head.
-    """
+    """Enroll five classes of five drawn moths. FrnError if the model has no FRN head."""
     if extractor.head is None:
         raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
     side = extractor.transform.size

@@ -119,11 +119,7 @@ class CommandError(FrnError):
 
 
 def _run(command: "Command") -> None:
-    """Run a command in a process of its own, its progress on our stderr.
-
-    Raises:
-        CommandError: if it fails.
-    """
+    """Run a command in a process of its own, its progress on our stderr. CommandError if it fails."""
     # Ctrl-C reaches the child too, which saves and stops; we wait for that.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

@@ -60,11 +60,7 @@ def scan(root: Path) -> ClassFolders:
 
 
 def image_files(folder: Path) -> tuple[str, ...]:
-    """Names of the files in `folder` that look like images, sorted.
-
-    Raises:
-        FrnError: if the folder cannot be listed.
-    """
+    """Names of the files in `folder` that look like images, sorted. FrnError if the folder cannot be listed."""
     try:
         return tuple(
             sorted(
@@ -78,11 +74,7 @@ def image_files(folder: Path) -> tuple[str, ...]:
 
 
 def split_folder(data: Path, split: str) -> Path:
-    """Folder of a split of a data set.
-
-    Raises:
-        FrnError: saying what `data` holds instead.
-    """
+    """Folder of a split of a data set; an FrnError says what `data` holds instead."""
     if not data.is_dir():
         raise FrnError(f"{data}: there is no such folder")
     folder = data / split

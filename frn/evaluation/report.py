@@ -45,11 +45,7 @@ class EvaluationPlan:
     """Also measure how well unknown classes are told from known ones; needs twice as many classes."""
 
     def check(self, images: StoredImages, where: str) -> None:
-        """Refuse images that cannot serve one of the shapes.
-
-        Raises:
-            FrnError: naming the class that is too small.
-        """
+        """Refuse images that cannot serve one of the shapes; an FrnError names the class that is too small."""
         for shape in self.shapes:
             needed = doubled(shape) if self.unknown else shape
             check_classes(images.names, images.sizes, needed, where=where, every_class=True)

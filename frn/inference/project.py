@@ -90,11 +90,7 @@ def is_project(path: Path) -> bool:
 
 
 def load_project(path: Path) -> Project:
-    """Read a project file.
-
-    Raises:
-        FrnError: if it cannot be read, is no project, of a newer version, or damaged.
-    """
+    """Read a project file. FrnError if it cannot be read, is no project, of a newer version, or damaged."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FrnError(f"{path}: has {path.stat().st_size >> 20} MiB; a project has at most {MAX_BYTES >> 20} MiB")

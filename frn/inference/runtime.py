@@ -138,11 +138,7 @@ def cuda_answers() -> bool:
 def run_session(
     session: "onnxruntime.InferenceSession", outputs: Sequence[str], inputs: Mapping[str, NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """Run a session, but not forever.
-
-    Raises:
-        FrnError: if it fails or takes longer than `TIME_LIMIT` seconds.
-    """
+    """Run a session, but not forever. FrnError if it fails or takes longer than `TIME_LIMIT` seconds."""
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
@@ -163,11 +159,7 @@ def run_session(
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a model file.
-
-    Raises:
-        FrnError: if it cannot be read or is too large.
-    """
+    """Read a model file. FrnError if it cannot be read or is too large."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FrnError(f"{path}: has {path.stat().st_size >> 20} MiB; the limit is {MAX_BYTES >> 20} MiB")
@@ -177,11 +169,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_json(metadata: Mapping[str, str], key: str, where: str) -> Any:
-    """A metadata entry that holds JSON.
-
-    Raises:
-        FrnError: if it is missing or damaged.
-    """
+    """A metadata entry that holds JSON. FrnError if it is missing or damaged."""
     try:
         return json.loads(metadata[key])
     except (KeyError, ValueError, RecursionError) as error:

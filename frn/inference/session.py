@@ -65,11 +65,7 @@ class State:
     next_id: int = 1
 
     def find(self, class_id: int) -> ClassEntry:
-        """A class by its id.
-
-        Raises:
-            FrnError: if there is none.
-        """
+        """A class by its id. FrnError if there is none."""
         for entry in self.classes:
             if entry.id == class_id:
                 return entry
@@ -167,11 +163,7 @@ class Session:
         return entry.id
 
     def rename(self, class_id: int, name: str) -> None:
-        """Give a class another name; nothing else changes.
-
-        Raises:
-            FrnError: if the name is taken, empty or too long.
-        """
+        """Give a class another name; nothing else changes. FrnError if the name is taken, empty or too long."""
         entry = self.state.find(class_id)
         if name.strip() != entry.name:
             self._replace(replace(entry, name=self._fresh_name(name)))
@@ -276,11 +268,7 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
 
 
 def check_name(name: str) -> str:
-    """A class name without blanks around it.
-
-    Raises:
-        FrnError: if it is empty or too long.
-    """
+    """A class name without blanks around it. FrnError if it is empty or too long."""
     name = name.strip()
     if not name:
         raise FrnError("a class needs a name")
@@ -290,11 +278,7 @@ def check_name(name: str) -> str:
 
 
 def check_threshold(threshold: float | None) -> float | None:
-    """A threshold that is None or a share.
-
-    Raises:
-        FrnError: if it is not between 0 and 1.
-    """
+    """A threshold that is None or a share. FrnError if it is not between 0 and 1."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise FrnError(f"the threshold is a share of the photo, between 0 and 1, not {threshold}")
     return threshold

@@ -389,11 +389,7 @@ TABLES: dict[str, Table] = {table.name: table for table in (*IN_PAPER, *OUR_OWN)
 
 
 def find_table(name: str) -> Table:
-    """Return a table by name.
-
-    Raises:
-        FrnError: naming the nearest ones.
-    """
+    """Return a table by name; an FrnError names the nearest ones."""
     if name in TABLES:
         return TABLES[name]
     near = difflib.get_close_matches(name, TABLES, n=2, cutoff=0.5)
@@ -402,11 +398,7 @@ def find_table(name: str) -> Table:
 
 
 def choose_rows(table: Table, names: Sequence[str]) -> list[Row]:
-    """The rows of these names; without any, all.
-
-    Raises:
-        FrnError: if the table has no such row.
-    """
+    """The rows of these names; without any, all. FrnError if the table has no such row."""
     known = [row.name for row in table.rows]
     for name in names:
         if name not in known:

@@ -62,11 +62,7 @@ class RunOptions:
         return self.out or Path("runs") / self.preset
 
     def overridden(self) -> Preset:
-        """The preset with what is changed of it.
-
-        Raises:
-            FrnError: if there is no such preset, or a change does not fit it.
-        """
+        """The preset with what is changed of it. FrnError if there is no such preset, or a change does not fit it."""
         preset = find_preset(self.preset)
         schedule = preset.schedule.scaled_to(self.epochs) if self.epochs else preset.schedule
         shape = preset.episode

@@ -17,11 +17,7 @@ PNG_END = b"IEND\xaeB`\x82"
 
 
 def decode_stored(data: bytes, where: str) -> Image.Image:
-    """Decode an image in its own mode.
-
-    Raises:
-        FrnError: if it is too large, of an unknown format, or broken.
-    """
+    """Decode an image in its own mode. FrnError if it is too large, of an unknown format, or broken."""
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         if image.width * image.height > MAX_PIXELS:

@@ -57,11 +57,7 @@ class Found:
     """(archive, offset): files read in this order go through a compressed archive once."""
 
     def read(self, limit: int = MAX_BYTES) -> bytes:
-        """Return the content.
-
-        Raises:
-            FrnError: if it has more than `limit` bytes, or is damaged.
-        """
+        """Return the content. FrnError if it has more than `limit` bytes, or is damaged."""
         try:
             if self.size <= limit:
                 with self.open() as file:
@@ -118,11 +114,7 @@ class Sources:
         return self._files
 
     def images(self) -> list[Found]:
-        """Every image, sorted by its names.
-
-        Raises:
-            FrnError: as `files`, or if there are no images.
-        """
+        """Every image, sorted by its names. FrnError as `files`, or if there are none."""
         found = [file for file in self.files() if PurePosixPath(file.parts[-1]).suffix.lower() in EXTENSIONS]
         if not found:
             raise FrnError(f"{self}: no images in there")
