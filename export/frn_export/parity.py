@@ -49,13 +49,14 @@ class Difference:
     def __str__(self) -> str:
         return f"{self.what}: within {self.share:.1e} of {self.unit} of what it was exported from"
 
-    def require(self) -> None:
+    def require(self) -> "Difference":
         """Refuse a file that computes something else, by an FrnError with the difference found."""
         if not self.share <= self.allowed:
             raise FrnError(
                 f"{self.what} differs from what it was exported from by {self.share:.1e} of {self.unit}; at most "
                 f"{self.allowed:.0e} is allowed. Nothing was written."
             )
+        return self
 
 
 def compare_features(model: Model, graph: bytes, *, allowed: float = FEATURE_TOLERANCE) -> Difference:

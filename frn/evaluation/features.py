@@ -60,6 +60,13 @@ class TorchExtractor:
         """Return feature maps (n, r, d), float32, on the device."""
         return extract_features(self.model, images, precision=self.precision, device=self.device, progress=progress)
 
+    @torch.inference_mode()
+    def mean_feature(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
+        """Return the average-pooled feature (d,) of all images together, in float32."""
+        batches = _batches(self.model, images, self.precision, self.device, progress)
+        total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
+        return (total / len(images)).float()
+
     def new_head(self) -> Head:
         """Return a copy of its head."""
         return copy.deepcopy(self.model.head)
@@ -112,21 +119,6 @@ def extract_features(
 ) -> Tensor:
     """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on."""
     return torch.cat(list(_batches(model, images, precision, device, progress)))
-
-
-@torch.inference_mode()
-def mean_feature(
-    model: Model,
-    images: StoredImages,
-    *,
-    precision: Precision = "fp32",
-    device: torch.device | str = "cpu",
-    progress: Progress | None = None,
-) -> Tensor:
-    """Return the average-pooled feature (d,) of all images together, in float32; arguments as above."""
-    batches = _batches(model, images, precision, device, progress)
-    total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
-    return (total / len(images)).float()
 
 
 def _batches(

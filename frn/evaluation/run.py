@@ -11,7 +11,7 @@ from frn.data.cache import Progress, StoredImages, load_images
 from frn.data.folders import ClassFolders, scan, split_folder
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor, mean_feature
+from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.evaluation.method import with_method
 from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.inference.extractor import Extractor
@@ -115,7 +115,5 @@ def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None
     with bars("decoding train") as decoding:
         images = load_images(folders, extractor.transform, progress=decoding)
     with bars("centre") as extracting:
-        centre = mean_feature(
-            extractor.model, images, precision=extractor.precision, device=extractor.device, progress=extracting
-        )
+        centre = extractor.mean_feature(images, extracting)
     extractor.model.head.get_buffer("centre").copy_(centre)

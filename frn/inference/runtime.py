@@ -104,15 +104,10 @@ def open_session(
     options.log_severity_level = 4
     providers = ["CUDAExecutionProvider"] * wants_cuda + ["CPUExecutionProvider"]
     onnxruntime.set_default_logger_severity(4)  # a fallback would print pages otherwise
+    refusals = (errors.Fail, errors.InvalidGraph, errors.InvalidProtobuf, errors.NotImplemented, errors.InvalidArgument)
     try:
         session = onnxruntime.InferenceSession(data, options, providers=providers)
-    except (
-        errors.Fail,
-        errors.InvalidGraph,
-        errors.InvalidProtobuf,
-        errors.NotImplemented,
-        errors.InvalidArgument,
-    ) as e:
+    except refusals as e:
         raise FrnError(f"{where}: onnxruntime cannot run it ({str(e).splitlines()[0]})") from e
     finally:
         onnxruntime.set_default_logger_severity(2)

@@ -86,21 +86,16 @@ def train(
     return trainer.train(RunFolder(out), init, stop)
 
 
+@dataclass
 class _Trainer:
-    def __init__(
-        self,
-        preset: Preset,
-        images: StoredImages | ConcatImages,
-        val_images: StoredImages | None,
-        settings: RunSettings,
-        report: Callable[[StepReport | ValidationReport], None],
-    ) -> None:
-        self.preset = preset
-        self.images = images
-        self.val_images = val_images
-        self.settings = settings
-        self.report = report
-        self.val_shape = None if val_images is None else validation_shape(preset, val_images)
+    preset: Preset
+    images: StoredImages | ConcatImages
+    val_images: StoredImages | None
+    settings: RunSettings
+    report: Callable[[StepReport | ValidationReport], None]
+
+    def __post_init__(self) -> None:
+        self.val_shape = None if self.val_images is None else validation_shape(self.preset, self.val_images)
 
     def train(self, folder: RunFolder, init: Model | None, stop: Callable[[], bool]) -> RunResult:
         """Make or restore model, optimiser and folder; train until the schedule ends or `stop` says so."""

@@ -1,6 +1,7 @@
 """Pixels of prepared images: decoded as they are stored, without the upright turn that `frn.images` gives photos.
 
-Boxes of CUB and Aircraft are in stored coordinates, and the authors' scripts do not look at EXIF tags either.
+Boxes of CUB and Aircraft are in stored coordinates, and the authors' scripts do not look at EXIF tags either. Pillow's
+crop rounds each side to a whole pixel, and black is beyond the border.
 """
 
 import io
@@ -37,11 +38,6 @@ def encode_png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def crop(box: tuple[float, float, float, float], image: Image.Image) -> Image.Image:
-    """Cut out (left, upper, right, lower); Pillow rounds each side to a whole pixel, and black is beyond the border."""
-    return image.crop(box)
 
 
 def squash(side: int, image: Image.Image) -> Image.Image:

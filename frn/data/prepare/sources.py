@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Self
@@ -171,9 +171,8 @@ class Sources:
         total = path.stat().st_size // MEBIBYTE
         archive = self._open.enter_context(tarfile.open(fileobj=raw))  # noqa: SIM115
         stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
-        yield from self._members(
-            archive, f"{path}", (stem,), 0, lambda: self.progress(raw.tell() // MEBIBYTE, max(1, total))
-        )
+        tick = lambda: self.progress(raw.tell() // MEBIBYTE, max(1, total))  # noqa: E731
+        yield from self._members(archive, f"{path}", (stem,), 0, tick)
 
     def _members(
         self, archive: tarfile.TarFile, where: str, above: tuple[str, ...], start: int, tick: Callable[[], None]
@@ -191,18 +190,12 @@ class Sources:
                 target = limits.check(posixpath.normpath(posixpath.join(base, member.linkname)), 0)
                 links.append((parts, "/".join(target)))
             elif member.isfile():
-                offset = start + member.offset_data
-                found = Found(
-                    (*above, *parts),
-                    member.size,
-                    partial(_extract, archive, member),
-                    f"{where}: {member.name}",
-                    (self._archives, offset),
-                )
+                offset, name = start + member.offset_data, f"{where}: {member.name}"
+                extract = partial(_extract, archive, member)
+                found = Found((*above, *parts), member.size, extract, name, (self._archives, offset))
                 if self.archives.fullmatch(parts[-1]):
                     inner = self._open.enter_context(tarfile.open(fileobj=found.open()))  # noqa: SIM115
-                    name = parts[-1].removesuffix(".tar")
-                    yield from self._members(inner, found.where, (name,), offset, tick)
+                    yield from self._members(inner, name, (parts[-1].removesuffix(".tar"),), offset, tick)
                 else:
                     members["/".join(parts)] = found
                     yield found
@@ -210,8 +203,7 @@ class Sources:
                 tick()
         for parts, name in links:
             if name in members:
-                target_file = members[name]
-                yield Found((*above, *parts), target_file.size, target_file.open, target_file.where, target_file.order)
+                yield replace(members[name], parts=(*above, *parts))
 
     def _check(self, path: Path) -> None:
         expected = self.checksums.get(path.name)
@@ -289,11 +281,7 @@ def _is_archive(path: Path) -> bool:
 
 
 def _loose(path: Path, parts: tuple[str, ...]) -> Found:
-    return Found(parts, path.stat().st_size, partial(_open, path), str(path))
-
-
-def _open(path: Path) -> IO[bytes]:
-    return path.open("rb")
+    return Found(parts, path.stat().st_size, lambda: path.open("rb"), str(path))
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
@@ -305,8 +293,5 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 def _looks_like(path: Path) -> str | None:
     with path.open("rb") as file:
         start = file.read(512).lstrip().lower()
-    return (
-        "it is a web page: the download asked for something first"
-        if start.startswith((b"<!doctype", b"<html"))
-        else None
-    )
+    page = start.startswith((b"<!doctype", b"<html"))
+    return "it is a web page: the download asked for something first" if page else None

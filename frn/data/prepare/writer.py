@@ -78,11 +78,6 @@ def check_places(items: Sequence[Item], out: Path) -> None:
     Raises:
         FrnError: if two items have the same place, one has none, or `out` holds something else.
     """
-    _refuse_impossible(items)
-    _refuse_others(items, out)
-
-
-def _refuse_impossible(items: Sequence[Item]) -> None:
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
     if twice:
@@ -91,10 +86,7 @@ def _refuse_impossible(items: Sequence[Item]) -> None:
     unfit = sorted(name for name in names if name in ("", ".", "..") or set(name) & set("/\\\0"))
     if unfit:
         raise FrnError(f"the source calls something {unfit[0]!r}, which is no name for a file or folder")
-
-
-def _refuse_others(items: Sequence[Item], out: Path) -> None:
-    """Whatever lies in the splits' folders is trained on, so nothing else may."""
+    # Whatever lies in the splits' folders is trained on, so nothing else may.
     files: dict[tuple[str, str], set[str]] = {}
     for item in items:
         files.setdefault((item.split, item.label), set()).add(item.file)
