@@ -16,8 +16,7 @@ from frn.zoo import DEFAULT_MODEL, resolve
 def load_extractor(model: str | Path, device: Device = "auto") -> Extractor:
     """Open a model to run in onnxruntime; one that is not exported yet is exported, in memory and through torch.
 
-    Raises:
-        FrnError: if there is no such model, or it is refused.
+    FrnError if there is no such model, or it is refused.
     """
     files = resolve(model)
     if files.extractor is not None:
@@ -44,8 +43,7 @@ class ClassFiles:
 def class_files(classes: Path) -> ClassFiles:
     """The files of each class of a folder of class folders, or of a project.
 
-    Raises:
-        FrnError: if there are none, or the project cannot be read.
+    FrnError if there are none, or the project cannot be read.
     """
     if not is_project(classes):
         return ClassFiles(scan(classes).members)

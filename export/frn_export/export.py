@@ -72,10 +72,8 @@ def export_model(
 ) -> Exported:
     """Write features.onnx, head.onnx of an FRN model and, with classes, classifier.onnx; and a README.md beside them.
 
-    The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why.
-
-    Raises:
-        FrnError: if a file differs from what it was made of, or int8 loses too much; then nothing is written.
+    The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why. FrnError if
+    a file differs from what it was made of, or int8 loses too much; then nothing is written.
     """
     readme = out / "README.md"
     if readme.is_file() and not readme.read_bytes().startswith(TITLE.encode()):

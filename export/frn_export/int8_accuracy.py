@@ -72,8 +72,7 @@ class Cost:
 def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress | None = None) -> Sample:
     """Read class folders and set every sixth image aside for calibration.
 
-    Raises:
-        FrnError: if there are fewer than two classes, or one has too few readable images.
+    FrnError if there are fewer than two classes, or one has too few readable images.
     """
     found = scan(folder)
     thinned = tuple(files[:: -(-len(files) // PER_CLASS)] for files in found.files)

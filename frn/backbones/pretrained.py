@@ -42,8 +42,7 @@ class Pretrained(Backbone):
     def __init__(self, name: str, size: int) -> None:
         """Build the network for images of `size` pixels, its weights still random.
 
-        Raises:
-            FrnError: if there is no such network, it gives no map, or it takes no images of that size.
+        FrnError if there is no such network, it gives no map, or it takes no images of that size.
         """
         super().__init__()
         self.size = size
@@ -82,8 +81,7 @@ class Pretrained(Backbone):
     def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
         """Take the makers' weights; those of their classifier are set aside.
 
-        Raises:
-            FrnError: if one is missing, left over, or of another shape.
+        FrnError if one is missing, left over, or of another shape.
         """
         fitted = self.maps.fitted(weights)
         expected = self.maps.net.state_dict()
@@ -281,8 +279,7 @@ def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
 def find_weights(name: str, file: Path | None, *, download: bool = False) -> Path:
     """The file with a network's weights: the one given, or the one in the cache of torchvision or timm.
 
-    Raises:
-        FrnError: saying where it looked and what to do.
+    An FrnError says where it looked and what to do.
     """
     source, own = adapter(name), name.partition(":")[2]
     if file is not None:

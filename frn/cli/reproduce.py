@@ -126,8 +126,7 @@ def _run(command: "Command") -> None:
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
     """Folders of data sets by name; without a name it is the table's only one.
 
-    Raises:
-        FrnError: if it has several, or there is no such folder.
+    FrnError if it has several, or there is no such folder.
     """
     folders = {}
     for word in given:

@@ -43,8 +43,7 @@ class ClassFolders:
 def scan(root: Path) -> ClassFolders:
     """List the class folders of `root`. Hidden entries and files of other kinds are not images.
 
-    Raises:
-        FrnError: if `root` is no readable folder, has no class folders, or a class folder has no images.
+    FrnError if `root` is no readable folder, has no class folders, or a class folder has no images.
     """
     try:
         folders = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != ".")

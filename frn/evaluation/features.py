@@ -36,8 +36,7 @@ class FeatureExtractor(Protocol):
     def new_head(self) -> Head:
         """Return a copy of its head, which the caller may change.
 
-        Raises:
-            FrnError: if the model does not hold its whole head.
+        FrnError if the model does not hold its whole head.
         """
 
 
@@ -94,8 +93,7 @@ class OnnxExtractor:
     def new_head(self) -> Head:
         """Return a head with the learned numbers of the file's metadata.
 
-        Raises:
-            FrnError: if the head has layers of its own, which an extractor does not hold.
+        FrnError if the head has layers of its own, which an extractor does not hold.
         """
         learned = self.extractor.learned
         head = build_head(self.method, self.extractor.shape[1])

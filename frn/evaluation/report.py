@@ -64,10 +64,8 @@ def evaluate_images(
     """Evaluate a model on images prepared by its own transform. The model stays as it is.
 
     An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
-    `where`; progress is told over images, and over the episodes of one shape.
-
-    Raises:
-        FrnError: if a class is too small for one of the shapes.
+    `where`; progress is told over images, and over the episodes of one shape. FrnError if a class is too small for one
+    of the shapes.
     """
     keep_freed_memory()
     if validation is not None:

@@ -62,8 +62,7 @@ def evaluate(
 ) -> list[Result]:
     """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
 
-    Raises:
-        FrnError: if there is no such model or data set, or a class is too small for the episodes.
+    FrnError if there is no such model or data set, or a class is too small for the episodes.
     """
     folders = scan(split_folder(options.data, options.split))  # before torch's models: a wrong folder is told at once
     shapes = [EpisodeShape(way=options.way, shot=k, queries=options.queries) for k in options.shot or (1, 5)]

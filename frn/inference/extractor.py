@@ -40,10 +40,8 @@ class Extractor:
     ) -> None:
         """Open the bytes of a `features.onnx`, which a message calls `where`.
 
-        A trusted file is one that we made ourselves: it is not checked. No `threads` means all cores.
-
-        Raises:
-            FrnError: if the file is not an extractor of a known version, or fails the checks of `runtime`.
+        A trusted file is one that we made ourselves: it is not checked. No `threads` means all cores. FrnError if the
+        file is not an extractor of a known version, or fails the checks of `runtime`.
         """
         checked = None if trusted else check_model(data, where, [FEATURES_FORMAT])
         self.data = data

@@ -39,8 +39,7 @@ OPERATORS = frozenset(_OPERATORS.split())
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
     """Refuse an ONNX file, by its bytes, that could do anything but compute; its metadata, if `frn.format` is welcome.
 
-    Raises:
-        FrnError: saying what was found in `where`.
+    An FrnError says what was found in `where`.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -90,8 +89,7 @@ def open_session(
 ) -> "onnxruntime.InferenceSession":
     """Make a session from the bytes of a checked or shipped model, without a word on stdout or stderr.
 
-    Raises:
-        FrnError: if the model cannot run, or CUDA was insisted on ("cuda") and did not come up.
+    FrnError if the model cannot run, or CUDA was insisted on ("cuda") and did not come up.
     """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors

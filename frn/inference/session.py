@@ -152,8 +152,7 @@ class Session:
     def create(self, name: str) -> int:
         """Add an empty class and return its id.
 
-        Raises:
-            FrnError: if the name is taken, empty or too long, or there are too many classes.
+        FrnError if the name is taken, empty or too long, or there are too many classes.
         """
         state = self.state
         if len(state.classes) >= MAX_CLASSES:
@@ -233,8 +232,7 @@ class Session:
     def set_threshold(self, threshold: float | None) -> None:
         """Set the share of a photo that a class must explain; None calibrates it.
 
-        Raises:
-            FrnError: if it is not between 0 and 1.
+        FrnError if it is not between 0 and 1.
         """
         self._edit(replace(self.state, threshold=check_threshold(threshold)))
 
@@ -257,8 +255,7 @@ class Session:
 def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State, list[Duplicate]]:
     """A state of classes with examples, and the examples left out because they are there twice.
 
-    Raises:
-        FrnError: if a name is there twice, empty or too long.
+    FrnError if a name is there twice, empty or too long.
     """
     session = Session()
     duplicates = []

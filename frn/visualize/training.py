@@ -70,10 +70,8 @@ def train_decoder(
 ) -> RunResult:
     """Train a decoder; `last.safetensors` in `out` is the result, at any moment.
 
-    The model does not change; images are under its own transform; `stop` is asked after every step.
-
-    Raises:
-        FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
+    The model does not change; images are under its own transform; `stop` is asked after every step. FrnError if the
+    folder is taken or cannot be written, or the run in it has other settings.
     """
     keep_freed_memory()
     model = model.to(settings.device)
@@ -134,8 +132,7 @@ def _step(
 def load_decoder(path: Path, model: Model) -> Decoder:
     """Read a decoder, in evaluation mode, on the model's device.
 
-    Raises:
-        FrnError: if there is none, or it was trained for another model.
+    FrnError if there is none, or it was trained for another model.
     """
     file = path / "last.safetensors" if path.is_dir() else path
     if not file.is_file():

@@ -43,8 +43,7 @@ def aircraft() -> list[Download]:
 def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
     """Fetch what is not in `folder` yet, and return the files.
 
-    Raises:
-        FrnError: if the network or the disk refuses, or what came has another checksum.
+    FrnError if the network or the disk refuses, or what came has another checksum.
     """
     from torchvision.datasets.utils import download_url
 

@@ -104,8 +104,7 @@ class Sources:
     def files(self) -> list[Found]:
         """Every file of every source; loose files of a folder come before those of its archives.
 
-        Raises:
-            FrnError: if a source is missing or damaged, has a wrong checksum, or nothing is found.
+        FrnError if a source is missing or damaged, has a wrong checksum, or nothing is found.
         """
         if self._files is None:
             self._files = [file for path in self.paths for file in self._walk(path)]
@@ -238,8 +237,7 @@ class _Limits:
     def check(self, name: str, size: int) -> tuple[str, ...]:
         """Return an entry's names; none for the hidden ones.
 
-        Raises:
-            FrnError: if it leads out of the archive, or there is too much.
+        FrnError if it leads out of the archive, or there is too much.
         """
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:

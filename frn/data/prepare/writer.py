@@ -19,9 +19,7 @@ def write_items(items: Sequence[Item], out: Path, progress: Progress | None = No
     """Write every item to `out/split/label/file`; whole files stay as they are.
 
     Sources are read one after the other, in their own order; pixels are converted and files written on all cores.
-
-    Raises:
-        FrnError: if a file cannot be read or written.
+    FrnError if a file cannot be read or written.
     """
     todo = sorted((item for item in items if not _is_whole(item, out)), key=lambda item: item.source.order)
     for folder in {out / item.split / item.label for item in todo}:
@@ -75,8 +73,7 @@ def _is_whole(item: Item, out: Path) -> bool:
 def check_places(items: Sequence[Item], out: Path) -> None:
     """Make sure that every item has a place of its own, and that nothing else is there.
 
-    Raises:
-        FrnError: if two items have the same place, one has none, or `out` holds something else.
+    FrnError if two items have the same place, one has none, or `out` holds something else.
     """
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
