@@ -110,11 +110,7 @@ def decode_crop(data: bytes, where: Path, transform: "EvaluationTransform") -> P
 def decode_preview(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[Pixels, tuple[int, int]]:
     """As `decode_crop`, for display only: a JPEG is decoded only as finely as the crop needs, in a third of the time.
 
-    Returns:
-        The crop, and the (width, height) of the whole image, upright.
-
-    Raises:
-        FrnError: as `decode`.
+    Returns the crop, and the (width, height) of the whole image, upright. FrnError as `decode`.
     """
     return _decode(data, where, DRAFT * (transform.resize or transform.size), transform)
 
@@ -254,12 +250,7 @@ class EvaluationTransform:
         return self.resize or round(self.size * 92 / 84)
 
     def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
-        """Return the crop as (size, size, 3) uint8.
-
-        Args:
-            image: of any mode, not changed.
-            orientation: EXIF's, of an image that is not upright.
-        """
+        """The crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, where it is not upright."""
         convert = converter(image)
         across, down = image.size if orientation not in SIDEWAYS else image.size[::-1]
         if self.resize is None and (across, down) == (self.size, self.size):

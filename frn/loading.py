@@ -57,13 +57,8 @@ def load_classifier(
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll a folder of class folders, or the classes of a project file.
 
-    The model is the project's own unless another is given, or the default one.
-
-    Returns:
-        The classifier, and why some of its files were left out.
-
-    Raises:
-        FrnError: if there are no classes, or a project was made with another model.
+    The model is the project's own unless another is given, or the default one. Returns the classifier, and why some of
+    its files were left out. FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
         members = scan(classes).members  # before the model is loaded: a wrong path is told at once

@@ -103,14 +103,8 @@ def compare_classifier(
 ) -> Difference:
     """Run `classifier.onnx` and the classifier that it was made of on the same photos.
 
-    Args:
-        classifier: the enrolled classes.
-        graph: bytes of the `classifier.onnx`.
-        images: readable files.
-        allowed: difference between errors, as a share of the photo's energy.
-
-    Raises:
-        FrnError: if the file names another class than the classifier, beyond what the tolerance explains.
+    Errors may differ by `allowed`, a share of the photo's energy. FrnError if the file names another class than the
+    classifier, beyond what that explains.
     """
     session = open_session(graph, "classifier.onnx", device="cpu")
     share = 0.0

@@ -24,10 +24,7 @@ def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: in
     images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
     inputs = {"images": images.numpy()}
     return take_turns(
-        {
-            "torch": lambda: model.feature_maps(images),
-            "onnxruntime": lambda: extractor.session.run(None, inputs),
-        },
+        {"torch": lambda: model.feature_maps(images), "onnxruntime": lambda: extractor.session.run(None, inputs)},
         rounds=rounds,
     )
 

@@ -175,8 +175,7 @@ class Session:
     def add(self, class_id: int, supports: Iterable[Support]) -> list[Duplicate]:
         """Add examples to a class, all in one edit.
 
-        Returns:
-            Those left out because they are examples already, of this class or another.
+        Returns those left out because they are examples already, of this class or another.
         """
         entry = self.state.find(class_id)
         holders = self.state.holders()

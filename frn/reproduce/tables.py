@@ -188,9 +188,7 @@ DUMMY = RunSpec(name="dummy", options=RunOptions(preset="cifar-fs-conv4-pretrain
 SIMPLESHOT = Measurement(name="simpleshot", run=AVERAGE, flags=("--method", "simpleshot"), prepare="cifar-fs")
 TUNED = {
     kind: RunSpec(
-        name=f"{kind.name}-tuned",
-        options=RunOptions(preset="cifar-fs-conv4-finetune", queries=5, epochs=8),
-        init=kind,
+        name=f"{kind.name}-tuned", options=RunOptions(preset="cifar-fs-conv4-finetune", queries=5, epochs=8), init=kind
     )
     for kind in (DUMMY, AVERAGE)
 }

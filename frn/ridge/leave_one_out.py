@@ -13,9 +13,10 @@ from frn.ridge.parameters import HeadParameters
 def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
     """Class error of every support (k, r, d), k >= 2, when the other k - 1 rebuild it, (k,): large for an outlier.
 
-    With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are -B_i^-1
-    B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of B_i^-1 (B B)_i B_i^-1
-    - I. Lambda is that of k - 1 supports. ValueError if there are fewer than two supports, or the maps are not finite.
+    With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
+    -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
+    B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports. ValueError if there are fewer than two supports, or
+    the maps are not finite.
     """
     k, r, d = feature_maps.shape
     if k < 2:

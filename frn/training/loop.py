@@ -63,20 +63,10 @@ def train(
 ) -> RunResult:
     """Train a model by a preset; `best.safetensors` in `out` is the result.
 
-    Args:
-        preset: what to do.
-        images: training images, of one data set or of several.
-        val_images: images of the preset's validation split under its transform; without any, the last weights are the
-            result.
-        out: the run's folder.
-        settings: how to do it.
-        init: start from this model's weights instead of random ones.
-        report: called after every episode and validation.
-        stop: asked after every episode; True saves and returns.
-
-    Raises:
-        FrnError: if the classes cannot serve the episodes, the folder is taken or cannot be written, or the loss
-            stops being finite.
+    Without images of the preset's validation split, under its transform, the last weights are the result. With `init`
+    training starts from that model's weights instead of random ones. `report` is called after every episode and
+    validation, `stop` asked after every episode: True saves and returns. FrnError if the classes cannot serve the
+    episodes, the folder is taken or cannot be written, or the loss stops being finite.
     """
     keep_freed_memory()
     if preset.trains_on_episodes:

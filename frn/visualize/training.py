@@ -107,11 +107,7 @@ def train_decoder(
 
 
 def _step(
-    model: Model,
-    decoder: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    pixels: NDArray[np.uint8],
-    settings: RunSettings,
+    model: Model, decoder: nn.Module, optimizer: torch.optim.Optimizer, pixels: NDArray[np.uint8], settings: RunSettings
 ) -> float:
     target = targets(model, pixels)
     decoder.train()

@@ -89,8 +89,8 @@ def check_places(items: Sequence[Item], out: Path) -> None:
         files.setdefault((item.split, item.label), set()).add(item.file)
     for split in {split for split, _ in files}:
         for folder in sorted((out / split).iterdir()) if (out / split).is_dir() else ():
-            wanted = files.get((split, folder.name))
-            others = [folder.name] if wanted is None else sorted(f for f in os.listdir(folder) if f not in wanted)
+            own = files.get((split, folder.name))
+            others = [folder.name] if own is None else sorted(f for f in os.listdir(folder) if f not in own)
             others = [name for name in others if name[0] != "."]
             if others:
                 raise FrnError(
