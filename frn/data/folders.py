@@ -61,13 +61,8 @@ def scan(root: Path) -> ClassFolders:
 def image_files(folder: Path) -> tuple[str, ...]:
     """Names of the files in `folder` that look like images, sorted. FrnError if the folder cannot be listed."""
     try:
-        return tuple(
-            sorted(
-                entry.name
-                for entry in os.scandir(folder)
-                if entry.name[0] != "." and Path(entry.name).suffix.lower() in EXTENSIONS and not entry.is_dir()
-            )
-        )
+        names = (entry.name for entry in os.scandir(folder) if entry.name[0] != "." and not entry.is_dir())
+        return tuple(sorted(name for name in names if Path(name).suffix.lower() in EXTENSIONS))
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error
 

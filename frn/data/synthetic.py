@@ -169,12 +169,9 @@ def _smooth(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _bands(kind: Species, mirror: float) -> list[list[tuple[float, float]]]:
-    bands = []
-    for band in range(kind.bands):
-        x = kind.span * (0.30 + 0.22 * band)
-        lean = kind.band_tilt * 0.35
-        bands.append([(x * mirror, 0.35), ((x + lean) * mirror, -0.75)])
-    return bands
+    starts = [kind.span * (0.30 + 0.22 * band) for band in range(kind.bands)]
+    lean = kind.band_tilt * 0.35
+    return [[(x * mirror, 0.35), ((x + lean) * mirror, -0.75)] for x in starts]
 
 
 def _spots(kind: Species, mirror: float) -> list[tuple[tuple[float, float], float]]:
@@ -210,10 +207,7 @@ def _draw_wing(
 
 
 def _disc(layer: Image.Image, at: tuple[float, float], radius: float, colour: Colour, pose: _Pose) -> None:
-    circle = [
-        (at[0] + radius * math.cos(angle), at[1] + radius * math.sin(angle))
-        for angle in np.linspace(0, 2 * math.pi, 24)
-    ]
+    circle = [(at[0] + radius * math.cos(a), at[1] + radius * math.sin(a)) for a in np.linspace(0, 2 * math.pi, 24)]
     ImageDraw.Draw(layer).polygon(pose(circle), fill=(*colour, 255))
 
 

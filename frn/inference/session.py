@@ -66,9 +66,8 @@ class State:
 
     def find(self, class_id: int) -> ClassEntry:
         """A class by its id. FrnError if there is none."""
-        for entry in self.classes:
-            if entry.id == class_id:
-                return entry
+        if entry := next((entry for entry in self.classes if entry.id == class_id), None):
+            return entry
         raise FrnError(f"there is no class number {class_id}")
 
     def named(self, name: str) -> ClassEntry | None:
@@ -204,13 +203,8 @@ class Session:
     def move(self, keys: Iterable[str], class_id: int) -> None:
         """Make examples of any classes examples of another."""
         target, moving = self.state.find(class_id), set(keys)
-        arriving = [
-            support
-            for entry in self.state.classes
-            if entry.id != class_id
-            for support in entry.supports
-            if support.key in moving
-        ]
+        others = [entry for entry in self.state.classes if entry.id != class_id]
+        arriving = [support for entry in others for support in entry.supports if support.key in moving]
         arrived = {support.key for support in arriving}
         classes = tuple(
             replace(target, supports=(*target.supports, *arriving))

@@ -204,11 +204,10 @@ def cifar_fs() -> list[Row]:
         "covariance": ("Covariance pooling", "covariance", NONE),
         "r2d2": ("R2-D2", "ridge", ((60.0,), (76.1,))),
     }
-    five = [own(label, short(n, method=m), figures) for n, (label, m, figures) in methods.items()]
-    one = [
-        own(f"{label}, trained at 1 shot", short(f"{n}-1", method=m, **AT_ONE_SHOT))
-        for n, (label, m, _) in methods.items()
-    ]
+    five, one = [], []
+    for name, (label, m, figures) in methods.items():
+        five.append(own(label, short(name, method=m), figures))
+        one.append(own(f"{label}, trained at 1 shot", short(f"{name}-1", method=m, **AT_ONE_SHOT)))
     return [
         own("FRN", FRN),
         own("FRN after FRN pre-training", TUNED[DUMMY]),
