@@ -207,12 +207,8 @@ def _open(photo: Photo) -> tuple[str, Image.Image]:
         image = to_rgb(ImageOps.exif_transpose(photo))
     else:
         pixels = np.asarray(photo)
-        if (
-            pixels.dtype != np.uint8
-            or pixels.ndim not in (2, 3)
-            or pixels.shape[2:] not in ((), (3,))
-            or not pixels.size
-        ):
+        right_shape = pixels.ndim in (2, 3) and pixels.shape[2:] in ((), (3,)) and pixels.size
+        if pixels.dtype != np.uint8 or not right_shape:
             raise ValueError(f"an array of pixels is uint8 (h, w, 3) or (h, w), not {pixels.dtype} {pixels.shape}")
         image = Image.fromarray(pixels).convert("RGB")
     return content_key(b"%dx%d" % image.size + image.tobytes()), image

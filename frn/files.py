@@ -10,8 +10,7 @@ from frn.errors import FrnError
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write `content` beside `path`, sync it, and rename it over `path`.
 
-    Raises:
-        FrnError: if it cannot be written; `path` is then as it was.
+    FrnError if it cannot be written; `path` is then as it was.
     """
     data = content.encode() if isinstance(content, str) else content
     temporary = None

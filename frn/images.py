@@ -66,8 +66,7 @@ _LARGE = threading.RLock()
 def open_image(path: Path) -> Image.Image:
     """Decode one image file: first frame, upright by its EXIF tag, RGB, transparency on white.
 
-    Raises:
-        FrnError: if the file is missing, no regular file, too large, of an unknown format, or broken.
+    FrnError if the file is missing, no regular file, too large, of an unknown format, or broken.
     """
     return decode(read_file(path), path)
 
@@ -75,8 +74,7 @@ def open_image(path: Path) -> Image.Image:
 def read_file(path: Path) -> bytes:
     """Read the bytes of an image file; never of a pipe or device, which could have no end.
 
-    Raises:
-        FrnError: if the file is missing, no regular file, empty, or larger than `MAX_BYTES`.
+    FrnError if the file is missing, no regular file, empty, or larger than `MAX_BYTES`.
     """
     try:
         status = path.stat()
@@ -96,8 +94,7 @@ def read_file(path: Path) -> bytes:
 def decode(data: bytes, where: Path) -> Image.Image:
     """Decode the bytes of an image file, as `open_image` does; `where` is what to call it in a message.
 
-    Raises:
-        FrnError: if it has more than `MAX_PIXELS`, is of an unknown format, or broken.
+    FrnError if it has more than `MAX_PIXELS`, is of an unknown format, or broken.
     """
     return _decode(data, where, None, _whole)[0]
 
@@ -105,10 +102,7 @@ def decode(data: bytes, where: Path) -> Image.Image:
 def decode_crop(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
     """Decode and crop. Large images are decoded one at a time, whatever thread calls: two may not fit into memory.
 
-    The same pixels as of `decode`, without a second picture of full size on the way.
-
-    Raises:
-        FrnError: as `decode`.
+    The same pixels as of `decode`, without a second picture of full size on the way. FrnError as `decode`.
     """
     return _decode(data, where, None, transform)[0]
 
@@ -116,11 +110,7 @@ def decode_crop(data: bytes, where: Path, transform: "EvaluationTransform") -> P
 def decode_preview(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[Pixels, tuple[int, int]]:
     """As `decode_crop`, for display only: a JPEG is decoded only as finely as the crop needs, in a third of the time.
 
-    Returns:
-        The crop, and the (width, height) of the whole image, upright.
-
-    Raises:
-        FrnError: as `decode`.
+    Returns the crop, and the (width, height) of the whole image, upright. FrnError as `decode`.
     """
     return _decode(data, where, DRAFT * (transform.resize or transform.size), transform)
 
@@ -260,12 +250,7 @@ class EvaluationTransform:
         return self.resize or round(self.size * 92 / 84)
 
     def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
-        """Return the crop as (size, size, 3) uint8.
-
-        Args:
-            image: of any mode, not changed.
-            orientation: EXIF's, of an image that is not upright.
-        """
+        """The crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, where it is not upright."""
         convert = converter(image)
         across, down = image.size if orientation not in SIDEWAYS else image.size[::-1]
         if self.resize is None and (across, down) == (self.size, self.size):

@@ -16,8 +16,7 @@ from frn.zoo import DEFAULT_MODEL, resolve
 def load_extractor(model: str | Path, device: Device = "auto") -> Extractor:
     """Open a model to run in onnxruntime; one that is not exported yet is exported, in memory and through torch.
 
-    Raises:
-        FrnError: if there is no such model, or it is refused.
+    FrnError if there is no such model, or it is refused.
     """
     files = resolve(model)
     if files.extractor is not None:
@@ -44,8 +43,7 @@ class ClassFiles:
 def class_files(classes: Path) -> ClassFiles:
     """The files of each class of a folder of class folders, or of a project.
 
-    Raises:
-        FrnError: if there are none, or the project cannot be read.
+    FrnError if there are none, or the project cannot be read.
     """
     if not is_project(classes):
         return ClassFiles(scan(classes).members)
@@ -59,13 +57,8 @@ def load_classifier(
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll a folder of class folders, or the classes of a project file.
 
-    The model is the project's own unless another is given, or the default one.
-
-    Returns:
-        The classifier, and why some of its files were left out.
-
-    Raises:
-        FrnError: if there are no classes, or a project was made with another model.
+    The model is the project's own unless another is given, or the default one. Returns the classifier, and why some of
+    its files were left out. FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
         members = scan(classes).members  # before the model is loaded: a wrong path is told at once

@@ -46,10 +46,8 @@ class Model(nn.Module):
     def feature_maps(self, images: Tensor) -> Tensor:
         """Return feature maps (b, r, d) of RGB images (b, 3, H, W) in [0, 1].
 
-        In float32 at least, also under autocast: what follows is the closed form.
-
-        Raises:
-            FrnError: if the images are too small to leave a single location.
+        In float32 at least, also under autocast: what follows is the closed form. FrnError if the images are too small
+        to leave a single location.
         """
         stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
@@ -73,8 +71,7 @@ class Model(nn.Module):
 def load_model(model: str | Path) -> Model:
     """Load a model in evaluation mode: a model file, an authors' `.pth` file, a run folder or a shipped name.
 
-    Raises:
-        FrnError: if there is no such model, or the file is not one.
+    FrnError if there is no such model, or the file is not one.
     """
     path = resolve(model).weights
     if path.suffix in (".pth", ".pt"):
@@ -90,9 +87,7 @@ def save_model(model: Model, path: Path, record: Mapping[str, object] | None = N
     """Write a model file, atomically; `record`, plain data on where it comes from, is added to the model's own.
 
     With `half`, convolutions are stored in half precision, the few other numbers as they are; they load as float32.
-
-    Raises:
-        FrnError: if the file cannot be written.
+    FrnError if the file cannot be written.
     """
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     if half:
@@ -103,10 +98,8 @@ def save_model(model: Model, path: Path, record: Mapping[str, object] | None = N
 def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
     """Read a checkpoint of the authors' code (FRN or ProtoNet, Conv-4 or ResNet-12), in evaluation mode.
 
-    Its keys tell what it is, unless `config` does.
-
-    Raises:
-        FrnError: if the file holds anything but tensors, or keys that are not theirs.
+    Its keys tell what it is, unless `config` does. FrnError if the file holds anything but tensors, or keys that are
+    not theirs.
     """
     weights = read_reference(path)
     if config is None:
@@ -118,10 +111,8 @@ def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
 def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:
     """A frozen network of another library under an untrained head, in evaluation mode.
 
-    The name is `torchvision:NAME` or `timm:NAME`; None takes the image size of the weights' own recipe.
-
-    Raises:
-        FrnError: if there is no such network, or the file is not of it.
+    The name is `torchvision:NAME` or `timm:NAME`; None takes the image size of the weights' own recipe. FrnError if
+    there is no such network, or the file is not of it.
     """
     how = recipe(name, weights)
     size = size or how.size

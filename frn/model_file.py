@@ -63,8 +63,7 @@ def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
 def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
     """What a model file says of itself, without reading its weights: its configuration and its record.
 
-    Raises:
-        FrnError: if the file is no model file of a known version.
+    FrnError if the file is no model file of a known version.
     """
     try:
         with safetensors.safe_open(path, framework="numpy") as file:

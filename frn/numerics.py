@@ -17,8 +17,7 @@ Precision = Literal["fp32", "bf16"]
 def choose_device(name: str) -> torch.device:
     """Resolve "auto", "cpu" or "cuda".
 
-    Raises:
-        FrnError: if CUDA is asked for and is not there.
+    FrnError if CUDA is asked for and is not there.
     """
     available = torch.cuda.is_available()
     if name == "cuda" and not available:

@@ -21,8 +21,7 @@ from frn.errors import FrnError
 def read_weights(path: Path) -> dict[str, Tensor]:
     """Tensors of a `.safetensors` file or of a torch checkpoint, where they may be under `state_dict` or `model`.
 
-    Raises:
-        FrnError: if the file cannot be read, or holds anything but tensors.
+    FrnError if the file cannot be read, or holds anything but tensors.
     """
     if path.suffix == ".safetensors":
         try:
@@ -39,8 +38,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def read_reference(path: Path) -> dict[str, Tensor]:
     """A checkpoint of the authors' code under our names (theirs: `scale`, `r`, `feature_extractor...`).
 
-    Raises:
-        FrnError: if the file cannot be read, or holds anything but tensors.
+    FrnError if the file cannot be read, or holds anything but tensors.
     """
     weights: dict[str, Tensor] = {}
     for key, value in _tensors(_unpickle(path), path).items():

@@ -51,13 +51,8 @@ def classifier_graph(
     backbone = onnx.load_model_from_string(features).graph
     graph.constants.extend(backbone.initializer)
     graph.nodes.extend(backbone.node)
-    _score(
-        graph,
-        list(classes),
-        ClassScorer(list(classes.values())),
-        extractor.grid,
-        extractor.head.gamma if gamma is None else gamma,
-    )
+    gamma = extractor.head.gamma if gamma is None else gamma
+    _score(graph, list(classes), ClassScorer(list(classes.values())), extractor.grid, gamma)
     way, (h, w) = len(classes), extractor.grid
     return graph.model(
         inputs={"image": (UINT8, ("height", "width", 3))},

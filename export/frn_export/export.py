@@ -61,13 +61,6 @@ class Exported:
     weights: Path | None
 
 
-def _check_folder(out: Path) -> None:
-    """Refuse a folder whose README.md is not an export's and would be overwritten."""
-    card = out / "README.md"
-    if card.is_file() and not card.read_bytes().startswith(TITLE.encode()):
-        raise FrnError(f"{card}: is not the README of an export and would be overwritten. Choose another --out.")
-
-
 def export_model(
     model: Model,
     out: Path,
@@ -79,26 +72,25 @@ def export_model(
 ) -> Exported:
     """Write features.onnx, head.onnx of an FRN model and, with classes, classifier.onnx; and a README.md beside them.
 
-    The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why.
-
-    Raises:
-        FrnError: if a file differs from what it was made of, or int8 loses too much; then nothing is written.
+    The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why. FrnError if
+    a file differs from what it was made of, or int8 loses too much; then nothing is written.
     """
-    _check_folder(out)
-    exact, difference = _features(model)
-    differences = {"difference": difference}
-    features, cost = exact, None
+    readme = out / "README.md"
+    if readme.is_file() and not readme.read_bytes().startswith(TITLE.encode()):
+        raise FrnError(f"{readme}: is not the README of an export and would be overwritten. Choose another --out.")
+    features, cost = features_graph(model).SerializeToString(deterministic=True), None
+    differences = {"difference": parity.compare_features(model, features).require()}
     if options.precision == "fp16":
-        features = quantise.half(exact)
+        features = quantise.half(features)
         compared = parity.compare_features(model, features, allowed=parity.HALF_TOLERANCE)
-        differences["difference"] = _accepted(compared)
+        differences["difference"] = compared.require()
     elif options.calibrate is not None:
-        features, cost = _int8(model, exact, options.calibrate, bars, warn)
+        features, cost = _int8(model, features, options.calibrate, bars, warn)
         cost.require(options.max_drop)
     graphs = {"features": features}
     if model.head.ridge is not None:
         graphs["head"] = head_graph(HeadParameters.of(model.head.ridge)).SerializeToString(deterministic=True)
-        differences["head_difference"] = _accepted(parity.compare_head(model, graphs["head"]))
+        differences["head_difference"] = parity.compare_head(model, graphs["head"]).require()
     if classes is not None:
         classifier = Classifier(Extractor(features, "the extractor", trusted=True))
         warn([str(error) for error in classifier.enroll(dict(classes))])
@@ -112,14 +104,8 @@ def export_model(
     weights = out / "model.safetensors" if options.weights else None
     if weights:
         save_model(model, weights, half=options.precision == "fp16")
-    write_atomically(out / "README.md", card)
-    return Exported(paths, differences, cost, out / "README.md", weights)
-
-
-def _features(model: Model) -> tuple[bytes, Difference]:
-    """The extractor in full precision, and how far it is from torch."""
-    features = features_graph(model).SerializeToString(deterministic=True)
-    return features, _accepted(parity.compare_features(model, features))
+    write_atomically(readme, card)
+    return Exported(paths, differences, cost, readme, weights)
 
 
 def _int8(
@@ -139,9 +125,4 @@ def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tupl
     graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma)
     photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
     data = graph.SerializeToString(deterministic=True)
-    return data, _accepted(parity.compare_classifier(classifier, data, photos, allowed=allowed))
-
-
-def _accepted(difference: Difference) -> Difference:
-    difference.require()
-    return difference
+    return data, parity.compare_classifier(classifier, data, photos, allowed=allowed).require()

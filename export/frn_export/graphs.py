@@ -27,10 +27,7 @@ def features_graph(model: Model) -> onnx.ModelProto:
     """Build `features.onnx`: `images` (n, 3, S, S) in [0, 1] to `feature_map` (n, r, d), as `Model.feature_maps`.
 
     The head's learned numbers and the evaluation transform go into the metadata: with them the file is all that is
-    needed to enroll and classify.
-
-    Raises:
-        FrnError: if the backbone has no ONNX graph here.
+    needed to enroll and classify. FrnError if the backbone has no ONNX graph here.
     """
     writer = WRITERS.get(type(model.backbone))
     if writer is None:

@@ -60,11 +60,7 @@ class Cost:
         return self.before - self.after
 
     def require(self, max_drop: float) -> None:
-        """Refuse an extractor that has lost too much.
-
-        Raises:
-            FrnError: if the drop is more than `max_drop` points.
-        """
+        """Refuse an extractor that has lost too much. FrnError if the drop is more than `max_drop` points."""
         if not self.drop <= max_drop:
             raise FrnError(
                 f"int8 loses {self.drop:.2f} points of {self.shape} accuracy on {self.folder} ({self.before:.2f} to "
@@ -76,8 +72,7 @@ class Cost:
 def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress | None = None) -> Sample:
     """Read class folders and set every sixth image aside for calibration.
 
-    Raises:
-        FrnError: if there are fewer than two classes, or one has too few readable images.
+    FrnError if there are fewer than two classes, or one has too few readable images.
     """
     found = scan(folder)
     thinned = tuple(files[:: -(-len(files) // PER_CLASS)] for files in found.files)

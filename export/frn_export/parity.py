@@ -49,17 +49,14 @@ class Difference:
     def __str__(self) -> str:
         return f"{self.what}: within {self.share:.1e} of {self.unit} of what it was exported from"
 
-    def require(self) -> None:
-        """Refuse a file that computes something else.
-
-        Raises:
-            FrnError: with the difference found.
-        """
+    def require(self) -> "Difference":
+        """Refuse a file that computes something else, by an FrnError with the difference found."""
         if not self.share <= self.allowed:
             raise FrnError(
                 f"{self.what} differs from what it was exported from by {self.share:.1e} of {self.unit}; at most "
                 f"{self.allowed:.0e} is allowed. Nothing was written."
             )
+        return self
 
 
 def compare_features(model: Model, graph: bytes, *, allowed: float = FEATURE_TOLERANCE) -> Difference:
@@ -106,14 +103,8 @@ def compare_classifier(
 ) -> Difference:
     """Run `classifier.onnx` and the classifier that it was made of on the same photos.
 
-    Args:
-        classifier: the enrolled classes.
-        graph: bytes of the `classifier.onnx`.
-        images: readable files.
-        allowed: difference between errors, as a share of the photo's energy.
-
-    Raises:
-        FrnError: if the file names another class than the classifier, beyond what the tolerance explains.
+    Errors may differ by `allowed`, a share of the photo's energy. FrnError if the file names another class than the
+    classifier, beyond what that explains.
     """
     session = open_session(graph, "classifier.onnx", device="cpu")
     share = 0.0

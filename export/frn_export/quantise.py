@@ -45,14 +45,8 @@ def int8(features: bytes, pixels: Pixels) -> bytes:
     """Compute convolutions in int8: weights symmetric for each channel, activations between the extremes they reached.
 
     Weights use seven of the eight bits: older processors add two products in 16 bits, where eight could overflow, and
-    the file would answer differently there.
-
-    Args:
-        features: bytes of a `features.onnx`.
-        pixels: prepared images (n, S, S, 3) that show which values activations take.
-
-    Raises:
-        FrnError: if there is no room for temporary files.
+    the file would answer differently there. Prepared images (n, S, S, 3) show which values activations take. FrnError
+    if there is no room for temporary files.
     """
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 

@@ -26,8 +26,7 @@ Values = dict[str, NDArray[Any]]
 def write_traced(graph: GraphBuilder, images: str, backbone: Pretrained) -> str:
     """Add a frozen network to a graph: the name of normalised images (n, 3, S, S) to that of maps (n, d, h, w).
 
-    Raises:
-        FrnError: if it cannot be traced, or its shapes do not follow the number of images.
+    FrnError if it cannot be traced, or its shapes do not follow the number of images.
     """
     return _Copy(graph, images, _trace(backbone)).maps()
 

@@ -32,8 +32,7 @@ BACKBONES: dict[str, BackboneFactory] = {
 def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> Backbone:
     """Return a new backbone with random weights; a pretrained one is built for images of `size` pixels.
 
-    Raises:
-        FrnError: if there is no backbone of that name.
+    FrnError if there is no backbone of that name.
     """
     if name.partition(":")[0] in ADAPTERS:
         return Pretrained(name, size)

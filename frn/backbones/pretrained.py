@@ -42,8 +42,7 @@ class Pretrained(Backbone):
     def __init__(self, name: str, size: int) -> None:
         """Build the network for images of `size` pixels, its weights still random.
 
-        Raises:
-            FrnError: if there is no such network, it gives no map, or it takes no images of that size.
+        FrnError if there is no such network, it gives no map, or it takes no images of that size.
         """
         super().__init__()
         self.size = size
@@ -82,8 +81,7 @@ class Pretrained(Backbone):
     def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
         """Take the makers' weights; those of their classifier are set aside.
 
-        Raises:
-            FrnError: if one is missing, left over, or of another shape.
+        FrnError if one is missing, left over, or of another shape.
         """
         fitted = self.maps.fitted(weights)
         expected = self.maps.net.state_dict()
@@ -96,6 +94,10 @@ class Pretrained(Backbone):
         self.maps.net.load_state_dict(fitted)
 
 
+FAMILIES = ("ResNet", "RegNet", "VGG", "ConvNeXt", "EfficientNet", "MobileNetV2", "MobileNetV3", "SwinTransformer")
+"""Classes of torchvision whose parts, one after the other up to the pooling, give the map."""
+
+
 class TorchvisionMaps(nn.Module):
     """The map of a classification network of torchvision."""
 
@@ -103,26 +105,13 @@ class TorchvisionMaps(nn.Module):
         from torchvision import models
 
         super().__init__()
-        if name not in models.list_models(models):
-            raise FrnError(f"torchvision:{name}: torchvision has no such classification network")
+        _torchvision_entries(name)  # refuses a name that is none
         self.side = size
         self.tokens = name.startswith("vit_")
         self.net = models.get_model(name, weights=None, **({"image_size": size} if self.tokens else {}))
-        plain = (
-            models.ResNet,
-            models.RegNet,
-            models.VGG,
-            models.ConvNeXt,
-            models.EfficientNet,
-            models.MobileNetV2,
-            models.MobileNetV3,
-            models.SwinTransformer,
-        )
-        if not self.tokens and not isinstance(self.net, plain):
-            names = ", ".join(kind.__name__ for kind in plain)
-            raise FrnError(
-                f"torchvision:{name}: is of none of the families that give a map: {names}, VisionTransformer"
-            )
+        if not self.tokens and type(self.net).__name__ not in FAMILIES:
+            names = ", ".join((*FAMILIES, "VisionTransformer"))
+            raise FrnError(f"torchvision:{name}: is of none of the families that give a map: {names}")
         self.head = next(head for head in ("fc", "heads", "head", "classifier") if hasattr(self.net, head))
         setattr(self.net, self.head, nn.Identity())
 
@@ -154,12 +143,8 @@ class TorchvisionMaps(nn.Module):
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
         """The recipe of the weights with that file name; of torchvision's default ones where none has it."""
         preset = _torchvision_weights(name, weights).transforms()
-        return Recipe(
-            size=preset.crop_size[0],
-            ratio=preset.resize_size[0] / preset.crop_size[0],
-            mean=tuple(preset.mean),
-            std=tuple(preset.std),
-        )
+        size, ratio = preset.crop_size[0], preset.resize_size[0] / preset.crop_size[0]
+        return Recipe(size=size, ratio=ratio, mean=tuple(preset.mean), std=tuple(preset.std))
 
     @classmethod
     def places(cls, name: str) -> list[Path]:
@@ -173,12 +158,8 @@ class TorchvisionMaps(nn.Module):
         place = cls.places(name)[0]
         place.parent.mkdir(parents=True, exist_ok=True)
         prefix = re.search(r"-([0-9a-f]{8,})\.", place.name)
-        torch.hub.download_url_to_file(
-            _torchvision_weights(name, None).url,
-            str(place),
-            hash_prefix=prefix and prefix[1],
-            progress=sys.stderr.isatty(),
-        )
+        url, progress = _torchvision_weights(name, None).url, sys.stderr.isatty()
+        torch.hub.download_url_to_file(url, str(place), hash_prefix=prefix and prefix[1], progress=progress)
         return place
 
 
@@ -226,12 +207,8 @@ class TimmMaps(nn.Module):
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
         """The recipe that timm notes beside the network."""
         config = _timm_config(name)
-        return Recipe(
-            size=config["input_size"][-1],
-            ratio=1 / config["crop_pct"],
-            mean=tuple(config["mean"]),
-            std=tuple(config["std"]),
-        )
+        size, ratio = config["input_size"][-1], 1 / config["crop_pct"]
+        return Recipe(size=size, ratio=ratio, mean=tuple(config["mean"]), std=tuple(config["std"]))
 
     @classmethod
     def places(cls, name: str) -> list[Path]:
@@ -271,11 +248,7 @@ ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": To
 
 
 def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
-    """What knows the networks of `SOURCE:NAME`.
-
-    Raises:
-        FrnError: if the name is not like that.
-    """
+    """What knows the networks of `SOURCE:NAME`. FrnError if the name is not like that."""
     source, colon, rest = name.partition(":")
     if source not in ADAPTERS or not colon or not rest:
         raise FrnError(f"{name}: a pretrained backbone is called {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")
@@ -285,8 +258,7 @@ def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
 def find_weights(name: str, file: Path | None, *, download: bool = False) -> Path:
     """The file with a network's weights: the one given, or the one in the cache of torchvision or timm.
 
-    Raises:
-        FrnError: saying where it looked and what to do.
+    An FrnError says where it looked and what to do.
     """
     source, own = adapter(name), name.partition(":")[2]
     if file is not None:

@@ -51,9 +51,7 @@ def time_emd(phase: str, shot: int, *, d: int, r: int, rounds: int, sfc_passes: 
 
     In testing that is the logits; in training, also the loss and its gradients. DeepEMD's OpenCV solver has no gradient
     through the weights, so only testing has it, as in the paper. In testing with several shots both fit the SFC.
-
-    Raises:
-        FrnError: if a solver of the extra `emd` is not installed.
+    FrnError if a solver of the extra `emd` is not installed.
     """
     shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])
     generator = torch.Generator().manual_seed(0)

@@ -24,10 +24,7 @@ def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: in
     images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
     inputs = {"images": images.numpy()}
     return take_turns(
-        {
-            "torch": lambda: model.feature_maps(images),
-            "onnxruntime": lambda: extractor.session.run(None, inputs),
-        },
+        {"torch": lambda: model.feature_maps(images), "onnxruntime": lambda: extractor.session.run(None, inputs)},
         rounds=rounds,
     )
 
@@ -65,11 +62,7 @@ def time_classifier(
 
 
 def enroll_moths(extractor: Extractor) -> dict[str, EnrolledClass]:
-    """Enroll five classes of five drawn moths.
-
-    Raises:
-        FrnError: if the model has no FRN head.
-    """
+    """Enroll five classes of five drawn moths. FrnError if the model has no FRN head."""
     if extractor.head is None:
         raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
     side = extractor.transform.size

@@ -26,20 +26,11 @@ WAYS = {1: 30, 5: 20}
 """Classes of the supplement's Conv-4 training episodes, by shot."""
 QUERIES = 15
 PUBLISHED = {
-    ("ctx", 25, 1): 6225,
-    ("ctx", 25, 5): 5449,
-    ("ctx", 100, 1): 8979,
-    ("ctx", 100, 5): 9693,
-    (EQ_8, 25, 1): 6305,
-    (EQ_8, 25, 5): 5317,
-    (EQ_8, 100, 1): 7125,
-    (EQ_8, 100, 5): 6767,
-    (EQ_10, 25, 1): 6305,
-    (EQ_10, 25, 5): 6529,
-    (EQ_10, 100, 1): 7125,
-    (EQ_10, 100, 5): 6727,
+    "ctx": {(25, 1): 6225, (25, 5): 5449, (100, 1): 8979, (100, 5): 9693},
+    EQ_8: {(25, 1): 6305, (25, 5): 5317, (100, 1): 7125, (100, 5): 6767},
+    EQ_10: {(25, 1): 6305, (25, 5): 6529, (100, 1): 7125, (100, 5): 6727},
 }
-"""The paper's megabytes by contestant, r and shot: Conv-4 on a GPU, network and framework included."""
+"""The paper's megabytes by contestant, and by r and shot: Conv-4 on a GPU, network and framework included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,9 +106,7 @@ class _Plain(nn.Module):
 def _head(contestant: str, d: int) -> nn.Module:
     if contestant == "ctx":
         return CTXHead(d)
-    if contestant in (EQ_8, EQ_10):
-        return _Plain(contestant)
-    return FRNHead()
+    return _Plain(contestant) if contestant in (EQ_8, EQ_10) else FRNHead()
 
 
 def _resident(*, peak: bool) -> int:

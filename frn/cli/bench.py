@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -84,43 +85,24 @@ def infer(
         extractor = Extractor(features, model, trusted=True, device="cpu", threads=1)
         enrolled = enroll_moths(extractor)
         classifier = classifier_graph(features, enrolled).SerializeToString()
-        batches = {n: time_extractor(loaded, extractor, batch=n, rounds=rounds) for n in batch or (1, 16)}
-        side = extractor.transform.size
-        images = {
-            (height, width): time_classifier(extractor, classifier, enrolled, height=height, width=width, rounds=rounds)
-            for height, width in ((side, side), *IMAGES)
-        }
+        batches, images, rows = [], [], []
+        for n in batch or (1, 16):
+            ms = time_extractor(loaded, extractor, batch=n, rounds=rounds)
+            ours, torch, faster = ms["onnxruntime"], ms["torch"], ms["torch"] / ms["onnxruntime"]
+            batches.append({"batch": n, "milliseconds": ms, "times_as_fast": faster})
+            what, ratio = f"onnxruntime, {n} at once", f"{faster:.2f} times as fast"
+            rows.append((what, f"{ours:.2f}", "torch, eager", f"{torch:.2f}", ratio))
+        for height, width in ((extractor.transform.size,) * 2, *IMAGES):
+            ms = time_classifier(extractor, classifier, enrolled, height=height, width=width, rounds=rounds)
+            longer = {name: ms["classifier"] / ms[name] for name in ("extractor", "library")}
+            images.append({"height": height, "width": width, "milliseconds": ms, "times_as_long": longer})
+            what, whole = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
+            for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
+                rows.append((what, whole, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
     if as_json:
-        print_json(
-            {
-                "model": model,
-                "extractor": [
-                    {"batch": n, "milliseconds": ms, "times_as_fast": ms["torch"] / ms["onnxruntime"]}
-                    for n, ms in batches.items()
-                ],
-                "classifier": [
-                    {
-                        "height": height,
-                        "width": width,
-                        "milliseconds": ms,
-                        "times_as_long": {name: ms["classifier"] / ms[name] for name in ("extractor", "library")},
-                    }
-                    for (height, width), ms in images.items()
-                ],
-            }
-        )
-        return
-    rows = []
-    for n, ms in batches.items():
-        ours, torch = ms["onnxruntime"], ms["torch"]
-        faster = f"{torch / ours:.2f} times as fast"
-        rows.append((f"onnxruntime, {n} at once", f"{ours:.2f}", "torch, eager", f"{torch:.2f}", faster))
-    for (height, width), ms in images.items():
-        for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
-            longer = f"{ms['classifier'] / ms[name]:.2f} times as long"
-            size = f"classifier, {width} x {height}"
-            rows.append((size, f"{ms['classifier']:.2f}", beside, f"{ms[name]:.2f}", longer))
-    print_table(("what", "ms", "beside", "ms", "ratio"), rows)
+        print_json({"model": model, "extractor": batches, "classifier": images})
+    else:
+        print_table(("what", "ms", "beside", "ms", "ratio"), rows)
 
 
 @app.command()
@@ -137,11 +119,8 @@ def emd(
     with user_errors():
         from frn.bench.emd import OURS, time_emd
 
-        timings = [
-            time_emd(name, k, d=d, r=r, rounds=rounds, sfc_passes=sfc_passes)
-            for name in ((phase,) if phase else ("train", "test"))
-            for k in shot or (1, 5)
-        ]
+        asked = product((phase,) if phase else ("train", "test"), shot or (1, 5))
+        timings = [time_emd(name, k, d=d, r=r, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
     if as_json:
         print_json([timing.as_json() for timing in timings])
         return
@@ -187,40 +166,21 @@ def memory(
             for n in sides
             for k in shot or (1, 5)
         ]
+        published = PUBLISHED if not head_only and way is None and queries == 15 else {}
+        measured, rows = [], []
         with progress_bar("measuring") as show:
-            measured = []
-            for case in cases:
-                for name in CONTESTANTS:
-                    megabytes = measure_memory(case, name, "cuda" if where == "cuda" else "cpu")
-                    like_the_paper = not head_only and way is None and queries == 15
-                    measured.append(
-                        (case, name, megabytes, PUBLISHED.get((name, case.r, case.shot)) if like_the_paper else None)
-                    )
-                    show(len(measured), len(cases) * len(CONTESTANTS))
+            for c, name in product(cases, CONTESTANTS):
+                megabytes = measure_memory(c, name, "cuda" if where == "cuda" else "cpu")
+                paper = published.get(name, {}).get((c.r, c.shot))
+                episode = {"part": c.part, "r": c.r, "d": c.d, "way": c.classes, "shot": c.shot}
+                measured.append({**episode, "head": name, "megabytes": megabytes, "published": paper})
+                shape = f"{c.classes}-way {c.shot}-shot"
+                rows.append((str(c.r), str(c.d), shape, name, f"{megabytes:,.0f}", f"{paper or ''}"))
+                show(len(measured), len(cases) * len(CONTESTANTS))
     if as_json:
-        print_json(
-            [
-                {
-                    "part": case.part,
-                    "r": case.r,
-                    "d": case.d,
-                    "way": case.classes,
-                    "shot": case.shot,
-                    "head": name,
-                    "megabytes": megabytes,
-                    "published": published,
-                }
-                for case, name, megabytes, published in measured
-            ]
-        )
+        print_json(measured)
         return
-    print_table(
-        ("r", "d", "episode", "head", "MB", "published MB"),
-        (
-            (str(c.r), str(c.d), f"{c.classes}-way {c.shot}-shot", name, f"{megabytes:,.0f}", f"{published or ''}")
-            for c, name, megabytes, published in measured
-        ),
-    )
+    print_table(("r", "d", "episode", "head", "MB", "published MB"), rows)
     what = "torch's peak on the GPU" if where == "cuda" else "peak of a fresh process, less its libraries"
     stdout().print(f"MB: {what}. Published: all that nvidia-smi saw")
 

@@ -46,14 +46,10 @@ def explain(
         prediction = classifier.predict(maps)
         error_maps = dict(zip(classifier.classes, classifier.error_maps(maps), strict=True))
         ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
-        panels = [
-            Panel(
-                name,
-                f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}",
-                error_maps[name],
-            )
-            for name in ranked[:top]
-        ]
+        panels = []
+        for name in ranked[:top]:
+            shares = f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}"
+            panels.append(Panel(name, shares, error_maps[name]))
         picture = io.BytesIO()
         sheet(crop, image.name, panels, smooth=smooth).save(picture, FORMATS[out.suffix.lower()])
         write_atomically(out, picture.getvalue())

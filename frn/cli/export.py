@@ -34,8 +34,7 @@ def export(
         typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
     ] = "fp32",
     calibrate: Annotated[
-        Path | None,
-        typer.Option(help="Folder of class folders that int8 is tuned and judged on.", show_default=False),
+        Path | None, typer.Option(help="Folder of class folders that int8 is tuned and judged on.", show_default=False)
     ] = None,
     max_drop: Annotated[float, typer.Option(min=0, help="Points of accuracy that int8 may lose.")] = 1.0,
     weights: Annotated[

@@ -39,16 +39,10 @@ def _list(chosen: "dict[str, Preset]") -> None:
         rows += [()] if rows else []
         for name, preset in family:
             figures = preset.published.accuracy if preset.published else {}
-            rows.append(
-                (
-                    Text(name, style="bold", no_wrap=True),
-                    f"{preset.method} {preset.backbone}",
-                    describe_step(preset),
-                    str(preset.schedule.epochs),
-                    *(f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)),
-                    preset.about,
-                )
-            )
+            title, model = Text(name, style="bold", no_wrap=True), f"{preset.method} {preset.backbone}"
+            shown = [f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)]
+            step, epochs = describe_step(preset), str(preset.schedule.epochs)
+            rows.append((title, model, step, epochs, *shown, preset.about))
     print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
     stdout().print("\n1-shot, 5-shot: what the paper reports, in percent. `frn presets NAME` shows one in full.")
 

@@ -43,10 +43,9 @@ def reproduce(
     OUT/TABLE.json has already stay in it, also without their runs.
     """
     with user_errors():
-        from frn.reproduce import previous
         from frn.reproduce.page import markdown
         from frn.reproduce.plan import Locations, data_sets, unmeasured
-        from frn.reproduce.report import report
+        from frn.reproduce.report import read, report
         from frn.reproduce.tables import TABLES, choose_rows, find_table
 
         if list_all or table is None:
@@ -58,17 +57,16 @@ def reproduce(
         given = {"--threads": threads, "--device": None if device == "auto" else device}
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
         locations = Locations(runs=runs or out / "runs", data=folders, options=options)
-        before = previous.read(out / f"{chosen.name}.json")
-        known = [row for row in chosen.rows if before and previous.has(before, row)]
+        before = read(out / f"{chosen.name}.json")
+        known = [row for row in chosen.rows if before and before.has(row)]
         kept = [row for row in known if unmeasured(row, locations)]
         to_run = [row for row in rows if row not in kept]
+        missing, failed = _run_rows(to_run, locations, dry=dry_run)
         if dry_run:
-            _print_commands(to_run, locations)
             return
-        missing, failed = _run_rows(to_run, locations)
         found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
         if before and kept:
-            found = previous.take_over(found, before, kept)
+            found = found.with_rows_of(before, kept)
         page = markdown(found, chosen)
         write_atomically(out / f"{chosen.name}.md", page)
         write_atomically(out / f"{chosen.name}.json", json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
@@ -80,33 +78,22 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _print_commands(rows: "list[Row]", locations: "Locations") -> None:
-    from frn.reproduce.plan import MissingDataError, remaining_commands
-
-    shown: set[Command] = set()
-    for row in rows:
-        try:
-            left = remaining_commands(row, locations)
-        except MissingDataError as error:
-            note(f"{row.name}: {error}")
-            continue
-        for command in left:
-            if command not in shown:
-                stdout().print(str(command), markup=False, soft_wrap=True)
-            shown.add(command)
-
-
-def _run_rows(rows: "list[Row]", locations: "Locations") -> tuple[dict[str, str], bool]:
-    """Run what is left of each row; return why rows are missing, and whether anything failed."""
+def _run_rows(rows: "list[Row]", locations: "Locations", *, dry: bool) -> tuple[dict[str, str], bool]:
+    """Run or print what is left of each row; return why rows are missing, and whether anything failed."""
     from frn.reproduce.plan import MissingDataError, remaining_commands
 
     missing: dict[str, str] = {}
     failed = False
+    shown: set[Command] = set()
     for number, row in enumerate(rows, 1):
         try:
             for command in remaining_commands(row, locations):
-                note(f"[{number}/{len(rows)}] {command}")
-                _run(command)
+                if not dry:
+                    note(f"[{number}/{len(rows)}] {command}")
+                    _run(command)
+                elif command not in shown:
+                    stdout().print(str(command), markup=False, soft_wrap=True)
+                    shown.add(command)
         except (MissingDataError, CommandError) as error:
             failed |= isinstance(error, CommandError)
             missing[row.name] = str(error)
@@ -119,11 +106,7 @@ class CommandError(FrnError):
 
 
 def _run(command: "Command") -> None:
-    """Run a command in a process of its own, its progress on our stderr.
-
-    Raises:
-        CommandError: if it fails.
-    """
+    """Run a command in a process of its own, its progress on our stderr. CommandError if it fails."""
     # Ctrl-C reaches the child too, which saves and stops; we wait for that.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
@@ -143,8 +126,7 @@ def _run(command: "Command") -> None:
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
     """Folders of data sets by name; without a name it is the table's only one.
 
-    Raises:
-        FrnError: if it has several, or there is no such folder.
+    FrnError if it has several, or there is no such folder.
     """
     folders = {}
     for word in given:

@@ -2,6 +2,7 @@
 
 import io
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -60,13 +61,8 @@ def train(
         with progress_bar(f"decoding {split}") as decoding:
             images = load_images(folders, loaded.config.transform, progress=decoding)
         report_left_out([entry.reason for entry in images.broken])
-        settings = RunSettings(
-            seed=seed,
-            precision=choose_precision(precision, where),
-            device=where,
-            resume=resume,
-            command=command_line(),
-        )
+        numbers = choose_precision(precision, where)
+        settings = RunSettings(seed=seed, precision=numbers, device=where, resume=resume, command=command_line())
         schedule = DecoderSchedule(epochs=epochs, batch=batch)
         note(f"decoder of {model}: {len(images)} images, {settings.precision} on {where.type}")
         with progress_bar("training") as progress, interruptible() as stopped:
@@ -132,17 +128,12 @@ def render(
         with progress_bar("trials") as measuring:
             shape = EpisodeShape(way=way, shot=shot, queries=1)
             errors = regenerator.measure(shape, trials=trials, seed=seed, where=where, progress=measuring)
-    rows = {
-        "ground-truth feature map": errors.truth,
-        "same-class reconstruction": errors.same,
-        "other-class reconstruction": errors.other,
-    }
     if as_json:
-        named = {"ground_truth": errors.truth, "same_class": errors.same, "other_class": errors.other}
-        l2 = {name: {"mean": error.mean, "ci95": error.ci95} for name, error in named.items()}
+        l2 = dict(zip(("ground_truth", "same_class", "other_class"), asdict(errors).values(), strict=True))
         shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
         print_json({**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)})
         return
-    cells = ((name, f"{error.mean:.4f} ± {error.ci95:.4f}") for name, error in rows.items())
-    print_table(("regenerated from", "L2 pixel error"), cells)
+    names = ("ground-truth feature map", "same-class reconstruction", "other-class reconstruction")
+    found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in (errors.truth, errors.same, errors.other))
+    print_table(("regenerated from", "L2 pixel error"), zip(names, found, strict=True))
     stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: [bold]{out}[/bold]")

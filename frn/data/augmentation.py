@@ -50,13 +50,9 @@ class Augmentation:
     def draw(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Draw:
         """Draw for images of the given (height, width), (b, 2)."""
         b = len(extents)
-        boxes = (
-            self._resized_boxes(extents, generator)
-            if self.crop == "resized"
-            else self._padded_boxes(extents, generator)
-        )
+        draw_boxes = self._resized_boxes if self.crop == "resized" else self._padded_boxes
         return Draw(
-            boxes=boxes,
+            boxes=draw_boxes(extents, generator),
             flips=generator.random(b) < 0.5,
             order=np.argsort(generator.random((b, 3)), axis=1),
             factors=generator.uniform(1 - self.jitter, 1 + self.jitter, (b, 3)),

@@ -93,9 +93,7 @@ def load_images(
     """Return the pixels of a split from the cache, decoding it first where there is none.
 
     The transform may be the length that shorter sides are scaled down to: training augments from larger images.
-
-    Raises:
-        FrnError: if the cache cannot be written (disk full, no permission), or a class has no readable image.
+    FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
     """
     paths = folders.paths
     home = cache_folder() / "images" / _key(folders, paths, transform)

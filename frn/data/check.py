@@ -47,8 +47,7 @@ class SplitReport:
 def check_split(folder: Path, per_class: int, progress: Progress | None = None) -> SplitReport:
     """Decode every image of a split; an episode takes `per_class` images from a class.
 
-    Raises:
-        FrnError: if the folder holds no class folders, or one is empty.
+    FrnError if the folder holds no class folders, or one is empty.
     """
     folders = scan(folder)
     labels = [name for name, files in zip(folders.names, folders.files, strict=True) for _ in files]

@@ -43,8 +43,7 @@ class ClassFolders:
 def scan(root: Path) -> ClassFolders:
     """List the class folders of `root`. Hidden entries and files of other kinds are not images.
 
-    Raises:
-        FrnError: if `root` is no readable folder, has no class folders, or a class folder has no images.
+    FrnError if `root` is no readable folder, has no class folders, or a class folder has no images.
     """
     try:
         folders = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != ".")
@@ -60,29 +59,16 @@ def scan(root: Path) -> ClassFolders:
 
 
 def image_files(folder: Path) -> tuple[str, ...]:
-    """Names of the files in `folder` that look like images, sorted.
-
-    Raises:
-        FrnError: if the folder cannot be listed.
-    """
+    """Names of the files in `folder` that look like images, sorted. FrnError if the folder cannot be listed."""
     try:
-        return tuple(
-            sorted(
-                entry.name
-                for entry in os.scandir(folder)
-                if entry.name[0] != "." and Path(entry.name).suffix.lower() in EXTENSIONS and not entry.is_dir()
-            )
-        )
+        names = (entry.name for entry in os.scandir(folder) if entry.name[0] != "." and not entry.is_dir())
+        return tuple(sorted(name for name in names if Path(name).suffix.lower() in EXTENSIONS))
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error
 
 
 def split_folder(data: Path, split: str) -> Path:
-    """Folder of a split of a data set.
-
-    Raises:
-        FrnError: saying what `data` holds instead.
-    """
+    """Folder of a split of a data set; an FrnError says what `data` holds instead."""
     if not data.is_dir():
         raise FrnError(f"{data}: there is no such folder")
     folder = data / split

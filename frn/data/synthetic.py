@@ -7,7 +7,6 @@ another pose, light and place. Species of one genus share their colours and diff
 import colorsys
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageEnhance, ImageFilter
@@ -69,19 +68,6 @@ def species(seed: int) -> Species:
     )
 
 
-SAMPLE_SPECIES: dict[str, Species] = {
-    name: Species((222, 190, 128), (88, 52, 40), *numbers)  # one genus: same colours, other markings and shapes
-    for name, numbers in {
-        "banded footman": (0.78, 0.40, 0.00, 0, 0.10, False, 3, 0.25, 0.00, False),
-        "bordered footman": (0.76, 0.38, 0.00, 0, 0.10, False, 0, 0.00, 0.12, False),
-        "eyed footman": (0.78, 0.42, 0.00, 1, 0.17, True, 0, 0.00, 0.00, True),
-        "four-spot footman": (0.77, 0.40, 0.00, 2, 0.09, False, 0, 0.00, 0.00, False),
-        "swallow footman": (0.74, 0.62, 0.45, 0, 0.10, False, 1, -0.30, 0.00, False),
-        "tailed footman": (0.80, 0.40, 0.45, 2, 0.09, True, 0, 0.00, 0.05, False),
-    }.items()
-}
-
-
 def draw_moth(kind: Species, generator: np.random.Generator, size: int) -> Image.Image:
     """Draw one moth of a kind, somewhere and somehow: (size x size) RGB."""
     side = size * OVERSAMPLING
@@ -121,18 +107,6 @@ def draw_classes(classes: int, images: int, *, size: int, seed: int) -> StoredIm
     )
     side = np.full(len(pixels), size, dtype=np.int64)
     return StoredImages(tuple(kinds), (images,) * classes, side, side, pixels.reshape(-1), ())
-
-
-def write_samples(folder: Path) -> None:
-    """Draw the shipped samples: class folders of look-alikes in `moths/`, others to ask about in `queries/`."""
-    shots, queries, size = 5, 3, 128
-    (folder / "queries").mkdir(parents=True, exist_ok=True)
-    for label, (name, kind) in enumerate(SAMPLE_SPECIES.items()):
-        (folder / "moths" / name).mkdir(parents=True, exist_ok=True)
-        for number in range(1, shots + queries + 1):
-            moth = draw_moth(kind, np.random.default_rng([2021, label, number]), size)
-            place = f"moths/{name}/{number}.jpg" if number <= shots else f"queries/{name} {number}.jpg"
-            moth.save(folder / place, quality=88)
 
 
 class _Pose:
@@ -195,12 +169,9 @@ def _smooth(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _bands(kind: Species, mirror: float) -> list[list[tuple[float, float]]]:
-    bands = []
-    for band in range(kind.bands):
-        x = kind.span * (0.30 + 0.22 * band)
-        lean = kind.band_tilt * 0.35
-        bands.append([(x * mirror, 0.35), ((x + lean) * mirror, -0.75)])
-    return bands
+    starts = [kind.span * (0.30 + 0.22 * band) for band in range(kind.bands)]
+    lean = kind.band_tilt * 0.35
+    return [[(x * mirror, 0.35), ((x + lean) * mirror, -0.75)] for x in starts]
 
 
 def _spots(kind: Species, mirror: float) -> list[tuple[tuple[float, float], float]]:
@@ -236,10 +207,7 @@ def _draw_wing(
 
 
 def _disc(layer: Image.Image, at: tuple[float, float], radius: float, colour: Colour, pose: _Pose) -> None:
-    circle = [
-        (at[0] + radius * math.cos(angle), at[1] + radius * math.sin(angle))
-        for angle in np.linspace(0, 2 * math.pi, 24)
-    ]
+    circle = [(at[0] + radius * math.cos(a), at[1] + radius * math.sin(a)) for a in np.linspace(0, 2 * math.pi, 24)]
     ImageDraw.Draw(layer).polygon(pose(circle), fill=(*colour, 255))
 
 

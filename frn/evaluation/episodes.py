@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frn.data.cache import Progress
-from frn.episodes import Episode, EpisodeShape, evaluation_episode
+from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.heads.base import Head
 from frn.heads.frn import FRNHead
@@ -46,10 +46,8 @@ def evaluate_episodes(
 
     @torch.inference_mode()
     def evaluate(start: int) -> NDArray[np.float64]:
-        drawn: list[Episode] = [
-            evaluation_episode(sizes, shape, seed=seed, index=index)
-            for index in range(start, min(start + CHUNK, episodes))
-        ]
+        chunk = range(start, min(start + CHUNK, episodes))
+        drawn = [evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk]
         predicted = score(torch.from_numpy(np.stack(drawn)).to(feature_maps.device)).argmax(-1)
         accuracy: NDArray[np.float64] = (predicted == target).double().mean(-1).cpu().numpy()
         return accuracy
@@ -58,9 +56,8 @@ def evaluate_episodes(
     threads = torch.get_num_threads()
     # The systems are small: sharing one among threads costs more than solving it, so each thread has its own episodes.
     torch.set_num_threads(1)
-    workers = ThreadPoolExecutor(
-        threads if feature_maps.is_cpu else 1, initializer=torch.set_num_threads, initargs=(1,)
-    )
+    at_once = threads if feature_maps.is_cpu else 1
+    workers = ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(1,))
     try:
         for start, part in zip(starts, workers.map(evaluate, starts), strict=True):
             correct[start : start + CHUNK] = part

@@ -36,8 +36,7 @@ class FeatureExtractor(Protocol):
     def new_head(self) -> Head:
         """Return a copy of its head, which the caller may change.
 
-        Raises:
-            FrnError: if the model does not hold its whole head.
+        FrnError if the model does not hold its whole head.
         """
 
 
@@ -59,6 +58,13 @@ class TorchExtractor:
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return feature maps (n, r, d), float32, on the device."""
         return extract_features(self.model, images, precision=self.precision, device=self.device, progress=progress)
+
+    @torch.inference_mode()
+    def mean_feature(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
+        """Return the average-pooled feature (d,) of all images together, in float32."""
+        batches = _batches(self.model, images, self.precision, self.device, progress)
+        total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
+        return (total / len(images)).float()
 
     def new_head(self) -> Head:
         """Return a copy of its head."""
@@ -87,8 +93,7 @@ class OnnxExtractor:
     def new_head(self) -> Head:
         """Return a head with the learned numbers of the file's metadata.
 
-        Raises:
-            FrnError: if the head has layers of its own, which an extractor does not hold.
+        FrnError if the head has layers of its own, which an extractor does not hold.
         """
         learned = self.extractor.learned
         head = build_head(self.method, self.extractor.shape[1])
@@ -112,21 +117,6 @@ def extract_features(
 ) -> Tensor:
     """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on."""
     return torch.cat(list(_batches(model, images, precision, device, progress)))
-
-
-@torch.inference_mode()
-def mean_feature(
-    model: Model,
-    images: StoredImages,
-    *,
-    precision: Precision = "fp32",
-    device: torch.device | str = "cpu",
-    progress: Progress | None = None,
-) -> Tensor:
-    """Return the average-pooled feature (d,) of all images together, in float32; arguments as above."""
-    batches = _batches(model, images, precision, device, progress)
-    total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
-    return (total / len(images)).float()
 
 
 def _batches(

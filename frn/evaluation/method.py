@@ -9,10 +9,8 @@ from frn.model import Model
 def with_method(model: Model, method: str) -> Model:
     """The backbone of `model` under a new head at the values that it starts from, in evaluation mode.
 
-    SimpleShot's centre is still to be set: the mean feature of the training images.
-
-    Raises:
-        FrnError: if the new head has layers of its own, which only training can fill.
+    SimpleShot's centre is still to be set: the mean feature of the training images. FrnError if the new head has layers
+    of its own, which only training can fill.
     """
     other = Model(replace(model.config, method=method))
     layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]

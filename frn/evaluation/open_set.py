@@ -62,11 +62,7 @@ def measure_open_set(
             errors = bank.class_error(queries)
             best.append(explained(errors, queries).max(1))
             likeliest.append(probabilities(errors, head.gamma).max(1))
-        outcomes[index] = (
-            auroc(*best),
-            auroc(*likeliest),
-            *(np.mean(half < threshold) for half in best),
-        )
+        outcomes[index] = (auroc(*best), auroc(*likeliest), *(np.mean(half < threshold) for half in best))
         if progress:
             progress(index + 1, episodes)
     by_share, softmax, missed, caught = (summarise(column) for column in outcomes.T)

@@ -45,11 +45,7 @@ class EvaluationPlan:
     """Also measure how well unknown classes are told from known ones; needs twice as many classes."""
 
     def check(self, images: StoredImages, where: str) -> None:
-        """Refuse images that cannot serve one of the shapes.
-
-        Raises:
-            FrnError: naming the class that is too small.
-        """
+        """Refuse images that cannot serve one of the shapes; an FrnError names the class that is too small."""
         for shape in self.shapes:
             needed = doubled(shape) if self.unknown else shape
             check_classes(images.names, images.sizes, needed, where=where, every_class=True)
@@ -68,10 +64,8 @@ def evaluate_images(
     """Evaluate a model on images prepared by its own transform. The model stays as it is.
 
     An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
-    `where`; progress is told over images, and over the episodes of one shape.
-
-    Raises:
-        FrnError: if a class is too small for one of the shapes.
+    `where`; progress is told over images, and over the episodes of one shape. FrnError if a class is too small for one
+    of the shapes.
     """
     keep_freed_memory()
     if validation is not None:

@@ -11,7 +11,7 @@ from frn.data.cache import Progress, StoredImages, load_images
 from frn.data.folders import ClassFolders, scan, split_folder
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor, mean_feature
+from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.evaluation.method import with_method
 from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.inference.extractor import Extractor
@@ -62,8 +62,7 @@ def evaluate(
 ) -> list[Result]:
     """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
 
-    Raises:
-        FrnError: if there is no such model or data set, or a class is too small for the episodes.
+    FrnError if there is no such model or data set, or a class is too small for the episodes.
     """
     folders = scan(split_folder(options.data, options.split))  # before torch's models: a wrong folder is told at once
     shapes = [EpisodeShape(way=options.way, shot=k, queries=options.queries) for k in options.shot or (1, 5)]
@@ -115,7 +114,5 @@ def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None
     with bars("decoding train") as decoding:
         images = load_images(folders, extractor.transform, progress=decoding)
     with bars("centre") as extracting:
-        centre = mean_feature(
-            extractor.model, images, precision=extractor.precision, device=extractor.device, progress=extracting
-        )
+        centre = extractor.mean_feature(images, extracting)
     extractor.model.head.get_buffer("centre").copy_(centre)

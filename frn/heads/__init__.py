@@ -37,11 +37,7 @@ HEADS: dict[str, Callable[[int], Head]] = {
 
 
 def build_head(name: str, d: int) -> Head:
-    """Return a new head for maps of d channels.
-
-    Raises:
-        FrnError: if there is no head of that name.
-    """
+    """Return a new head for maps of d channels. FrnError if there is no head of that name."""
     if name not in HEADS:
         raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(HEADS)}")
     return HEADS[name](d)

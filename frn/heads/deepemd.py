@@ -53,8 +53,7 @@ class DeepEMDHead(Head):
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d).
 
-        Raises:
-            FrnError: if the solver is not installed.
+        FrnError if the solver is not installed.
         """
         with torch.autocast(query.device.type, enabled=False):
             dtype = torch.promote_types(query.dtype, torch.float32)
@@ -106,8 +105,7 @@ def direction(maps: Tensor) -> Tensor:
 def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor, solver: Solver = "pot") -> Tensor:
     """Least total cost of moving `supply` (..., r) to `demand` (..., r), of sum one each, at `cost` (..., r, r) a unit.
 
-    Raises:
-        FrnError: if the solver is not installed.
+    FrnError if the solver is not installed.
     """
     total: Tensor = _Transport.apply(cost, supply, demand, SOLVERS[solver])
     return total

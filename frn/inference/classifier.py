@@ -75,11 +75,8 @@ class Classifier:
     def enroll(self, classes: Mapping[str, Sequence[Path]], known: Mapping[Path, str] | None = None) -> list[FrnError]:
         """Replace the classes by those of image files; `known` content keys save opening files whose maps are stored.
 
-        Returns:
-            Why some files were left out (unreadable, or the same photo again); the rest of their class is used.
-
-        Raises:
-            FrnError: if a class has no readable image.
+        Returns why some files were left out (unreadable, or the same photo again); the rest of their class is used.
+        FrnError if a class has no readable image.
         """
         labels = [name for name, paths in classes.items() for _ in paths]
         broken: dict[str, list[FrnError]] = {name: [] for name in classes}
@@ -107,11 +104,8 @@ class Classifier:
     def enroll_state(self, state: State) -> list[FrnError]:
         """Replace the classes by those of a session or project; unchanged files that are in the store stay closed.
 
-        Returns:
-            As `enroll`; also which files have changed since they were added (they are used as they are now).
-
-        Raises:
-            FrnError: if a class has no readable image.
+        Returns as `enroll`; also which files have changed since they were added (they are used as they are now).
+        FrnError if a class has no readable image.
         """
         supports = [support for entry in state.classes for support in entry.supports]
         known = {support.path: support.key for support in supports if support.is_unchanged()}

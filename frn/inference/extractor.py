@@ -40,10 +40,8 @@ class Extractor:
     ) -> None:
         """Open the bytes of a `features.onnx`, which a message calls `where`.
 
-        A trusted file is one that we made ourselves: it is not checked. No `threads` means all cores.
-
-        Raises:
-            FrnError: if the file is not an extractor of a known version, or fails the checks of `runtime`.
+        A trusted file is one that we made ourselves: it is not checked. No `threads` means all cores. FrnError if the
+        file is not an extractor of a known version, or fails the checks of `runtime`.
         """
         checked = None if trusted else check_model(data, where, [FEATURES_FORMAT])
         self.data = data
@@ -71,11 +69,7 @@ class Extractor:
 
     @classmethod
     def open(cls, path: Path, *, trusted: bool = False, device: Device = "auto", threads: int = 0) -> "Extractor":
-        """Open a file.
-
-        Raises:
-            FrnError: if it cannot be read, or is refused.
-        """
+        """Open a file. FrnError if it cannot be read, or is refused."""
         return cls(read_bytes(path), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:

@@ -46,8 +46,7 @@ class ModelReference:
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
         """How a project in `folder` remembers a model: by its name, or where it is from there.
 
-        Raises:
-            FrnError: if its path is not valid text.
+        FrnError if its path is not valid text.
         """
         named = model in named_extractors()
         id_ = model if named else write_path(Path(model).absolute(), folder.absolute()).get("path")
@@ -62,8 +61,7 @@ class ModelReference:
     def check(self, sha256: str, where: Path, name: str) -> None:
         """Refuse another extractor: its features do not fit this project's threshold and answers.
 
-        Raises:
-            FrnError: naming both, and the way out.
+        An FrnError names both, and the way out.
         """
         if sha256 != self.sha256:
             raise FrnError(
@@ -90,11 +88,7 @@ def is_project(path: Path) -> bool:
 
 
 def load_project(path: Path) -> Project:
-    """Read a project file.
-
-    Raises:
-        FrnError: if it cannot be read, is no project, of a newer version, or damaged.
-    """
+    """Read a project file. FrnError if it cannot be read, is no project, of a newer version, or damaged."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FrnError(f"{path}: has {path.stat().st_size >> 20} MiB; a project has at most {MAX_BYTES >> 20} MiB")
@@ -129,9 +123,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
     """Write a project file and return the project as it is on disk.
 
     A file that this project was not read from is overwritten only with `replace`, and kept as `.bak` in any case.
-
-    Raises:
-        FrnError: if there is another file, or it was changed meanwhile, or it cannot be written.
+    FrnError if there is another file, or it was changed meanwhile, or it cannot be written.
     """
     if not is_project(path):
         raise FrnError(f"{path}: a project is called something{SUFFIX}")

@@ -39,8 +39,7 @@ OPERATORS = frozenset(_OPERATORS.split())
 def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, str]:
     """Refuse an ONNX file, by its bytes, that could do anything but compute; its metadata, if `frn.format` is welcome.
 
-    Raises:
-        FrnError: saying what was found in `where`.
+    An FrnError says what was found in `where`.
     """
     import onnx
     from google.protobuf.message import DecodeError
@@ -90,8 +89,7 @@ def open_session(
 ) -> "onnxruntime.InferenceSession":
     """Make a session from the bytes of a checked or shipped model, without a word on stdout or stderr.
 
-    Raises:
-        FrnError: if the model cannot run, or CUDA was insisted on ("cuda") and did not come up.
+    FrnError if the model cannot run, or CUDA was insisted on ("cuda") and did not come up.
     """
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
@@ -104,15 +102,10 @@ def open_session(
     options.log_severity_level = 4
     providers = ["CUDAExecutionProvider"] * wants_cuda + ["CPUExecutionProvider"]
     onnxruntime.set_default_logger_severity(4)  # a fallback would print pages otherwise
+    refusals = (errors.Fail, errors.InvalidGraph, errors.InvalidProtobuf, errors.NotImplemented, errors.InvalidArgument)
     try:
         session = onnxruntime.InferenceSession(data, options, providers=providers)
-    except (
-        errors.Fail,
-        errors.InvalidGraph,
-        errors.InvalidProtobuf,
-        errors.NotImplemented,
-        errors.InvalidArgument,
-    ) as e:
+    except refusals as e:
         raise FrnError(f"{where}: onnxruntime cannot run it ({str(e).splitlines()[0]})") from e
     finally:
         onnxruntime.set_default_logger_severity(2)
@@ -138,11 +131,7 @@ def cuda_answers() -> bool:
 def run_session(
     session: "onnxruntime.InferenceSession", outputs: Sequence[str], inputs: Mapping[str, NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """Run a session, but not forever.
-
-    Raises:
-        FrnError: if it fails or takes longer than `TIME_LIMIT` seconds.
-    """
+    """Run a session, but not forever. FrnError if it fails or takes longer than `TIME_LIMIT` seconds."""
     import onnxruntime
     from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
@@ -163,11 +152,7 @@ def run_session(
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a model file.
-
-    Raises:
-        FrnError: if it cannot be read or is too large.
-    """
+    """Read a model file. FrnError if it cannot be read or is too large."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise FrnError(f"{path}: has {path.stat().st_size >> 20} MiB; the limit is {MAX_BYTES >> 20} MiB")
@@ -177,11 +162,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_json(metadata: Mapping[str, str], key: str, where: str) -> Any:
-    """A metadata entry that holds JSON.
-
-    Raises:
-        FrnError: if it is missing or damaged.
-    """
+    """A metadata entry that holds JSON. FrnError if it is missing or damaged."""
     try:
         return json.loads(metadata[key])
     except (KeyError, ValueError, RecursionError) as error:

@@ -65,14 +65,9 @@ class State:
     next_id: int = 1
 
     def find(self, class_id: int) -> ClassEntry:
-        """A class by its id.
-
-        Raises:
-            FrnError: if there is none.
-        """
-        for entry in self.classes:
-            if entry.id == class_id:
-                return entry
+        """A class by its id. FrnError if there is none."""
+        if entry := next((entry for entry in self.classes if entry.id == class_id), None):
+            return entry
         raise FrnError(f"there is no class number {class_id}")
 
     def named(self, name: str) -> ClassEntry | None:
@@ -156,8 +151,7 @@ class Session:
     def create(self, name: str) -> int:
         """Add an empty class and return its id.
 
-        Raises:
-            FrnError: if the name is taken, empty or too long, or there are too many classes.
+        FrnError if the name is taken, empty or too long, or there are too many classes.
         """
         state = self.state
         if len(state.classes) >= MAX_CLASSES:
@@ -167,11 +161,7 @@ class Session:
         return entry.id
 
     def rename(self, class_id: int, name: str) -> None:
-        """Give a class another name; nothing else changes.
-
-        Raises:
-            FrnError: if the name is taken, empty or too long.
-        """
+        """Give a class another name; nothing else changes. FrnError if the name is taken, empty or too long."""
         entry = self.state.find(class_id)
         if name.strip() != entry.name:
             self._replace(replace(entry, name=self._fresh_name(name)))
@@ -184,8 +174,7 @@ class Session:
     def add(self, class_id: int, supports: Iterable[Support]) -> list[Duplicate]:
         """Add examples to a class, all in one edit.
 
-        Returns:
-            Those left out because they are examples already, of this class or another.
+        Returns those left out because they are examples already, of this class or another.
         """
         entry = self.state.find(class_id)
         holders = self.state.holders()
@@ -214,13 +203,8 @@ class Session:
     def move(self, keys: Iterable[str], class_id: int) -> None:
         """Make examples of any classes examples of another."""
         target, moving = self.state.find(class_id), set(keys)
-        arriving = [
-            support
-            for entry in self.state.classes
-            if entry.id != class_id
-            for support in entry.supports
-            if support.key in moving
-        ]
+        others = [entry for entry in self.state.classes if entry.id != class_id]
+        arriving = [support for entry in others for support in entry.supports if support.key in moving]
         arrived = {support.key for support in arriving}
         classes = tuple(
             replace(target, supports=(*target.supports, *arriving))
@@ -241,8 +225,7 @@ class Session:
     def set_threshold(self, threshold: float | None) -> None:
         """Set the share of a photo that a class must explain; None calibrates it.
 
-        Raises:
-            FrnError: if it is not between 0 and 1.
+        FrnError if it is not between 0 and 1.
         """
         self._edit(replace(self.state, threshold=check_threshold(threshold)))
 
@@ -265,8 +248,7 @@ class Session:
 def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State, list[Duplicate]]:
     """A state of classes with examples, and the examples left out because they are there twice.
 
-    Raises:
-        FrnError: if a name is there twice, empty or too long.
+    FrnError if a name is there twice, empty or too long.
     """
     session = Session()
     duplicates = []
@@ -276,11 +258,7 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
 
 
 def check_name(name: str) -> str:
-    """A class name without blanks around it.
-
-    Raises:
-        FrnError: if it is empty or too long.
-    """
+    """A class name without blanks around it. FrnError if it is empty or too long."""
     name = name.strip()
     if not name:
         raise FrnError("a class needs a name")
@@ -290,11 +268,7 @@ def check_name(name: str) -> str:
 
 
 def check_threshold(threshold: float | None) -> float | None:
-    """A threshold that is None or a share.
-
-    Raises:
-        FrnError: if it is not between 0 and 1.
-    """
+    """A threshold that is None or a share. FrnError if it is not between 0 and 1."""
     if threshold is not None and not 0 <= threshold <= 1:
         raise FrnError(f"the threshold is a share of the photo, between 0 and 1, not {threshold}")
     return threshold

@@ -36,11 +36,7 @@ class Locations:
         return self.runs / f"{measurement.name}.json"
 
     def data_for(self, prepare: str) -> Path:
-        """The folder of a data set.
-
-        Raises:
-            MissingDataError: saying how to make it.
-        """
+        """The folder of a data set; a MissingDataError says how to make it."""
         name = data_name(prepare)
         if name not in self.data:
             raise MissingDataError(
@@ -121,11 +117,7 @@ class RunStatus:
 
 
 def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
-    """How far a run has come, or None where it has not begun.
-
-    Raises:
-        FrnError: if the folder holds another run.
-    """
+    """How far a run has come, or None where it has not begun. FrnError if the folder holds another run."""
     folder = locations.folder(run)
     if not (folder / "last.safetensors").is_file():
         return None

@@ -3,9 +3,11 @@
 Nothing here names a place on the machine: commands are written with data sets and runs by their names.
 """
 
+import json
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from frn import __version__
@@ -85,11 +87,7 @@ class Report:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Report":
-        """A table from TABLE.json.
-
-        Raises:
-            TypeError, KeyError, AttributeError: if it is none.
-        """
+        """A table from TABLE.json. TypeError, KeyError or AttributeError if it is none."""
         rows = [
             Line(**{**line, "figures": {shot: Figure(**figure) for shot, figure in line["figures"].items()}})
             for line in found["rows"]
@@ -97,6 +95,30 @@ class Report:
         runs = {name: FinishedRun(**run) for name, run in found["runs"].items()}
         measured = {name: Measured(**entry) for name, entry in found["measurements"].items()}
         return cls(**{**found, "rows": rows, "runs": runs, "measurements": measured})
+
+    def has(self, row: Row) -> bool:
+        """Whether every figure of a row is there, by the commands that it has today."""
+        line = next((line for line in self.rows if line.row == row.name), None)
+        if line is None or any(figure.accuracy is None for figure in line.figures.values()):
+            return False
+        called = {entry.command for part in (self.runs, self.measurements) for entry in part.values()}
+        return called.issuperset(commands(row))
+
+    def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
+        """This table, with these rows as they were in an earlier one, and the runs and measurements behind them.
+
+        For when their runs are no longer at hand.
+        """
+        names = {row.name for row in rows}
+        wanted = {command for row in rows for command in commands(row)}
+        before = {line.row: line for line in earlier.rows}
+        return replace(
+            self,
+            rows=[before[line.row] if line.row in names else line for line in self.rows],
+            runs={name: run for name, run in earlier.runs.items() if run.command in wanted} | self.runs,
+            measurements={name: entry for name, entry in earlier.measurements.items() if entry.command in wanted}
+            | self.measurements,
+        )
 
 
 def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Mapping[str, str]) -> Report:
@@ -115,10 +137,8 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
         measured[measurement.name] = Measured(
             command=evaluation_command(measurement),
             run=measurement.run.name,
-            way=result["way"],
-            queries=result["queries"],
-            episodes=result["episodes"],
             seed=answer["seed"],
+            **{key: result[key] for key in ("way", "queries", "episodes")},
         )
     return Report(
         table=table.name,
@@ -182,3 +202,11 @@ def described(table: Table) -> dict[str, object]:
         ],
         "elsewhere": [asdict(entry) for entry in table.elsewhere],
     }
+
+
+def read(path: Path) -> Report | None:
+    """The table that `frn reproduce` wrote as JSON, or None where there is none or it is cut off."""
+    try:
+        return Report.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None

@@ -188,9 +188,7 @@ DUMMY = RunSpec(name="dummy", options=RunOptions(preset="cifar-fs-conv4-pretrain
 SIMPLESHOT = Measurement(name="simpleshot", run=AVERAGE, flags=("--method", "simpleshot"), prepare="cifar-fs")
 TUNED = {
     kind: RunSpec(
-        name=f"{kind.name}-tuned",
-        options=RunOptions(preset="cifar-fs-conv4-finetune", queries=5, epochs=8),
-        init=kind,
+        name=f"{kind.name}-tuned", options=RunOptions(preset="cifar-fs-conv4-finetune", queries=5, epochs=8), init=kind
     )
     for kind in (DUMMY, AVERAGE)
 }
@@ -206,11 +204,10 @@ def cifar_fs() -> list[Row]:
         "covariance": ("Covariance pooling", "covariance", NONE),
         "r2d2": ("R2-D2", "ridge", ((60.0,), (76.1,))),
     }
-    five = [own(label, short(n, method=m), figures) for n, (label, m, figures) in methods.items()]
-    one = [
-        own(f"{label}, trained at 1 shot", short(f"{n}-1", method=m, **AT_ONE_SHOT))
-        for n, (label, m, _) in methods.items()
-    ]
+    five, one = [], []
+    for name, (label, m, figures) in methods.items():
+        five.append(own(label, short(name, method=m), figures))
+        one.append(own(f"{label}, trained at 1 shot", short(f"{name}-1", method=m, **AT_ONE_SHOT)))
     return [
         own("FRN", FRN),
         own("FRN after FRN pre-training", TUNED[DUMMY]),
@@ -389,11 +386,7 @@ TABLES: dict[str, Table] = {table.name: table for table in (*IN_PAPER, *OUR_OWN)
 
 
 def find_table(name: str) -> Table:
-    """Return a table by name.
-
-    Raises:
-        FrnError: naming the nearest ones.
-    """
+    """Return a table by name; an FrnError names the nearest ones."""
     if name in TABLES:
         return TABLES[name]
     near = difflib.get_close_matches(name, TABLES, n=2, cutoff=0.5)
@@ -402,11 +395,7 @@ def find_table(name: str) -> Table:
 
 
 def choose_rows(table: Table, names: Sequence[str]) -> list[Row]:
-    """The rows of these names; without any, all.
-
-    Raises:
-        FrnError: if the table has no such row.
-    """
+    """The rows of these names; without any, all. FrnError if the table has no such row."""
     known = [row.name for row in table.rows]
     for name in names:
         if name not in known:

@@ -34,8 +34,7 @@ class EnrolledClass:
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
     """Enroll a class from feature maps of its supports, (k, r, d); lambda follows their number.
 
-    Raises:
-        ValueError: if the maps are empty or not finite.
+    ValueError if the maps are empty or not finite.
     """
     pool = pool_rows(feature_maps)
     p, d = pool.shape
@@ -97,8 +96,7 @@ class ClassScorer:
 def pool_rows(feature_maps: NDArray[np.floating]) -> Array:
     """The supports' locations as one pool, in float64: (k, r, d) to (p, d).
 
-    Raises:
-        ValueError: if the maps are empty or not finite.
+    ValueError if the maps are empty or not finite.
     """
     pool = np.asarray(feature_maps, dtype=np.float64).reshape(-1, feature_maps.shape[-1])
     if pool.size == 0 or not np.isfinite(pool).all():

@@ -15,10 +15,8 @@ def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> A
 
     With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
     -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
-    B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports.
-
-    Raises:
-        ValueError: if there are fewer than two supports, or the maps are not finite.
+    B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports. ValueError if there are fewer than two supports, or
+    the maps are not finite.
     """
     k, r, d = feature_maps.shape
     if k < 2:

@@ -47,11 +47,7 @@ class HeadParameters:
 
     @classmethod
     def from_metadata(cls, learned: Mapping[str, float]) -> "HeadParameters":
-        """The entry `frn.head` of an ONNX file's metadata.
-
-        Raises:
-            ValueError: if it holds other names.
-        """
+        """The entry `frn.head` of an ONNX file's metadata. ValueError if it holds other names."""
         if learned.keys() != {"alpha", "beta", "gamma"}:
             raise ValueError(f"an FRN head has alpha, beta and gamma, not {', '.join(learned)}")
         return cls(**learned)

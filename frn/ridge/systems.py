@@ -24,8 +24,7 @@ def gram(rows: Tensor) -> Tensor:
 def cholesky(system: Tensor, lam: Tensor) -> Tensor:
     """Lower factors of symmetric systems (way, m, m) that hold lambda.
 
-    Raises:
-        ValueError: if one of them is not positive definite.
+    ValueError if one of them is not positive definite.
     """
     factor, failed = torch.linalg.cholesky_ex(system)
     if failed.any():

@@ -18,8 +18,7 @@ def load_splits(
 ) -> tuple[StoredImages | ConcatImages, StoredImages]:
     """Training images of all data sets, and validation images of the first.
 
-    Raises:
-        FrnError: if a split is missing or has no usable images.
+    FrnError if a split is missing or has no usable images.
     """
     if preset.data.prepare is None:
         return draw_demo("train", seed), draw_demo("val", seed)

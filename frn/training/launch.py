@@ -80,13 +80,9 @@ def prepare_run(options: RunOptions, *, command: str = "", bars: ProgressBars = 
         "split": "train",
         "machine": f"{processor()}, threads: {options.threads or cores()}",
     }
+    precision = choose_precision(options.precision, device)
     settings = RunSettings(
-        seed=options.seed,
-        precision=choose_precision(options.precision, device),
-        device=device,
-        resume=options.resume,
-        command=command,
-        facts=facts,
+        seed=options.seed, precision=precision, device=device, resume=options.resume, command=command, facts=facts
     )
     images, val_images = load_splits(preset, options.data or [], options.seed, bars)
     return PreparedRun(options, preset, settings, images, val_images)

@@ -63,20 +63,10 @@ def train(
 ) -> RunResult:
     """Train a model by a preset; `best.safetensors` in `out` is the result.
 
-    Args:
-        preset: what to do.
-        images: training images, of one data set or of several.
-        val_images: images of the preset's validation split under its transform; without any, the last weights are the
-            result.
-        out: the run's folder.
-        settings: how to do it.
-        init: start from this model's weights instead of random ones.
-        report: called after every episode and validation.
-        stop: asked after every episode; True saves and returns.
-
-    Raises:
-        FrnError: if the classes cannot serve the episodes, the folder is taken or cannot be written, or the loss
-            stops being finite.
+    Without images of the preset's validation split, under its transform, the last weights are the result. With `init`
+    training starts from that model's weights instead of random ones. `report` is called after every episode and
+    validation, `stop` asked after every episode: True saves and returns. FrnError if the classes cannot serve the
+    episodes, the folder is taken or cannot be written, or the loss stops being finite.
     """
     keep_freed_memory()
     if preset.trains_on_episodes:
@@ -86,21 +76,16 @@ def train(
     return trainer.train(RunFolder(out), init, stop)
 
 
+@dataclass
 class _Trainer:
-    def __init__(
-        self,
-        preset: Preset,
-        images: StoredImages | ConcatImages,
-        val_images: StoredImages | None,
-        settings: RunSettings,
-        report: Callable[[StepReport | ValidationReport], None],
-    ) -> None:
-        self.preset = preset
-        self.images = images
-        self.val_images = val_images
-        self.settings = settings
-        self.report = report
-        self.val_shape = None if val_images is None else validation_shape(preset, val_images)
+    preset: Preset
+    images: StoredImages | ConcatImages
+    val_images: StoredImages | None
+    settings: RunSettings
+    report: Callable[[StepReport | ValidationReport], None]
+
+    def __post_init__(self) -> None:
+        self.val_shape = None if self.val_images is None else validation_shape(self.preset, self.val_images)
 
     def train(self, folder: RunFolder, init: Model | None, stop: Callable[[], bool]) -> RunResult:
         """Make or restore model, optimiser and folder; train until the schedule ends or `stop` says so."""

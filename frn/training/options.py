@@ -1,6 +1,6 @@
 """What people ask of a training run: a preset, what to change of it, and where and how to run it. Free of torch."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
@@ -62,11 +62,7 @@ class RunOptions:
         return self.out or Path("runs") / self.preset
 
     def overridden(self) -> Preset:
-        """The preset with what is changed of it.
-
-        Raises:
-            FrnError: if there is no such preset, or a change does not fit it.
-        """
+        """The preset with what is changed of it. FrnError if there is no such preset, or a change does not fit it."""
         preset = find_preset(self.preset)
         schedule = preset.schedule.scaled_to(self.epochs) if self.epochs else preset.schedule
         shape = preset.episode
@@ -78,9 +74,7 @@ class RunOptions:
             aux_heads=() if other else preset.aux_heads,
             fixed=preset.fixed if self.fix is None else FIXED[self.fix],
             backbone=self.backbone or preset.backbone,
-            episode=EpisodeShape(
-                way=self.way or shape.way, shot=self.shot or shape.shot, queries=self.queries or shape.queries
-            ),
+            episode=EpisodeShape(**{name: getattr(self, name) or value for name, value in asdict(shape).items()}),
             schedule=schedule if self.warm_up is None else replace(schedule, warm_up=self.warm_up),
             pretraining=replace(preset.pretraining, batch=self.batch or preset.pretraining.batch),
         )

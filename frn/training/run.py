@@ -55,10 +55,8 @@ class TrainingRun:
     ) -> None:
         """Begin in a folder without a run, or restore the one that is there.
 
-        `decides` is what a resumed run must share with its beginning.
-
-        Raises:
-            FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
+        `decides` is what a resumed run must share with its beginning. FrnError if the folder is taken or cannot be
+        written, or the run in it has other settings.
         """
         if not settings.resume:
             folder.require_free()

@@ -76,8 +76,7 @@ class RunFolder:
     ) -> Position:
         """Restore model, objective and optimiser, and say where the run stood.
 
-        Raises:
-            FrnError: if there is no checkpoint, or it belongs to a run with other settings.
+        FrnError if there is no checkpoint, or it belongs to a run with other settings.
         """
         if not self.last.is_file():
             raise FrnError(f"{self.path}: has no last.safetensors to resume from. Leave --resume out to start.")

@@ -72,8 +72,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], schedule: Schedule) -> t
 def validation_shape(preset: Preset, images: StoredImages) -> EpisodeShape:
     """The episodes of validation; fewer queries or classes than usual where the split is too small for them.
 
-    Raises:
-        FrnError: if it is too small for any.
+    FrnError if it is too small for any.
     """
     shot = preset.validation.shot or preset.episode.shot
     queries = max(1, min(VALIDATION_SHAPE.queries, min(images.sizes) - shot))

@@ -93,9 +93,7 @@ class Regenerator:
             if progress:
                 progress(index + 1, trials)
         halves = 1.96 * errors.std(axis=0) / math.sqrt(trials)
-        return PixelErrors(
-            *(PixelError(*pair) for pair in zip(errors.mean(axis=0).tolist(), halves.tolist(), strict=True))
-        )
+        return PixelErrors(*map(PixelError, errors.mean(axis=0).tolist(), halves.tolist()))
 
     @torch.inference_mode()
     def picture(self, shape: EpisodeShape, *, seed: int, where: str = "the split") -> Pixels:

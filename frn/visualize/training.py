@@ -70,10 +70,8 @@ def train_decoder(
 ) -> RunResult:
     """Train a decoder; `last.safetensors` in `out` is the result, at any moment.
 
-    The model does not change; images are under its own transform; `stop` is asked after every step.
-
-    Raises:
-        FrnError: if the folder is taken or cannot be written, or the run in it has other settings.
+    The model does not change; images are under its own transform; `stop` is asked after every step. FrnError if the
+    folder is taken or cannot be written, or the run in it has other settings.
     """
     keep_freed_memory()
     model = model.to(settings.device)
@@ -109,11 +107,7 @@ def train_decoder(
 
 
 def _step(
-    model: Model,
-    decoder: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    pixels: NDArray[np.uint8],
-    settings: RunSettings,
+    model: Model, decoder: nn.Module, optimizer: torch.optim.Optimizer, pixels: NDArray[np.uint8], settings: RunSettings
 ) -> float:
     target = targets(model, pixels)
     decoder.train()
@@ -134,8 +128,7 @@ def _step(
 def load_decoder(path: Path, model: Model) -> Decoder:
     """Read a decoder, in evaluation mode, on the model's device.
 
-    Raises:
-        FrnError: if there is none, or it was trained for another model.
+    FrnError if there is none, or it was trained for another model.
     """
     file = path / "last.safetensors" if path.is_dir() else path
     if not file.is_file():

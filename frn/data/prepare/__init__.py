@@ -70,8 +70,6 @@ def prepare(
         sources = _download(name, benchmark, sources)
     home = out.resolve()
     for source in sources:
-        if not source.exists():
-            raise FrnError(f"{source}: there is no such file or folder")
         if source.resolve() == home:
             raise FrnError(f"{source}: is both --source and --out. Give an --out of its own.")
     given = [fingerprint(source, home) for source in sources]

@@ -6,9 +6,10 @@ cut also takes off the copyright strip. The split is a rule on that number; the 
 
 from functools import partial
 
+from PIL import Image
+
 from frn.data.prepare import download
 from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, ready_made
-from frn.data.prepare.pictures import crop
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
@@ -37,19 +38,11 @@ def plan(sources: Sources, split: str) -> Plan:
             f"{sources}: of {len(pairs)} images {len(missing)} are missing and {len(unknown)} have no known variant "
             f"or no box ({(missing + unknown)[0]}, ...)"
         )
-    return Plan(
-        [
-            Item(
-                interleaved(number_of[variant]),
-                str(number_of[variant]),
-                f"{image}.png",
-                files[f"images/{image}.jpg"],
-                partial(crop, boxes[image]),
-            )
-            for image, variant in pairs
-        ],
-        OFFICIAL,
-    )
+    items = []
+    for image, variant in pairs:
+        number, cut = number_of[variant], partial(Image.Image.crop, box=boxes[image])
+        items.append(Item(interleaved(number), str(number), f"{image}.png", files[f"images/{image}.jpg"], cut))
+    return Plan(items, OFFICIAL)
 
 
 def _boxes(file: Found) -> dict[str, tuple[float, float, float, float]]:

@@ -97,9 +97,7 @@ CHECKSUMS = {
     "cifar-100-python.tar.gz": "eb9058c3a382ffc7106e4002c42a8d85",
     "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
 }
-CIFAR_FS = Benchmark(
-    plan=partial(plan, name="cifar_fs"), checksums=CHECKSUMS, archives=r".*\.zip", downloads=download.cifar_100
-)
-FC100 = Benchmark(
-    plan=partial(plan, name="fc100"), checksums=CHECKSUMS, archives=r".*\.zip", downloads=download.cifar_100
+CIFAR_FS, FC100 = (
+    Benchmark(plan=partial(plan, name=name), checksums=CHECKSUMS, archives=r".*\.zip", downloads=download.cifar_100)
+    for name in ("cifar_fs", "fc100")
 )

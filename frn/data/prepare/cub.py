@@ -8,8 +8,9 @@ for models trained elsewhere. The official split by image is not used.
 from functools import partial
 from pathlib import PurePosixPath
 
+from PIL import Image
+
 from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, ready_made
-from frn.data.prepare.pictures import crop
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
@@ -44,7 +45,7 @@ def plan(sources: Sources, split: str, *, cropped: bool) -> Plan:
         item = _item(split, file.parts[-2], file.parts[-1], file)
         if cropped:
             name = PurePosixPath(item.file).with_suffix(".png").name
-            item = Item(item.split, item.label, name, file, partial(crop, boxes[number]))
+            item = Item(item.split, item.label, name, file, partial(Image.Image.crop, box=boxes[number]))
         items.append(item)
     return Plan(items, official)
 

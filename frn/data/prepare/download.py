@@ -1,14 +1,13 @@
 """Fetching an archive, only when asked for, by torchvision's own downloader."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from frn.errors import FrnError
 
 
-@dataclass(frozen=True, slots=True)
-class Download:
+class Download(NamedTuple):
     """A file that torchvision knows the place of."""
 
     url: str
@@ -27,10 +26,8 @@ def omniglot() -> list[Download]:
     """Both sets of Omniglot, 16 MB."""
     from torchvision.datasets import Omniglot
 
-    return [
-        Download(f"{Omniglot.download_url_prefix}/{name}.zip", f"{name}.zip", md5)
-        for name, md5 in Omniglot.zips_md5.items()
-    ]
+    home = Omniglot.download_url_prefix
+    return [Download(f"{home}/{name}.zip", f"{name}.zip", md5) for name, md5 in Omniglot.zips_md5.items()]
 
 
 def aircraft() -> list[Download]:
@@ -43,8 +40,7 @@ def aircraft() -> list[Download]:
 def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:
     """Fetch what is not in `folder` yet, and return the files.
 
-    Raises:
-        FrnError: if the network or the disk refuses, or what came has another checksum.
+    FrnError if the network or the disk refuses, or what came has another checksum.
     """
     from torchvision.datasets.utils import download_url
 

@@ -25,8 +25,7 @@ class DrawnSplit:
 def plan(sources: Sources, split: DrawnSplit) -> Plan:
     """Assign images to splits by the names above their class folder, else draw classes at random.
 
-    Raises:
-        FrnError: if an image is in no class folder, or only some images have a split.
+    FrnError if an image is in no class folder, or only some images have a split.
     """
     found = sources.images()
     bare = [image for image in found if len(image.parts) < 3]

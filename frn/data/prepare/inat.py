@@ -53,19 +53,11 @@ def plan(sources: Sources, split: str, *, tiered: bool) -> Plan:
             f"{sources}: {len(missing)} of {len(wanted)} images are missing ({missing[0]}, ...). They are in "
             "train_val_images.tar.gz."
         )
-    return Plan(
-        [
-            Item(
-                split_of.get(category, "train"),
-                str(category),
-                f"{PurePosixPath(name).stem}.png",
-                files[name],
-                partial(squash, SIDE),
-            )
-            for category, name in wanted
-        ],
-        official,
-    )
+    items = []
+    for category, name in wanted:
+        part, file_name = split_of.get(category, "train"), f"{PurePosixPath(name).stem}.png"
+        items.append(Item(part, str(category), file_name, files[name], partial(squash, SIDE)))
+    return Plan(items, official)
 
 
 def _images_by_category(everything: dict[str, Any]) -> dict[int, set[int]]:

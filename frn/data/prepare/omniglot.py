@@ -16,12 +16,8 @@ from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
 DRAWINGS = 20
-BACKGROUND, EVALUATION = 964, 659
-LAKE: Counts = {"test": (EVALUATION, EVALUATION * DRAWINGS), "all": (1623, 1623 * DRAWINGS)}
-VINYALS: Counts = {
-    part: (4 * characters, 4 * characters * DRAWINGS)
-    for part, characters in (("train", 1028), ("val", 172), ("test", 423))
-}
+LAKE: Counts = {"test": (659, 659 * DRAWINGS), "all": (1623, 1623 * DRAWINGS)}
+VINYALS: Counts = {part: (4 * n, 4 * n * DRAWINGS) for part, n in (("train", 1028), ("val", 172), ("test", 423))}
 TURNS = {90: Image.Transpose.ROTATE_90, 180: Image.Transpose.ROTATE_180, 270: Image.Transpose.ROTATE_270}
 
 
@@ -60,13 +56,11 @@ def _turned(found: list[Found]) -> list[Item]:
         number = re.search(r"\d+$", character)
         late = number is not None and int(number[0]) >= facts["test_from"].get(alphabet, 1000)
         part = "test" if alphabet in facts["test"] or late else "val" if alphabet in facts["val"] else "train"
-        items.append(Item(part, f"{alphabet} {character}", file, image))
-        items += [
-            Item(
-                part, f"{alphabet} {character} turned {angle}", file, image, partial(Image.Image.transpose, method=turn)
-            )
-            for angle, turn in TURNS.items()
-        ]
+        label = f"{alphabet} {character}"
+        items.append(Item(part, label, file, image))
+        for angle, turn in TURNS.items():
+            turned = partial(Image.Image.transpose, method=turn)
+            items.append(Item(part, f"{label} turned {angle}", file, image, turned))
     return items
 
 

@@ -29,8 +29,7 @@ BROKEN = (
 def load_arrays(file: IO[bytes], where: str) -> Any:
     """Read a pickle; text of Python 2 comes as bytes.
 
-    Raises:
-        FrnError: if it asks for anything that arrays have no use for, or is damaged.
+    FrnError if it asks for anything that arrays have no use for, or is damaged.
     """
     try:
         return _ArraysOnly(file, encoding="bytes").load()

@@ -1,6 +1,7 @@
 """Pixels of prepared images: decoded as they are stored, without the upright turn that `frn.images` gives photos.
 
-Boxes of CUB and Aircraft are in stored coordinates, and the authors' scripts do not look at EXIF tags either.
+Boxes of CUB and Aircraft are in stored coordinates, and the authors' scripts do not look at EXIF tags either. Pillow's
+crop rounds each side to a whole pixel, and black is beyond the border.
 """
 
 import io
@@ -17,11 +18,7 @@ PNG_END = b"IEND\xaeB`\x82"
 
 
 def decode_stored(data: bytes, where: str) -> Image.Image:
-    """Decode an image in its own mode.
-
-    Raises:
-        FrnError: if it is too large, of an unknown format, or broken.
-    """
+    """Decode an image in its own mode. FrnError if it is too large, of an unknown format, or broken."""
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         if image.width * image.height > MAX_PIXELS:
@@ -41,11 +38,6 @@ def encode_png(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()
-
-
-def crop(box: tuple[float, float, float, float], image: Image.Image) -> Image.Image:
-    """Cut out (left, upper, right, lower); Pillow rounds each side to a whole pixel, and black is beyond the border."""
-    return image.crop(box)
 
 
 def squash(side: int, image: Image.Image) -> Image.Image:

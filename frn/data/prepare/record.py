@@ -51,11 +51,7 @@ def read_record(out: Path) -> Record | None:
 
 
 def refuse_another(record: Record | None, benchmark: str, options: dict[str, object], out: Path) -> None:
-    """Keep two data sets apart.
-
-    Raises:
-        FrnError: if `out` holds another one.
-    """
+    """Keep two data sets apart. FrnError if `out` holds another one."""
     if record is not None and (record.benchmark, record.options) != (benchmark, options):
         what = " ".join([record.benchmark, *(f"{key}={value}" for key, value in record.options.items())])
         raise FrnError(f"{out}: already holds something else ({what}). Give an --out of its own.")

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Self
@@ -57,11 +57,7 @@ class Found:
     """(archive, offset): files read in this order go through a compressed archive once."""
 
     def read(self, limit: int = MAX_BYTES) -> bytes:
-        """Return the content.
-
-        Raises:
-            FrnError: if it has more than `limit` bytes, or is damaged.
-        """
+        """Return the content. FrnError if it has more than `limit` bytes, or is damaged."""
         try:
             if self.size <= limit:
                 with self.open() as file:
@@ -108,8 +104,7 @@ class Sources:
     def files(self) -> list[Found]:
         """Every file of every source; loose files of a folder come before those of its archives.
 
-        Raises:
-            FrnError: if a source is missing or damaged, has a wrong checksum, or nothing is found.
+        FrnError if a source is missing or damaged, has a wrong checksum, or nothing is found.
         """
         if self._files is None:
             self._files = [file for path in self.paths for file in self._walk(path)]
@@ -118,11 +113,7 @@ class Sources:
         return self._files
 
     def images(self) -> list[Found]:
-        """Every image, sorted by its names.
-
-        Raises:
-            FrnError: as `files`, or if there are no images.
-        """
+        """Every image, sorted by its names. FrnError as `files`, or if there are none."""
         found = [file for file in self.files() if PurePosixPath(file.parts[-1]).suffix.lower() in EXTENSIONS]
         if not found:
             raise FrnError(f"{self}: no images in there")
@@ -179,9 +170,8 @@ class Sources:
         total = path.stat().st_size // MEBIBYTE
         archive = self._open.enter_context(tarfile.open(fileobj=raw))  # noqa: SIM115
         stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
-        yield from self._members(
-            archive, f"{path}", (stem,), 0, lambda: self.progress(raw.tell() // MEBIBYTE, max(1, total))
-        )
+        tick = lambda: self.progress(raw.tell() // MEBIBYTE, max(1, total))  # noqa: E731
+        yield from self._members(archive, f"{path}", (stem,), 0, tick)
 
     def _members(
         self, archive: tarfile.TarFile, where: str, above: tuple[str, ...], start: int, tick: Callable[[], None]
@@ -199,18 +189,12 @@ class Sources:
                 target = limits.check(posixpath.normpath(posixpath.join(base, member.linkname)), 0)
                 links.append((parts, "/".join(target)))
             elif member.isfile():
-                offset = start + member.offset_data
-                found = Found(
-                    (*above, *parts),
-                    member.size,
-                    partial(_extract, archive, member),
-                    f"{where}: {member.name}",
-                    (self._archives, offset),
-                )
+                offset, name = start + member.offset_data, f"{where}: {member.name}"
+                extract = partial(_extract, archive, member)
+                found = Found((*above, *parts), member.size, extract, name, (self._archives, offset))
                 if self.archives.fullmatch(parts[-1]):
                     inner = self._open.enter_context(tarfile.open(fileobj=found.open()))  # noqa: SIM115
-                    name = parts[-1].removesuffix(".tar")
-                    yield from self._members(inner, found.where, (name,), offset, tick)
+                    yield from self._members(inner, name, (parts[-1].removesuffix(".tar"),), offset, tick)
                 else:
                     members["/".join(parts)] = found
                     yield found
@@ -218,8 +202,7 @@ class Sources:
                 tick()
         for parts, name in links:
             if name in members:
-                target_file = members[name]
-                yield Found((*above, *parts), target_file.size, target_file.open, target_file.where, target_file.order)
+                yield replace(members[name], parts=(*above, *parts))
 
     def _check(self, path: Path) -> None:
         expected = self.checksums.get(path.name)
@@ -254,8 +237,7 @@ class _Limits:
     def check(self, name: str, size: int) -> tuple[str, ...]:
         """Return an entry's names; none for the hidden ones.
 
-        Raises:
-            FrnError: if it leads out of the archive, or there is too much.
+        FrnError if it leads out of the archive, or there is too much.
         """
         path = PurePosixPath(name.replace("\\", "/"))
         if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
@@ -297,11 +279,7 @@ def _is_archive(path: Path) -> bool:
 
 
 def _loose(path: Path, parts: tuple[str, ...]) -> Found:
-    return Found(parts, path.stat().st_size, partial(_open, path), str(path))
-
-
-def _open(path: Path) -> IO[bytes]:
-    return path.open("rb")
+    return Found(parts, path.stat().st_size, lambda: path.open("rb"), str(path))
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
@@ -313,8 +291,5 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
 def _looks_like(path: Path) -> str | None:
     with path.open("rb") as file:
         start = file.read(512).lstrip().lower()
-    return (
-        "it is a web page: the download asked for something first"
-        if start.startswith((b"<!doctype", b"<html"))
-        else None
-    )
+    page = start.startswith((b"<!doctype", b"<html"))
+    return "it is a web page: the download asked for something first" if page else None

@@ -19,7 +19,7 @@ from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
 OFFICIAL: Counts = {"train": (351, 448_695), "val": (97, 124_261), "test": (160, 206_209)}
-CLASSES: Counts = {"train": (351, None), "val": (97, None), "test": (160, None)}
+CLASSES: Counts = {part: (classes, None) for part, (classes, _) in OFFICIAL.items()}
 
 
 def plan(sources: Sources, split: str) -> Plan:

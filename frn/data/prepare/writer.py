@@ -19,9 +19,7 @@ def write_items(items: Sequence[Item], out: Path, progress: Progress | None = No
     """Write every item to `out/split/label/file`; whole files stay as they are.
 
     Sources are read one after the other, in their own order; pixels are converted and files written on all cores.
-
-    Raises:
-        FrnError: if a file cannot be read or written.
+    FrnError if a file cannot be read or written.
     """
     todo = sorted((item for item in items if not _is_whole(item, out)), key=lambda item: item.source.order)
     for folder in {out / item.split / item.label for item in todo}:
@@ -75,14 +73,8 @@ def _is_whole(item: Item, out: Path) -> bool:
 def check_places(items: Sequence[Item], out: Path) -> None:
     """Make sure that every item has a place of its own, and that nothing else is there.
 
-    Raises:
-        FrnError: if two items have the same place, one has none, or `out` holds something else.
+    FrnError if two items have the same place, one has none, or `out` holds something else.
     """
-    _refuse_impossible(items)
-    _refuse_others(items, out)
-
-
-def _refuse_impossible(items: Sequence[Item]) -> None:
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
     if twice:
@@ -91,17 +83,14 @@ def _refuse_impossible(items: Sequence[Item]) -> None:
     unfit = sorted(name for name in names if name in ("", ".", "..") or set(name) & set("/\\\0"))
     if unfit:
         raise FrnError(f"the source calls something {unfit[0]!r}, which is no name for a file or folder")
-
-
-def _refuse_others(items: Sequence[Item], out: Path) -> None:
-    """Whatever lies in the splits' folders is trained on, so nothing else may."""
+    # Whatever lies in the splits' folders is trained on, so nothing else may.
     files: dict[tuple[str, str], set[str]] = {}
     for item in items:
         files.setdefault((item.split, item.label), set()).add(item.file)
     for split in {split for split, _ in files}:
         for folder in sorted((out / split).iterdir()) if (out / split).is_dir() else ():
-            wanted = files.get((split, folder.name))
-            others = [folder.name] if wanted is None else sorted(f for f in os.listdir(folder) if f not in wanted)
+            own = files.get((split, folder.name))
+            others = [folder.name] if own is None else sorted(f for f in os.listdir(folder) if f not in own)
             others = [name for name in others if name[0] != "."]
             if others:
                 raise FrnError(

@@ -14,11 +14,7 @@ PRESETS: dict[str, Preset] = {**GENERAL, **FINE_GRAINED, **IMAGENET}
 
 
 def find_preset(name: str) -> Preset:
-    """Return a preset by name.
-
-    Raises:
-        FrnError: naming the nearest ones.
-    """
+    """Return a preset by name; an FrnError names the nearest ones."""
     key = name.lower().replace("_", "-")
     if key in PRESETS:
         return PRESETS[key]

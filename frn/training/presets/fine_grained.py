@@ -1,6 +1,6 @@
 """CUB, Aircraft, meta-iNat and tiered meta-iNat: Tables 3 to 6, and 11, 12, 16 and 17 of the supplement."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from frn.training.presets.paper import (
@@ -154,62 +154,40 @@ def stabilised(presets: dict[str, Preset], name: str = "aircraft-resnet12-1shot"
     return presets | {name: replace(presets[name], schedule=adam)}
 
 
-CUB_CONV4: dict[str, Figures] = {
-    "frn": {1: 73.48, 5: 88.43},
-    "proto": {1: 63.21, 5: 83.88},
-    "dsn": {1: 66.01, 5: 85.41},
-    "ctx": {1: 69.64, 5: 87.31},
-}
-CUB_CONV4_ABLATIONS: dict[str, Figures] = {
-    "no-aux": {1: (68.38, 0.23), 5: (88.13, 0.13)},
-    "fixed-lambda": {1: (66.44, 0.23), 5: (84.05, 0.15)},
-    "fixed-rho": {1: (67.34, 0.23), 5: (87.60, 0.13)},
-    "fixed-lambda-rho": {1: (66.19, 0.23), 5: (83.27, 0.15)},
-}
-CUB_RESNET12: dict[str, Figures] = {
-    "frn": {1: 83.16, 5: 92.59},
-    "proto": {1: 79.09, 5: 90.59},
-    "dsn": {1: 80.80, 5: 91.19},
-    "ctx": {1: 78.47, 5: 90.90},
-}
-CUB_RESNET12_ABLATIONS: dict[str, Figures] = {
-    "no-aux": {1: (82.20, 0.20), 5: (92.65, 0.10)},
-    "fixed-lambda": {1: (82.40, 0.20), 5: (93.12, 0.10)},
-    "fixed-rho": {1: (82.58, 0.20), 5: (92.79, 0.10)},
-    "fixed-lambda-rho": {1: (82.80, 0.19), 5: (93.33, 0.10)},
-}
-CUB_RAW: dict[str, Figures] = {
-    "frn": {1: (83.55, 0.19), 5: (92.92, 0.10)},
-    "proto": {1: (78.60, 0.22), 5: (89.73, 0.12)},
-    "dsn": {1: (79.96, 0.21), 5: (91.41, 0.34)},
-    "ctx": {1: (79.34, 0.21), 5: (91.42, 0.11)},
-}
-AIRCRAFT_CONV4: dict[str, Figures] = {
-    "frn": {1: 53.20, 5: 71.17},
-    "proto": {1: 47.72, 5: 69.42},
-    "dsn": {1: 49.63, 5: 66.36},
-    "ctx": {1: 49.67, 5: 69.06},
-}
-AIRCRAFT_RESNET12: dict[str, Figures] = {
-    "frn": {1: 70.17, 5: 83.81},
-    "proto": {1: 66.57, 5: 82.37},
-    "dsn": {1: 68.16, 5: 81.85},
-    "ctx": {1: 65.60, 5: 80.20},
-}
-META_INAT: dict[str, Figures] = {
-    "frn": {1: 62.42, 5: 80.45},
-    "proto": {1: 55.34, 5: 76.43},
-    "covariance": {1: 57.15, 5: 77.20},
-    "dsn": {1: 58.08, 5: 77.38},
-    "ctx": {1: 60.03, 5: 78.80},
-}
-TIERED_META_INAT: dict[str, Figures] = {
-    "frn": {1: 43.91, 5: 63.36},
-    "proto": {1: 34.34, 5: 57.13},
-    "covariance": {1: 36.06, 5: 57.48},
-    "dsn": {1: 36.82, 5: 60.11},
-    "ctx": {1: 36.83, 5: 60.84},
-}
+def rows(names: Iterable[str], *figures: tuple[Figure, Figure]) -> dict[str, Figures]:
+    """Lines of a table: for each name the figures at 1 and at 5 shot."""
+    return {name: {1: one, 5: five} for name, (one, five) in zip(names, figures, strict=True)}
+
+
+METHODS = ("frn", "proto", "dsn", "ctx")
+METHODS_ON_INAT = ("frn", "proto", "covariance", "dsn", "ctx")
+CUB_CONV4 = rows(METHODS, (73.48, 88.43), (63.21, 83.88), (66.01, 85.41), (69.64, 87.31))
+CUB_CONV4_ABLATIONS = rows(
+    ABLATIONS,
+    ((68.38, 0.23), (88.13, 0.13)),
+    ((66.44, 0.23), (84.05, 0.15)),
+    ((67.34, 0.23), (87.60, 0.13)),
+    ((66.19, 0.23), (83.27, 0.15)),
+)
+CUB_RESNET12 = rows(METHODS, (83.16, 92.59), (79.09, 90.59), (80.80, 91.19), (78.47, 90.90))
+CUB_RESNET12_ABLATIONS = rows(
+    ABLATIONS,
+    ((82.20, 0.20), (92.65, 0.10)),
+    ((82.40, 0.20), (93.12, 0.10)),
+    ((82.58, 0.20), (92.79, 0.10)),
+    ((82.80, 0.19), (93.33, 0.10)),
+)
+CUB_RAW = rows(
+    METHODS,
+    ((83.55, 0.19), (92.92, 0.10)),
+    ((78.60, 0.22), (89.73, 0.12)),
+    ((79.96, 0.21), (91.41, 0.34)),
+    ((79.34, 0.21), (91.42, 0.11)),
+)
+AIRCRAFT_CONV4 = rows(METHODS, (53.20, 71.17), (47.72, 69.42), (49.63, 66.36), (49.67, 69.06))
+AIRCRAFT_RESNET12 = rows(METHODS, (70.17, 83.81), (66.57, 82.37), (68.16, 81.85), (65.60, 80.20))
+META_INAT = rows(METHODS_ON_INAT, (62.42, 80.45), (55.34, 76.43), (57.15, 77.20), (58.08, 77.38), (60.03, 78.80))
+TIERED_META_INAT = rows(METHODS_ON_INAT, (43.91, 63.36), (34.34, 57.13), (36.06, 57.48), (36.82, 60.11), (36.83, 60.84))
 
 FINE_GRAINED: dict[str, Preset] = {
     **family("cub-cropped-conv4", cub_cropped("conv4"), 3, (68.27, 0.23), CUB_CONV4),

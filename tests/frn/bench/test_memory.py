@@ -29,4 +29,4 @@ def test_the_listings_stand_beside_the_head_with_its_own_numbers() -> None:
 
 def test_episodes_are_the_supplements() -> None:
     assert [MemoryCase(part="step", r=25, shot=shot).classes for shot in (1, 5)] == [30, 20]
-    assert {name for name, _, _ in PUBLISHED} < set(CONTESTANTS)
+    assert set(PUBLISHED) < set(CONTESTANTS)

@@ -8,7 +8,7 @@ import torch
 from frn.data.cache import load_images
 from frn.data.folders import scan
 from frn.errors import FrnError
-from frn.evaluation.features import extract_features, mean_feature
+from frn.evaluation.features import TorchExtractor, extract_features
 from frn.evaluation.method import with_method
 from frn.images import EvaluationTransform
 from frn.model import Model
@@ -45,4 +45,4 @@ def test_the_centre_is_the_mean_feature_whatever_the_batch(moths: Path, monkeypa
     model = small()
     images = load_images(scan(moths / "train"), model.config.transform)
     naive = extract_features(model, images).double().mean((0, 1)).float()
-    torch.testing.assert_close(mean_feature(model, images), naive)
+    torch.testing.assert_close(TorchExtractor(model).mean_feature(images), naive)
