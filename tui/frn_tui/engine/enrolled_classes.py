@@ -100,12 +100,7 @@ class EnrolledClasses:
         threshold = calibrated if state.threshold is None else state.threshold
         reports = self._report(entries, members, maps, job.check) if entries else []
         self._use(entries, members, head, threshold)
-        return {
-            "reports": reports + _empty(state),
-            "threshold": threshold,
-            "calibrated": calibrated,
-            "missing": [],
-        }
+        return {"reports": reports + _empty(state), "threshold": threshold, "calibrated": calibrated, "missing": []}
 
     def _follow_model(self) -> None:
         """Keep nothing that another model has made."""

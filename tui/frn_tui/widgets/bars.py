@@ -39,26 +39,8 @@ class Bars(Widget):
 
     ALLOW_SELECT = False  # dragging moves the mark
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "bars--text",
-        "bars--verdict",
-        "bars--unknown",
-        "bars--bar",
-        "bars--muted",
-        "bars--mark",
+        f"bars--{part}" for part in ("text", "verdict", "unknown", "bar", "muted", "mark")
     }
-    DEFAULT_CSS = """
-    Bars {
-        height: 1fr;
-        background: $surface;
-        color: $foreground;
-        & > .bars--text { color: $foreground; }
-        & > .bars--verdict { color: $text-success; text-style: bold; }
-        & > .bars--unknown { color: $text-warning; text-style: bold; }
-        & > .bars--bar { color: $primary; }
-        & > .bars--muted { color: $text-muted; }
-        & > .bars--mark { color: $text-warning; text-style: bold; }
-    }
-    """
 
     @dataclass
     class ThresholdDragged(Message):
@@ -138,11 +120,7 @@ class Bars(Widget):
         best = max(row.explained for row in self._rows)
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
         scale = bar(best, width, rest="─")
-        line = [
-            *_scale(scale[:mark]),
-            ("┆", "bars--mark"),
-            *_scale(scale[mark + 1 :]),
-        ]
+        line = [*_scale(scale[:mark]), ("┆", "bars--mark"), *_scale(scale[mark + 1 :])]
         share, limit = _told_apart(best, self._threshold)
         words = f"{share} explained, unknown below {limit}"
         if len(words) > width:

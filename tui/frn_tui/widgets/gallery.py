@@ -23,30 +23,6 @@ from frn_tui.widgets.tiles import TILE, GalleryItem, Tiles
 __all__ = ["Gallery", "GalleryItem", "View"]
 
 View = Literal["grid", "list"]
-CSS = """
-Gallery {
-    background: $surface;
-    color: $foreground;
-    overflow-x: hidden;
-    overflow-y: auto;
-    scrollbar-gutter: stable;
-    & > .gallery--name { color: $foreground; }
-    & > .gallery--selected { color: $text-success; text-style: bold; }
-    & > .gallery--mark { color: $text-warning; }
-    & > .gallery--empty { color: $text-muted; }
-    & > .gallery--waiting { background: $panel; color: $text-muted; }
-    & > .gallery--cursor {
-        color: $block-cursor-blurred-foreground;
-        background: $block-cursor-blurred-background;
-        text-style: bold;
-    }
-    &:focus > .gallery--cursor {
-        color: $block-cursor-foreground;
-        background: $block-cursor-background;
-        text-style: $block-cursor-text-style;
-    }
-}
-"""
 
 
 class Gallery(ScrollView, can_focus=True):
@@ -71,14 +47,8 @@ class Gallery(ScrollView, can_focus=True):
         Binding("enter", "open", "Open", show=False),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "gallery--name",
-        "gallery--cursor",
-        "gallery--selected",
-        "gallery--mark",
-        "gallery--empty",
-        "gallery--waiting",
+        f"gallery--{part}" for part in ("name", "cursor", "selected", "mark", "empty", "waiting")
     }
-    DEFAULT_CSS = CSS
 
     view: reactive[View] = reactive("grid", init=False)
     mode: reactive[Mode] = reactive("half", init=False)

@@ -15,15 +15,6 @@ PASSING = 6.0
 class JobLine(Static):
     """One line: the running job with its progress on the left, a passing message on the right."""
 
-    DEFAULT_CSS = """
-    JobLine {
-        height: 1;
-        background: $panel;
-        color: $foreground;
-        padding: 0 1;
-    }
-    """
-
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)
         self._job: tuple[str, int, int | None, float | None] | None = None

@@ -27,16 +27,6 @@ class Preview(Widget, can_focus=True):
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"preview--empty"}
-    DEFAULT_CSS = """
-    Preview {
-        width: 1fr;
-        height: 1fr;
-        background: $surface;
-        color: $foreground;
-        & > .preview--empty { color: $text-muted; }
-        &:focus { background-tint: $foreground 5%; }
-    }
-    """
 
     mode: reactive[Mode] = reactive("half", init=False)
     empty_text: reactive[str] = reactive("", init=False)
