@@ -16,8 +16,19 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from frn_tui.engine_process import EngineError, Process, cause_of_death, end, hear_hello, kill, spawn
-from frn_tui.protocol import INTERNAL, AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
-from frn_tui.wire import ProtocolError, decode, encode
+from frn_tui.protocol import (
+    INTERNAL,
+    AskClasses,
+    EmbedImages,
+    OnEvent,
+    OpenModel,
+    ProtocolError,
+    Request,
+    Result,
+    SetClasses,
+    decode,
+    encode,
+)
 
 __all__ = ["EngineClient", "EngineError"]
 
@@ -88,10 +99,6 @@ class EngineClient:
         """The engine's process, while there is one."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
-    @property
-    def _closed(self) -> bool:
-        return self.state == "closed"
-
     async def start(self) -> None:
         """Start the engine, also one that is dead; raises EngineError where it does not start."""
         if self.state in ("new", "dead"):
@@ -100,14 +107,9 @@ class EngineClient:
         await self._ready()
 
     async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
-        """Ask the engine and wait for the end. Cancelling the task that waits cancels the request.
+        """Ask the engine and wait for the end; `on_event` is told of events on the way.
 
-        Args:
-            request: what to do.
-            on_event: told of events on the way.
-
-        Raises:
-            EngineError: with the reason, if the request failed or the engine died.
+        Cancelling the task that waits cancels the request. EngineError tells why it failed, or that the engine died.
         """
         if isinstance(request, EmbedImages | AskClasses):
             return cast(Result, await self._ask_for_files(request, on_event))
@@ -131,7 +133,7 @@ class EngineClient:
     # One life of an engine: begin, listen, and after its death begin again.
 
     async def _begin(self) -> None:
-        if self._closed:
+        if self.state == "closed":
             raise EngineError("the engine was closed")
         self.state = "starting"
         self._settled.clear()
@@ -149,7 +151,7 @@ class EngineClient:
 
     async def _spawn(self) -> Process:
         process = await spawn(self._command)
-        if self._closed:  # meanwhile
+        if self.state == "closed":  # meanwhile
             await end(process, 0)
             raise EngineError("the engine was closed")
         self._process = process
@@ -198,9 +200,9 @@ class EngineClient:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _stop(self) -> None:
-        """Kill the engine; `_listen` notices and starts another."""
-        if self.state == "ready" and self._process is not None:
+    def _kill_unless_ended(self, number: int) -> None:
+        """Kill an engine that still works on a request; `_listen` notices and starts another."""
+        if number in self._pending and self.state == "ready" and self._process is not None:
             self._stopping = True
             self.state = "starting"
             self._settled.clear()
@@ -261,10 +263,6 @@ class EngineClient:
         pending.on_event = None
         self._send({"op": "cancel", "target": number})
         asyncio.get_running_loop().call_later(self._cancel_timeout, self._kill_unless_ended, number)
-
-    def _kill_unless_ended(self, number: int) -> None:
-        if number in self._pending:
-            self._stop()
 
     def _send(self, message: Message) -> None:
         assert self._process is not None

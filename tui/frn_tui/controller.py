@@ -14,7 +14,7 @@ from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui import protocol
 from frn_tui.protocol import ClassReport, Confusion, Engine, Found, Model
-from frn_tui.query import Problem, Progress, Query, ShowProgress
+from frn_tui.query import Problem, Query, ShowProgress
 from frn_tui.serialization import state_from_json, state_to_json, support_from_json
 
 
@@ -211,7 +211,7 @@ class Controller:
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "progress" and progress is not None:
-                progress(Progress(what, event["done"], event["total"]))
+                progress(what, event["done"], event["total"])
             elif event["event"] == "embedded" and "key" in event:
                 supports.append(support_from_json(event))
             elif event["event"] == "embedded":

@@ -29,12 +29,7 @@ def with_ids(bindings: Iterable[Binding]) -> list[BindingType]:
 
 
 def read_keymap(wanted: Mapping[str, object], bindings: Iterable[Binding]) -> tuple[dict[str, str], list[str]]:
-    """The entries of the settings file that can be used, and a line about each of the others.
-
-    Args:
-        wanted: keys, with commas between several, by the bindings' ids.
-        bindings: what there is, with ids.
-    """
+    """The entries of the settings file (keys by the bindings' ids) that can be used, and a line about each other."""
     usual = {str(binding.id): _split(binding.key) for binding in bindings}
     good: dict[str, list[str]] = {}
     bad: list[str] = []

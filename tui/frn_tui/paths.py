@@ -17,11 +17,7 @@ def parse_paths(text: str) -> list[str]:
     One per line; a line may hold several where they are quoted or have their blanks escaped. A line that is a plain
     path with blanks in it is one path.
     """
-    paths: list[str] = []
-    for line in text.splitlines():
-        if stripped := line.strip():
-            paths += _of_line(stripped)
-    return paths
+    return [path for line in text.splitlines() if line.strip() for path in _of_line(line.strip())]
 
 
 def shortened(path: str) -> str:
@@ -36,8 +32,7 @@ def shortened(path: str) -> str:
 def _of_line(line: str) -> list[str]:
     if line.startswith("file://"):
         return [unquote(urlsplit(word).path) for word in line.split()]
-    quoted = any(character in line for character in "\\'\"")
-    if not quoted:
+    if not any(character in line for character in "\\'\""):
         words = line.split(" /")  # several dropped files: "/a b /c"; a single path with blanks has no " /"
         return [words[0], *("/" + word for word in words[1:])]
     try:

@@ -64,11 +64,8 @@ def _read(path: Path) -> tuple[float, Recovered] | None:
     """A journal whose app is gone, and when it was written."""
     try:
         entry = json.loads(path.read_bytes())
-        if (
-            entry["format"] != FORMAT
-            or entry["version"] != JOURNAL_VERSION
-            or lives(int(entry["process"]), entry["born"])
-        ):
+        known = (entry["format"], entry["version"]) == (FORMAT, JOURNAL_VERSION)
+        if not known or lives(int(entry["process"]), entry["born"]):
             return None
         return float(entry["time"]), {
             "state": state_to_json(state_from_json(entry["state"])),

@@ -28,7 +28,3 @@ class ByteLimitedLRU(Generic[Key, Array]):
         self._arrays[key] = array
         while self._bytes > self._limit and len(self._arrays) > 1:
             self._bytes -= self._arrays.popitem(last=False)[1].nbytes
-
-    def clear(self) -> None:
-        self._arrays.clear()
-        self._bytes = 0

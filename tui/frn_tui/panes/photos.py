@@ -104,7 +104,7 @@ class PhotosPane(Pane):
             self.wanted_name = text.strip()
             self.show(self.entry)
 
-        self.context.ask_text(AskText("Photos whose name has", self.wanted_name), named)
+        self.context.ask(AskText("Photos whose name has", self.wanted_name), named)
 
     def action_fit(self) -> None:
         self.by_fit = not self.by_fit

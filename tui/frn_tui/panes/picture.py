@@ -21,11 +21,11 @@ class PicturePane(Vertical):
     """A part of the query pane; nothing here changes the classes."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("h", "heat", "Heat"),
-        Binding("s", "smooth", "Smooth", show=False),
+        Binding("h", "toggle('heat')", "Heat"),
+        Binding("s", "toggle('smooth')", "Smooth", show=False),
         Binding("left_square_bracket", "heat_class(-1)", "Map of the class before", show=False),
         Binding("right_square_bracket", "heat_class(1)", "Map of the next class", show=False),
-        Binding("t", "numbers", "Numbers", show=False),
+        Binding("t", "toggle('numbers')", "Numbers", show=False),
     )
 
     def __init__(self, context: Context) -> None:
@@ -99,16 +99,8 @@ class PicturePane(Vertical):
         except EngineError:
             self.preview.show(None)
 
-    def action_heat(self) -> None:
-        self.heat = not self.heat
-        self.show()
-
-    def action_smooth(self) -> None:
-        self.smooth = not self.smooth
-        self.show()
-
-    def action_numbers(self) -> None:
-        self.numbers = not self.numbers
+    async def action_toggle(self, attribute_name: str) -> None:
+        await super().action_toggle(attribute_name)
         self.show()
 
     def action_heat_class(self, step: int) -> None:

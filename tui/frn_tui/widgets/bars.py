@@ -12,8 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from frn_tui.text import display_name, percent
-from frn_tui.widgets.blocks import bar
+from frn_tui.text import bar, display_name, percent
 
 DRAWN_GAUGE = 4
 """Lines from which on the gauge is drawn; below, it is told in words."""

@@ -145,14 +145,9 @@ def decile(value: float, low: float, high: float) -> str:
 
 
 def write_numbers(canvas: Canvas, grid: Sequence[Sequence[float]], low: float, high: float, *, colored: bool) -> None:
-    """Put each value's decile at the centre of its part of the picture.
+    """Put each value's decile between `low` and `high` at the centre of its part of the picture, in place.
 
-    Args:
-        canvas: of the picture; changed.
-        grid: values, row by row.
-        low: lower end of the digit 0.
-        high: upper end of the digit 9.
-        colored: whether the cells show the picture by their colours; otherwise digits are told by being reversed.
+    `colored` cells show the picture by their colours; on others digits are told by being reversed.
     """
     rows, columns = len(canvas), len(canvas[0])
     for i, values in enumerate(grid):

@@ -39,8 +39,8 @@ class Gallery(ScrollView, can_focus=True):
         Binding("down", "move_line(1)", "Down", show=False),
         Binding("pageup", "move_page(-1)", "Page up", show=False),
         Binding("pagedown", "move_page(1)", "Page down", show=False),
-        Binding("home", "first", "First", show=False),
-        Binding("end", "last", "Last", show=False),
+        Binding("home", "go(0)", "First", show=False),
+        Binding("end", "go(-1)", "Last", show=False),
         Binding("space", "mark", "Select", show=False),
         Binding("v", "range", "Select up to here", show=False),
         Binding("ctrl+a", "all", "Select all", show=False),
@@ -214,9 +214,7 @@ class Gallery(ScrollView, can_focus=True):
 
     def _at(self, event: events.MouseEvent) -> int | None:
         offset = event.get_content_offset(self)
-        if offset is None:
-            return None
-        return self._grid.at(*(offset + self.scroll_offset))
+        return None if offset is None else self._grid.at(*(offset + self.scroll_offset))
 
     def _want(self) -> None:
         if not self._asking:
@@ -257,9 +255,8 @@ class Gallery(ScrollView, can_focus=True):
             return self._tiles.lines(item, self.mode, base, self._style("waiting"), dark=dark)[row]
         cursor, selected = index == self.cursor, item.path in self._selected
         ascii_only = self.mode in ("ascii", "none")
-        if self._is_grid:
-            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
-        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
+        draw, room = (tiles.caption, TILE.width) if self._is_grid else (tiles.list_line, width)
+        return draw(item, room, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
@@ -276,11 +273,9 @@ class Gallery(ScrollView, can_focus=True):
         lines = max(self.size.height // self._grid.pitch.height, 1)
         self.cursor = self._grid.below(self.cursor, step * lines)
 
-    def action_first(self) -> None:
-        self.cursor = 0
-
-    def action_last(self) -> None:
-        self.cursor = len(self._items) - 1
+    def action_go(self, place: int) -> None:
+        """To the first item (0) or the last (-1)."""
+        self.cursor = place % max(len(self._items), 1)
 
     def action_mark(self) -> None:
         if self._items:
