@@ -152,7 +152,7 @@ class FrnApp(App[None]):
 
         def chosen(option: int | None) -> None:
             if option == 0:
-                self.workspace.project_bar.save(then=self._end)
+                self.workspace.project_bar.action_save(then=self._end)
             elif option == 1:
                 self.context.start(self._end)
 

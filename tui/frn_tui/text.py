@@ -1,5 +1,7 @@
 """Names from outside, made safe to show, and shares, in numbers and as bars."""
 
+from itertools import accumulate
+
 from rich.cells import cell_len
 
 VARIATION_SELECTORS = range(0xFE00, 0xFE10)
@@ -58,10 +60,5 @@ def _escaped(char: str) -> str:
 
 def _fitting(parts: list[str], width: int) -> list[str]:
     """As many whole parts from the start as fit: half an escape would read as something else."""
-    taken = []
-    for part in parts:
-        width -= cell_len(part)
-        if width < 0:
-            break
-        taken.append(part)
-    return taken
+    ends = accumulate(map(cell_len, parts))
+    return [part for part, end in zip(parts, ends, strict=True) if end <= width]

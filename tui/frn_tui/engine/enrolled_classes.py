@@ -92,10 +92,7 @@ class EnrolledClasses:
         if missing:
             return {"reports": [], "threshold": state.threshold or 0.0, "calibrated": 0.0, "missing": missing}
         head = self._choose_head(entries, maps)
-        members = []
-        for entry in entries:
-            job.check()
-            members.append(self._member(entry, maps, head))
+        members = [self._member(entry, maps, head, job.check) for entry in entries]
         calibrated = calibrate([member.left_out_shares for member in members if len(member.left_out_shares)])
         threshold = calibrated if state.threshold is None else state.threshold
         reports = self._report(entries, members, maps, job.check) if entries else []
@@ -121,18 +118,15 @@ class EnrolledClasses:
         return head
 
     def _find_maps(self, entries: Sequence[ClassEntry], check: Check) -> tuple[dict[str, Maps], list[str]]:
-        maps: dict[str, Maps] = {}
-        missing = []
+        found: dict[str, Maps | None] = {}
         for key in (support.key for entry in entries for support in entry.supports):
             check()
-            found = self._embedding.find(key)
-            if found is None:
-                missing.append(key)
-            else:
-                maps[key] = found
-        return maps, missing
+            found[key] = self._embedding.find(key)
+        known = {key: maps for key, maps in found.items() if maps is not None}
+        return known, [key for key in found if key not in known]
 
-    def _member(self, entry: ClassEntry, maps: dict[str, Maps], head: HeadParameters) -> ClassRecord:
+    def _member(self, entry: ClassEntry, maps: dict[str, Maps], head: HeadParameters, check: Check) -> ClassRecord:
+        check()
         keys = keys_of(entry)
         if keys not in self._members:
             self._members[keys] = enroll_class(np.stack([maps[key] for key in keys]), head)
@@ -145,7 +139,7 @@ class EnrolledClasses:
             self._current = None
             return
         before = self._current
-        same = before is not None and _groups(before.entries) == _groups(entries)
+        same = before and _groups(before.entries) == _groups(entries)
         bank = before.bank if before and same else ClassScorer([member.enrolled for member in members])
         self._current = Classes(self._sha256, head, entries, tuple(members), bank, threshold)
         used = {keys_of(entry) for entry in entries}

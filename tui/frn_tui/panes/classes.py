@@ -14,7 +14,7 @@ from frn_tui.controller import Added
 from frn_tui.panes.confusion import confusion_table
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.project import ProjectBar
-from frn_tui.protocol import ClassReport
+from frn_tui.protocol import ClassReport, HideAndTest
 from frn_tui.query import Problem
 from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.text import display_name
@@ -144,7 +144,8 @@ class ClassesPane(Pane):
 
     def _tell(self, outcome: Added) -> None:
         if outcome.duplicates:
-            self.controller.report([Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates])
+            self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
+            self.controller.listener()
         if outcome.added:
             self.context.say(f"{outcome}   u: undo")
         else:
@@ -161,7 +162,7 @@ class ClassesPane(Pane):
         self.context.ask(AskText("Hide and test: shots", "1", hint), asked)
 
     async def _confusion(self, shot: int) -> None:
-        found = await self.controller.hide_and_test(shot)
+        found = await self.controller.engine.call(HideAndTest(shot))
         self.app.push_screen(Page("Hide and test", confusion_table(found, self.controller.names, shot), wide=True))
 
 

@@ -75,10 +75,7 @@ class ProjectBar(Static):
         else:
             self.context.say("nothing to redo")
 
-    def action_save(self) -> None:
-        self.save()
-
-    def save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
+    def action_save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
         """Save the project, ask for its name where it has none, and go on once it is saved."""
         if self.controller.project is not None:
             self.context.start(self._save, self.controller.project, then)

@@ -72,18 +72,14 @@ class Preview(Widget, can_focus=True):
         self._want()
 
     def watch_mode(self) -> None:
-        self._changed()
         self._want()
-
-    def watch_empty_text(self) -> None:
-        self._changed()
 
     def notify_style_update(self) -> None:
         self._changed()
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        key = (self._revision, self.size, self.app.current_theme.dark)
+        key = (self._revision, self.size, self.mode, self.empty_text, self.app.current_theme.dark)
         if self._drawn[0] != key:
             self._drawn = key, self._draw()
         lines = self._drawn[1]
