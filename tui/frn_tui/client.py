@@ -15,22 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from frn_tui import protocol
 from frn_tui.engine_process import EngineError, Process, cause_of_death, end, hear_hello, kill, spawn
-from frn_tui.protocol import (
-    INTERNAL,
-    AskClasses,
-    EmbedImages,
-    OnEvent,
-    OpenModel,
-    ProtocolError,
-    Request,
-    Result,
-    SetClasses,
-    decode,
-    encode,
-)
+from frn_tui.protocol import AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
+from frn_tui.rgb import Rgb
 
-__all__ = ["EngineClient", "EngineError"]
+__all__ = ["EngineClient", "EngineError", "render"]
 
 CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request has to stop before the engine is killed."""
@@ -160,24 +150,24 @@ class EngineClient:
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
-        with contextlib.suppress(ValueError, ProtocolError, ConnectionError):  # a line without end, or no message
+        with contextlib.suppress(
+            ValueError, protocol.ProtocolError, ConnectionError
+        ):  # a line without end, or no message
             while line := await process.stdout.readline():
-                self._receive(decode(line))
+                self._receive(protocol.decode(line))
         await end(process, EXIT_TIMEOUT)
         intended = self._stopping
         self._settle("dead")
         cause = f"the engine stopped ({cause_of_death(process.returncode)})"
         self._fail_all(cause if intended else self._with_log(cause), blame=not intended)
-        if not intended and not self._may_restart():
-            return
+        if not intended:
+            self._crashes.append(_now())
+            if len(self._crashes) == CRASHES and self._crashes[-1] - self._crashes[0] <= WITHIN:
+                return
         with contextlib.suppress(EngineError):
             await self._begin()
             if self.on_restart and (waiting := self.on_restart()) is not None:
                 await waiting
-
-    def _may_restart(self) -> bool:
-        self._crashes.append(_now())
-        return len(self._crashes) < CRASHES or self._crashes[-1] - self._crashes[0] > WITHIN
 
     async def _watch(self, process: Process) -> None:
         while self._process is process and self.state == "ready":
@@ -268,7 +258,7 @@ class EngineClient:
         assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(ConnectionError, RuntimeError):  # it has died: `_listen` tells everyone
-            self._process.stdin.write(encode(message))
+            self._process.stdin.write(protocol.encode(message))
 
     def _receive(self, message: Message) -> None:
         self._last_message = _now()
@@ -300,12 +290,20 @@ class EngineClient:
         outcome = message.pop("end")
         if outcome != "done":
             reason, code = str(message.get("reason", outcome)), str(message.get("code", ""))
-            _fail(future, EngineError(self._with_log(reason) if code == INTERNAL else reason, code))
+            _fail(future, EngineError(self._with_log(reason) if code == protocol.INTERNAL else reason, code))
         elif not future.done():
             future.set_result(message)
 
     def _with_log(self, reason: str) -> str:
         return reason if self.log is None else f"{reason}; more in {self.log}"
+
+
+async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Rgb | None:
+    """A picture, or None where there is none."""
+    try:
+        return Rgb.from_picture(await engine.call(request))
+    except EngineError:
+        return None
 
 
 def _fail(future: asyncio.Future[Message], error: Exception) -> None:

@@ -173,8 +173,12 @@ class Controller:
             self.reports = {report["id"]: report for report in done["reports"]}
             self.threshold, self.calibrated = done["threshold"], done["calibrated"]
         self._changed()
-        if self.query.answers:
-            await self._ask_again()
+        if self.query.answers and self._has_examples:
+            state = self.session.state
+            await self.query.ask_again(lambda: state is self.session.state)
+        elif self.query.answers:
+            self.query.clear()
+            self._changed()
 
     def _follow_changes(self, found: Sequence[Support]) -> None:
         """A file may have changed since the project was saved: its new content takes the old one's place."""
@@ -227,14 +231,6 @@ class Controller:
         self.problems += await self.query.ask(paths, progress)
         self._changed()
         await self.query.add_maps()
-
-    async def _ask_again(self) -> None:
-        if self._has_examples:
-            state = self.session.state
-            await self.query.ask_again(lambda: state is self.session.state)
-        else:
-            self.query.clear()
-            self._changed()
 
     @property
     def _has_examples(self) -> bool:

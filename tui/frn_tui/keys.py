@@ -18,14 +18,9 @@ KNOWN = frozenset(str(key.value) for key in Keys) | frozenset(
 )
 
 
-def binding_id(description: str) -> str:
-    """Name of a binding in the settings file: that in the command palette, in small letters and with hyphens."""
-    return description.lower().replace(" ", "-")
-
-
 def with_ids(bindings: Iterable[Binding]) -> list[BindingType]:
-    """The bindings, so that they can be given other keys."""
-    return [replace(binding, id=binding_id(binding.description)) for binding in bindings]
+    """The bindings with names for the settings file: as in the command palette, but small and with hyphens."""
+    return [replace(binding, id=binding.description.lower().replace(" ", "-")) for binding in bindings]
 
 
 def read_keymap(wanted: Mapping[str, object], bindings: Iterable[Binding]) -> tuple[dict[str, str], list[str]]:

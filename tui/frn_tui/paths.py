@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 
@@ -22,10 +21,7 @@ def parse_paths(text: str) -> list[str]:
 
 def shortened(path: str) -> str:
     """The path with `~` for the user's home."""
-    try:
-        home = str(Path.home())
-    except RuntimeError:  # there is none
-        return path
+    home = os.path.expanduser("~")  # noqa: PTH111  # this never fails
     return "~" + path.removeprefix(home) if path == home or path.startswith(f"{home}/") else path
 
 

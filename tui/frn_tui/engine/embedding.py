@@ -1,6 +1,7 @@
 """Feature maps of image files: computed once, kept in memory up to a limit and in the user's cache beyond it."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import islice, tee
 from pathlib import Path
 
@@ -25,7 +26,6 @@ class Embedding:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._store: FeatureStore | None = None
         self._maps: ByteLimitedLRU[tuple[str, str], Maps] = ByteLimitedLRU(MAX_CACHED)
         """By the model's hash and the image's key."""
 
@@ -41,7 +41,6 @@ class Embedding:
     def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
         """Feature maps of files, in order; stops where the request is cancelled."""
         extractor = self._models.model.extractor
-        store = self._open_store()
         opened, named = tee(names)
 
         def opening(path: Path) -> None:
@@ -49,7 +48,7 @@ class Embedding:
             job.event("reading", {"path": next(opened)})
 
         while batch := list(islice(named, BATCH)):
-            found = extractor.read(map(Path, batch), store=store, opening=opening)
+            found = extractor.read(map(Path, batch), store=self._store, opening=opening)
             for name, (_, outcome) in zip(batch, found, strict=True):
                 if not isinstance(outcome, FrnError):
                     self._keep(outcome.key, outcome.maps)
@@ -61,16 +60,15 @@ class Embedding:
         extractor = self._models.model.extractor
         if (maps := self._maps.get((extractor.sha256, key))) is not None:
             return maps
-        stored = self._open_store().get(extractor.sha256, key)
+        stored = self._store.get(extractor.sha256, key)
         if stored is None or stored.shape != extractor.shape:
             return None
         self._keep(key, stored)
         return stored
 
-    def _open_store(self) -> FeatureStore:
-        if self._store is None:  # here, because SQLite insists on one thread
-            self._store = FeatureStore()
-        return self._store
+    @cached_property
+    def _store(self) -> FeatureStore:
+        return FeatureStore()  # not at the start, because SQLite insists on one thread
 
     def _keep(self, key: str, maps: Maps) -> None:
         place = self._models.model.extractor.sha256, key

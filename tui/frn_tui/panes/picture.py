@@ -9,10 +9,9 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from frn_tui.client import EngineError
+from frn_tui.client import render
 from frn_tui.panes.context import Context
 from frn_tui.protocol import Answer, Heat, RenderPreview
-from frn_tui.rgb import Rgb
 from frn_tui.text import display_name
 from frn_tui.widgets.preview import Preview
 
@@ -94,10 +93,7 @@ class PicturePane(Vertical):
 
     @work(group="draw", exclusive=True, exit_on_error=False)
     async def _fetch(self, request: RenderPreview) -> None:
-        try:
-            self.preview.show(Rgb.from_picture(await self.controller.engine.call(request)))
-        except EngineError:
-            self.preview.show(None)
+        self.preview.show(await render(self.controller.engine, request))
 
     async def action_toggle(self, attribute_name: str) -> None:
         await super().action_toggle(attribute_name)

@@ -15,10 +15,9 @@ from textual.visual import RenderOptions, Visual
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client import EngineError
+from frn_tui.client import EngineError, render
 from frn_tui.paths import parse_paths, shortened
 from frn_tui.protocol import Engine, Entry, ListFolder, RenderPreview
-from frn_tui.rgb import Rgb
 from frn_tui.screens.dialogs import Dialog, Line
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode
@@ -128,12 +127,8 @@ class Picker(Dialog[list[str] | None]):
     @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:
         width, height = self.preview.pixel_size
-        if not width or not height:
-            return
-        try:
-            self.preview.show(Rgb.from_picture(await self.engine.call(RenderPreview(path, width, height))))
-        except EngineError:
-            self.preview.show(None)
+        if width and height:
+            self.preview.show(await render(self.engine, RenderPreview(path, width, height)))
 
     @on(OptionList.OptionSelected)
     def choose(self) -> None:
@@ -178,11 +173,8 @@ class Picker(Dialog[list[str] | None]):
             self.open(self.path_of(entry["name"]))
 
     def action_accept(self) -> None:
-        if self.marked:
-            names = [entry["name"] for entry in self.entries if entry["name"] in self.marked]
-            self.dismiss([self.path_of(name) for name in names])
-        else:
-            self.dismiss([self.folder])
+        names = [entry["name"] for entry in self.entries if entry["name"] in self.marked]
+        self.dismiss([self.path_of(name) for name in names] or [self.folder])
 
     def action_type(self) -> None:
         self.query_one(Input).focus()

@@ -50,12 +50,8 @@ class Bars(Widget):
         released: bool
         """False while the button is held: more will follow."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._rows: tuple[BarRow, ...] = ()
-        self._threshold = 0.0
-        self._unknown = False
-        self._dragging = False
+    _rows: tuple[BarRow, ...] = ()
+    _threshold, _unknown, _dragging = 0.0, False, False
 
     def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
         """Replace everything; the likeliest row comes first."""

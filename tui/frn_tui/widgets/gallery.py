@@ -100,11 +100,6 @@ class Gallery(ScrollView, can_focus=True):
         """Paths of the selected items, in the order of the items."""
         return [item.path for item in self._items if item.path in self._selected]
 
-    @property
-    def picture_size(self) -> tuple[int, int]:
-        across, down = cells.PIXELS[self.mode]
-        return TILE.width * across, TILE.height * down
-
     def set_items(self, items: Iterable[GalleryItem]) -> None:
         """Replace the items; the cursor and the selection stay with their paths."""
         before, selection, place = self.cursor_item, self.selection, self.cursor
@@ -224,7 +219,8 @@ class Gallery(ScrollView, can_focus=True):
     def _ask(self) -> None:
         """Ask once for several changes in a row, and not again for what is on its way."""
         self._asking = False
-        size = self.picture_size
+        across, down = cells.PIXELS[self.mode]
+        size = TILE.width * across, TILE.height * down
         if not self._is_grid or not self.size:
             return
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
