@@ -150,9 +150,8 @@ class EngineClient:
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
-        with contextlib.suppress(
-            ValueError, protocol.ProtocolError, ConnectionError
-        ):  # a line without end, or no message
+        # A line may have no end, or hold no message.
+        with contextlib.suppress(ValueError, protocol.ProtocolError, ConnectionError):
             while line := await process.stdout.readline():
                 self._receive(protocol.decode(line))
         await end(process, EXIT_TIMEOUT)

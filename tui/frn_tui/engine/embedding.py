@@ -26,7 +26,7 @@ class Embedding:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._maps: ByteLimitedLRU[tuple[str, str], Maps] = ByteLimitedLRU(MAX_CACHED)
+        self._maps: ByteLimitedLRU[Maps] = ByteLimitedLRU(MAX_CACHED)
         """By the model's hash and the image's key."""
 
     def embed(self, request: EmbedImages, job: Job) -> Nothing:

@@ -10,7 +10,7 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.inference.features import Maps
-from frn.inference.session import ClassEntry, State
+from frn.inference.session import ClassEntry
 from frn.inference.unknown import Shares, calibrate, explained
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
 from frn.ridge.leave_one_out import leave_one_out
@@ -97,7 +97,8 @@ class EnrolledClasses:
         threshold = calibrated if state.threshold is None else state.threshold
         reports = self._report(entries, members, maps, job.check) if entries else []
         self._use(entries, members, head, threshold)
-        return {"reports": reports + _empty(state), "threshold": threshold, "calibrated": calibrated, "missing": []}
+        reports += [{"id": c.id, "explained": {}, "rank": {}, "near": {}} for c in state.classes if not c.supports]
+        return {"reports": reports, "threshold": threshold, "calibrated": calibrated, "missing": []}
 
     def _follow_model(self) -> None:
         """Keep nothing that another model has made."""
@@ -189,7 +190,3 @@ def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[
     better[:, column] = False
     known = np.isfinite(errors.sum(axis=1))
     return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}
-
-
-def _empty(state: State) -> list[ClassReport]:
-    return [{"id": entry.id, "explained": {}, "rank": {}, "near": {}} for entry in state.classes if not entry.supports]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.engine.processes import birth, lives
+from frn_tui.engine.locks import birth, lives
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import Nothing, Recover, Recovered, WriteJournal
 from frn_tui.serialization import state_from_json, state_to_json

@@ -25,7 +25,7 @@ class Previews:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._crops: ByteLimitedLRU[tuple[object, ...], Pixels] = ByteLimitedLRU(MAX_CACHED)
+        self._crops: ByteLimitedLRU[Pixels] = ByteLimitedLRU(MAX_CACHED)
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
         size = request.width, request.height

@@ -41,14 +41,14 @@ class Context:
         """Folder that the file picker was in last."""
         self._job_began = 0.0
 
-    def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[object]:
+    def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
         """Run something in the background; its failure is a message, not the end."""
         guarded = partial(self._guarded, work, *arguments)  # awaitable only once it runs: it may be cancelled before
         return self.screen.run_worker(guarded, group=group, exclusive=group != "job", exit_on_error=False)
 
-    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> object:
+    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
         try:
-            return await work(*arguments)
+            await work(*arguments)
         except (FrnError, EngineError) as error:
             self.say(str(error), severity="error")
         except asyncio.CancelledError:
@@ -56,7 +56,6 @@ class Context:
             raise
         finally:
             self.jobs.clear()
-        return None
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
         self.start(self._edit, change, said, group="edit")

@@ -101,8 +101,7 @@ class PicturePane(Vertical):
 
     def action_heat_class(self, step: int) -> None:
         answer = self.controller.query.answer
-        shown = self._shown_class(answer) if answer is not None else None
-        if answer is not None and shown is not None:
+        if answer is not None and (shown := self._shown_class(answer)) is not None:
             ids = self._mapped(answer)
             self.heat, self.heat_class = True, ids[(ids.index(shown) + step) % len(ids)]
             self.show()

@@ -62,8 +62,7 @@ class Picker(Dialog[list[str] | None]):
     def __init__(self, engine: Engine, title: str, mode: Mode, *, start: str = ".") -> None:
         super().__init__()
         self.engine, self.dialog_title = engine, title
-        self.folder = start
-        self.parent_folder = start
+        self.folder = self.parent_folder = start
         self.entries: list[Entry] = []
         self.marked: set[str] = set()
         self.list, self.preview = Options(id="picker-list"), Preview(id="picker-preview", mode=mode)

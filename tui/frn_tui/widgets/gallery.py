@@ -1,6 +1,6 @@
 """Many pictures side by side, or as a list."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -86,10 +86,6 @@ class Gallery(ScrollView, can_focus=True):
         self._asked: tuple[frozenset[str], tuple[int, int]] = (frozenset(), (0, 0))
         self._asking = False
         self._toggled: str | None = None
-
-    @property
-    def items(self) -> Sequence[GalleryItem]:
-        return self._items
 
     @property
     def cursor_item(self) -> GalleryItem | None:

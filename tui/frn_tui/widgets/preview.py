@@ -47,7 +47,6 @@ class Preview(Widget, can_focus=True):
         self._range = (0.0, 1.0)
         self._announced = (0, 0)
         self._announcing = False
-        self._revision = 0
         self._drawn: tuple[object, list[Strip]] = (None, [])
 
     @property
@@ -79,14 +78,14 @@ class Preview(Widget, can_focus=True):
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        key = (self._revision, self.size, self.mode, self.empty_text, self.app.current_theme.dark)
+        key = (self.size, self.mode, self.empty_text, self.app.current_theme.dark)
         if self._drawn[0] != key:
             self._drawn = key, self._draw()
         lines = self._drawn[1]
         return lines[y] if y < len(lines) else Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def _changed(self) -> None:
-        self._revision += 1
+        self._drawn = None, []
         self.refresh()
 
     def _want(self) -> None:
