@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import frn_tui.app
 import pytest
 from frn_tui.app import FrnApp
 from rich.style import Style
@@ -143,6 +144,8 @@ def drive(fake_engine: FakeEngine, private_state: Path) -> Drive:
 
 
 class Stage(App[None]):
+    CSS_PATH = Path(frn_tui.app.__file__).with_name(FrnApp.CSS_PATH)
+
     def __init__(self, widget: Widget) -> None:
         super().__init__()
         self.widget = widget

@@ -2,8 +2,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from frn_tui.text import bar
 from frn_tui.widgets.bars import BarRow, Bars
-from frn_tui.widgets.blocks import bar
 from rich.cells import cell_len
 from rich.style import Style
 from textual.app import App

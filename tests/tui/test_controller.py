@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from frn_tui.controller import Controller
-from frn_tui.query import Progress
 
 from frn.errors import FrnError
 
@@ -59,13 +58,13 @@ def test_an_edit_made_while_saving_is_unsaved(run: Run) -> None:
 
 def test_folders_become_classes_in_one_edit(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
-        seen: list[Progress] = []
+        seen: list[tuple[str, int, int]] = []
         classes = {"jay": photos("jay", 3), "wren": [*photos("wren", 2), "/photos/bad.jpg"]}
-        outcome = await controller.add_classes(classes, seen.append)
+        outcome = await controller.add_classes(classes, lambda *now: seen.append(now))
         assert str(outcome) == "5 added, 1 cannot be read"
         assert names(controller) == {"jay": 3, "wren": 2}
         assert [problem.path for problem in controller.problems] == ["/photos/bad.jpg"]
-        assert seen[-1] == Progress("Adding 2 classes", 6, 6)
+        assert seen[-1] == ("Adding 2 classes", 6, 6)
         assert set(controller.reports) == {entry.id for entry in controller.session.state.classes}
         assert controller.threshold == 0.4
         await controller.edit(lambda session: session.undo())

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 import pytest
+from frn_tui.protocol import ProtocolError, decode, encode
 from frn_tui.serialization import state_from_json, state_to_json, support_from_json
-from frn_tui.wire import ProtocolError, decode, encode
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry, State, Support

@@ -1,8 +1,9 @@
 """The app: starts the engine after the first paint, keeps a journal of what is unsaved, and ends cleanly."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import ClassVar, Literal
 
@@ -151,7 +152,7 @@ class FrnApp(App[None]):
 
         def chosen(option: int | None) -> None:
             if option == 0:
-                self.workspace.project_bar.save(then=self._end)
+                self.workspace.project_bar.action_save(then=self._end)
             elif option == 1:
                 self.context.start(self._end)
 
@@ -186,14 +187,9 @@ class FrnApp(App[None]):
             if actions.parse(binding.action)[1] not in UNLISTED:
                 key = self.workspace.own_keys.get(str(binding.id), binding.key).split(",")[0]
                 shown = self.get_key_display(replace(binding, key=key))
-                yield SystemCommand(binding.description, f"key {shown}", self._runner(binding.action))
+                run = partial(self.workspace.run_action, binding.action)
+                yield SystemCommand(binding.description, f"key {shown}", run)
         yield SystemCommand("Model", "classify by another model", self._choose_model)
-
-    def _runner(self, action: str) -> Callable[[], object]:
-        async def run() -> None:
-            await self.workspace.run_action(action)
-
-        return run
 
     def set_images(self, images: str) -> None:
         self.settings = replace(self.settings, images=images)
@@ -216,7 +212,7 @@ class FrnApp(App[None]):
             if names[index] != self.controller.model_name:
                 self.context.start(self._change_model, names[index])
 
-        self.context.choose("Model", names, chosen)
+        self.context.ask(Choose("Model", names), chosen)
 
     async def _change_model(self, name: str) -> None:
         await self.controller.open_model(name)

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from frn_tui import protocol
 from frn_tui.engine_process import EngineError, Process, cause_of_death, end, hear_hello, kill, spawn
-from frn_tui.protocol import INTERNAL, AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
-from frn_tui.wire import ProtocolError, decode, encode
+from frn_tui.protocol import AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
+from frn_tui.rgb import Rgb
 
-__all__ = ["EngineClient", "EngineError"]
+__all__ = ["EngineClient", "EngineError", "render"]
 
 CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request has to stop before the engine is killed."""
@@ -88,10 +89,6 @@ class EngineClient:
         """The engine's process, while there is one."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
-    @property
-    def _closed(self) -> bool:
-        return self.state == "closed"
-
     async def start(self) -> None:
         """Start the engine, also one that is dead; raises EngineError where it does not start."""
         if self.state in ("new", "dead"):
@@ -100,14 +97,9 @@ class EngineClient:
         await self._ready()
 
     async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
-        """Ask the engine and wait for the end. Cancelling the task that waits cancels the request.
+        """Ask the engine and wait for the end; `on_event` is told of events on the way.
 
-        Args:
-            request: what to do.
-            on_event: told of events on the way.
-
-        Raises:
-            EngineError: with the reason, if the request failed or the engine died.
+        Cancelling the task that waits cancels the request. EngineError tells why it failed, or that the engine died.
         """
         if isinstance(request, EmbedImages | AskClasses):
             return cast(Result, await self._ask_for_files(request, on_event))
@@ -131,7 +123,7 @@ class EngineClient:
     # One life of an engine: begin, listen, and after its death begin again.
 
     async def _begin(self) -> None:
-        if self._closed:
+        if self.state == "closed":
             raise EngineError("the engine was closed")
         self.state = "starting"
         self._settled.clear()
@@ -149,7 +141,7 @@ class EngineClient:
 
     async def _spawn(self) -> Process:
         process = await spawn(self._command)
-        if self._closed:  # meanwhile
+        if self.state == "closed":  # meanwhile
             await end(process, 0)
             raise EngineError("the engine was closed")
         self._process = process
@@ -158,24 +150,23 @@ class EngineClient:
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
-        with contextlib.suppress(ValueError, ProtocolError, ConnectionError):  # a line without end, or no message
+        # A line may have no end, or hold no message.
+        with contextlib.suppress(ValueError, protocol.ProtocolError, ConnectionError):
             while line := await process.stdout.readline():
-                self._receive(decode(line))
+                self._receive(protocol.decode(line))
         await end(process, EXIT_TIMEOUT)
         intended = self._stopping
         self._settle("dead")
         cause = f"the engine stopped ({cause_of_death(process.returncode)})"
         self._fail_all(cause if intended else self._with_log(cause), blame=not intended)
-        if not intended and not self._may_restart():
-            return
+        if not intended:
+            self._crashes.append(_now())
+            if len(self._crashes) == CRASHES and self._crashes[-1] - self._crashes[0] <= WITHIN:
+                return
         with contextlib.suppress(EngineError):
             await self._begin()
             if self.on_restart and (waiting := self.on_restart()) is not None:
                 await waiting
-
-    def _may_restart(self) -> bool:
-        self._crashes.append(_now())
-        return len(self._crashes) < CRASHES or self._crashes[-1] - self._crashes[0] > WITHIN
 
     async def _watch(self, process: Process) -> None:
         while self._process is process and self.state == "ready":
@@ -198,9 +189,9 @@ class EngineClient:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _stop(self) -> None:
-        """Kill the engine; `_listen` notices and starts another."""
-        if self.state == "ready" and self._process is not None:
+    def _kill_unless_ended(self, number: int) -> None:
+        """Kill an engine that still works on a request; `_listen` notices and starts another."""
+        if number in self._pending and self.state == "ready" and self._process is not None:
             self._stopping = True
             self.state = "starting"
             self._settled.clear()
@@ -262,15 +253,11 @@ class EngineClient:
         self._send({"op": "cancel", "target": number})
         asyncio.get_running_loop().call_later(self._cancel_timeout, self._kill_unless_ended, number)
 
-    def _kill_unless_ended(self, number: int) -> None:
-        if number in self._pending:
-            self._stop()
-
     def _send(self, message: Message) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(ConnectionError, RuntimeError):  # it has died: `_listen` tells everyone
-            self._process.stdin.write(encode(message))
+            self._process.stdin.write(protocol.encode(message))
 
     def _receive(self, message: Message) -> None:
         self._last_message = _now()
@@ -302,12 +289,20 @@ class EngineClient:
         outcome = message.pop("end")
         if outcome != "done":
             reason, code = str(message.get("reason", outcome)), str(message.get("code", ""))
-            _fail(future, EngineError(self._with_log(reason) if code == INTERNAL else reason, code))
+            _fail(future, EngineError(self._with_log(reason) if code == protocol.INTERNAL else reason, code))
         elif not future.done():
             future.set_result(message)
 
     def _with_log(self, reason: str) -> str:
         return reason if self.log is None else f"{reason}; more in {self.log}"
+
+
+async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Rgb | None:
+    """A picture, or None where there is none."""
+    try:
+        return Rgb.from_picture(await engine.call(request))
+    except EngineError:
+        return None
 
 
 def _fail(future: asyncio.Future[Message], error: Exception) -> None:

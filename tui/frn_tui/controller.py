@@ -13,8 +13,8 @@ from typing import Any
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui import protocol
-from frn_tui.protocol import ClassReport, Confusion, Engine, Found, Model
-from frn_tui.query import Problem, Progress, Query, ShowProgress
+from frn_tui.protocol import ClassReport, Engine, Found, Model
+from frn_tui.query import Problem, Query, ShowProgress
 from frn_tui.serialization import state_from_json, state_to_json, support_from_json
 
 
@@ -27,12 +27,8 @@ class Added:
     duplicates: list[Duplicate] = field(default_factory=list)
 
     def __str__(self) -> str:
-        parts = [f"{self.added} added"]
-        if self.duplicates:
-            parts.append(f"{len(self.duplicates)} there already")
-        if self.broken:
-            parts.append(f"{len(self.broken)} cannot be read")
-        return ", ".join(parts)
+        others = ((self.duplicates, "there already"), (self.broken, "cannot be read"))
+        return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
 
 
 class Controller:
@@ -65,10 +61,6 @@ class Controller:
     @property
     def names(self) -> dict[int, str]:
         return {entry.id: entry.name for entry in self.session.state.classes}
-
-    def report(self, problems: Sequence[Problem]) -> None:
-        self.problems += problems
-        self._changed()
 
     async def open_model(self, name: str) -> None:
         """Open a model; examples are embedded anew by it."""
@@ -103,7 +95,6 @@ class Controller:
         await self.engine.call(protocol.LockProject(self.project))
         self.session = Session(state_from_json(found["state"]))
         self.query.clear()
-        self._changed()
         await self.sync(progress)
 
     async def save(self, path: str, *, replace: bool = False) -> None:
@@ -132,7 +123,6 @@ class Controller:
             supports, broken = await self._embed(paths, f"Adding to {name}", progress)
         duplicates = self.session.add(class_id, supports)
         self.problems += broken
-        self._changed()
         await self.sync()
         return Added(len(supports) - len(duplicates), broken, duplicates)
 
@@ -152,7 +142,6 @@ class Controller:
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
         self.problems += broken
-        self._changed()
         await self.sync()
         return outcome
 
@@ -167,6 +156,7 @@ class Controller:
 
     async def sync(self, progress: ShowProgress | None = None) -> None:
         """Tell the engine the classes, embed what it lacks, and take its reports; then ask the query on show again."""
+        self._changed()
         async with self._syncing:  # edits may come faster than answers: the last one counts
             state = self.session.state
             if state is self._synced or self.model is None:
@@ -183,8 +173,12 @@ class Controller:
             self.reports = {report["id"]: report for report in done["reports"]}
             self.threshold, self.calibrated = done["threshold"], done["calibrated"]
         self._changed()
-        if self.query.answers:
-            await self._ask_again()
+        if self.query.answers and self._has_examples:
+            state = self.session.state
+            await self.query.ask_again(lambda: state is self.session.state)
+        elif self.query.answers:
+            self.query.clear()
+            self._changed()
 
     def _follow_changes(self, found: Sequence[Support]) -> None:
         """A file may have changed since the project was saved: its new content takes the old one's place."""
@@ -211,7 +205,7 @@ class Controller:
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "progress" and progress is not None:
-                progress(Progress(what, event["done"], event["total"]))
+                progress(what, event["done"], event["total"])
             elif event["event"] == "embedded" and "key" in event:
                 supports.append(support_from_json(event))
             elif event["event"] == "embedded":
@@ -224,11 +218,7 @@ class Controller:
     async def edit(self, change: Callable[[Session], object]) -> None:
         """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
         change(self.session)
-        self._changed()
         await self.sync()
-
-    async def hide_and_test(self, shot: int) -> Confusion:
-        return await self.engine.call(protocol.HideAndTest(shot))
 
     async def export(self, path: str, *, replace: bool = False) -> None:
         """Write the whole classifier as one ONNX file, or into an .npz the numbers of its classes."""
@@ -242,14 +232,6 @@ class Controller:
         self._changed()
         await self.query.add_maps()
 
-    async def _ask_again(self) -> None:
-        if self._has_examples:
-            state = self.session.state
-            await self.query.ask_again(lambda: state is self.session.state)
-        else:
-            self.query.clear()
-            self._changed()
-
     @property
     def _has_examples(self) -> bool:
         return any(entry.supports for entry in self.session.state.classes)
@@ -260,6 +242,5 @@ class Controller:
         if answer is None or "key" not in answer:
             raise FrnError("there is no photo on show that could become an example")
         duplicates = self.session.add(class_id, [support_from_json(answer)])
-        self._changed()
         await self.sync()
         return Added(1 - len(duplicates), [], duplicates)

@@ -7,8 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from frn_tui.protocol import PROTOCOL_VERSION
-from frn_tui.wire import ProtocolError, decode
+from frn_tui.protocol import PROTOCOL_VERSION, ProtocolError, decode
 
 MAX_LINE = 64 << 20
 """Bytes that a message may have."""

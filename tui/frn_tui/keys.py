@@ -18,23 +18,13 @@ KNOWN = frozenset(str(key.value) for key in Keys) | frozenset(
 )
 
 
-def binding_id(description: str) -> str:
-    """Name of a binding in the settings file: that in the command palette, in small letters and with hyphens."""
-    return description.lower().replace(" ", "-")
-
-
 def with_ids(bindings: Iterable[Binding]) -> list[BindingType]:
-    """The bindings, so that they can be given other keys."""
-    return [replace(binding, id=binding_id(binding.description)) for binding in bindings]
+    """The bindings with names for the settings file: as in the command palette, but small and with hyphens."""
+    return [replace(binding, id=binding.description.lower().replace(" ", "-")) for binding in bindings]
 
 
 def read_keymap(wanted: Mapping[str, object], bindings: Iterable[Binding]) -> tuple[dict[str, str], list[str]]:
-    """The entries of the settings file that can be used, and a line about each of the others.
-
-    Args:
-        wanted: keys, with commas between several, by the bindings' ids.
-        bindings: what there is, with ids.
-    """
+    """The entries of the settings file (keys by the bindings' ids) that can be used, and a line about each other."""
     usual = {str(binding.id): _split(binding.key) for binding in bindings}
     good: dict[str, list[str]] = {}
     bad: list[str] = []

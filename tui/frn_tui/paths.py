@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 
@@ -17,27 +16,19 @@ def parse_paths(text: str) -> list[str]:
     One per line; a line may hold several where they are quoted or have their blanks escaped. A line that is a plain
     path with blanks in it is one path.
     """
-    paths: list[str] = []
-    for line in text.splitlines():
-        if stripped := line.strip():
-            paths += _of_line(stripped)
-    return paths
+    return [path for line in text.splitlines() if line.strip() for path in _of_line(line.strip())]
 
 
 def shortened(path: str) -> str:
     """The path with `~` for the user's home."""
-    try:
-        home = str(Path.home())
-    except RuntimeError:  # there is none
-        return path
+    home = os.path.expanduser("~")  # noqa: PTH111  # this never fails
     return "~" + path.removeprefix(home) if path == home or path.startswith(f"{home}/") else path
 
 
 def _of_line(line: str) -> list[str]:
     if line.startswith("file://"):
         return [unquote(urlsplit(word).path) for word in line.split()]
-    quoted = any(character in line for character in "\\'\"")
-    if not quoted:
+    if not any(character in line for character in "\\'\""):
         words = line.split(" /")  # several dropped files: "/a b /c"; a single path with blanks has no " /"
         return [words[0], *("/" + word for word in words[1:])]
     try:

@@ -13,9 +13,10 @@ Paths are text as Python's `os.fsdecode` gives it (names that are not UTF-8 have
 Feature maps never cross: images are named by the hash of their bytes (`key`).
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar, dataclass_transform
 
 from frn_tui.serialization import StateJson
 
@@ -33,15 +34,16 @@ REQUESTS: dict[str, type["Request[Any]"]] = {}
 """By operation."""
 
 
+@dataclass_transform(frozen_default=True)
 class Request(Generic[Result]):
-    """Something the engine can be asked; `Result` is what its end holds."""
+    """Something the engine can be asked, a frozen dataclass; `Result` is what its end holds."""
 
     op: ClassVar[str]
     queue: ClassVar[Queue]
 
     def __init_subclass__(cls, *, op: str, queue: Queue) -> None:
         cls.op, cls.queue = op, queue
-        REQUESTS[op] = cls
+        REQUESTS[op] = dataclass(frozen=True)(cls)
 
 
 class Engine(Protocol):
@@ -68,7 +70,6 @@ class Model(TypedDict):
     device: str
 
 
-@dataclass(frozen=True)
 class OpenModel(Request[Model], op="open_model", queue="compute"):
     """Open a model in place of the last one."""
 
@@ -76,7 +77,6 @@ class OpenModel(Request[Model], op="open_model", queue="compute"):
     """A shipped name, or the path of a features.onnx."""
 
 
-@dataclass(frozen=True)
 class EmbedImages(Request[Nothing], op="embed", queue="compute"):
     """Compute feature maps.
 
@@ -109,7 +109,6 @@ class ClassReports(TypedDict):
     """Keys whose feature maps the engine does not have: embed their files, then ask again."""
 
 
-@dataclass(frozen=True)
 class SetClasses(Request[ClassReports], op="classes", queue="compute"):
     """Enroll these classes; the engine answers for them from now on."""
 
@@ -141,7 +140,6 @@ class Answer(TypedDict):
     """Why there is no answer."""
 
 
-@dataclass(frozen=True)
 class AskClasses(Request[Nothing], op="query", queue="compute"):
     """Classify photos. Events: `answer` (`Answer`) per path, in order; `progress` {done, total}."""
 
@@ -159,7 +157,6 @@ class Confusion(TypedDict):
     """Share that got its class, in [0, 1]."""
 
 
-@dataclass(frozen=True)
 class HideAndTest(Request[Confusion], op="hide_and_test", queue="compute"):
     """Enroll `shot` examples per class, drawn by chance (the same ones each time), and classify the others."""
 
@@ -184,7 +181,6 @@ class Picture(TypedDict):
     """Base64 of width * height * 3 bytes."""
 
 
-@dataclass(frozen=True)
 class RenderPreview(Request[Picture], op="preview", queue="files"):
     """The crop that the network sees, scaled into width x height pixels; with `heat` grey under the error's colours."""
 
@@ -210,7 +206,6 @@ class Listing(TypedDict):
     entries: list[Entry]
 
 
-@dataclass(frozen=True)
 class ListFolder(Request[Listing], op="list", queue="files"):
     """List a folder."""
 
@@ -229,7 +224,6 @@ class Found(TypedDict):
     reason: NotRequired[str]
 
 
-@dataclass(frozen=True)
 class ScanPath(Request[Found], op="scan", queue="files"):
     """Look at a path: a photo, a folder, a folder of class folders, a project."""
 
@@ -245,14 +239,12 @@ class Loaded(TypedDict):
     sha256: str
 
 
-@dataclass(frozen=True)
 class LoadProject(Request[Loaded], op="load", queue="files"):
     """Read a project file."""
 
     path: str
 
 
-@dataclass(frozen=True)
 class SaveProject(Request[Nothing], op="save", queue="files"):
     """Write a project file. Fails with `EXISTS` or `OPEN_ELSEWHERE`."""
 
@@ -261,7 +253,6 @@ class SaveProject(Request[Nothing], op="save", queue="files"):
     replace: bool = False
 
 
-@dataclass(frozen=True)
 class ExportClasses(Request[Nothing], op="export", queue="compute"):
     """Write the whole classifier as ONNX, or the numbers of its classes as .npz. Fails with `EXISTS`."""
 
@@ -270,7 +261,6 @@ class ExportClasses(Request[Nothing], op="export", queue="compute"):
     replace: bool = False
 
 
-@dataclass(frozen=True)
 class WriteText(Request[Nothing], op="write", queue="files"):
     """Write results. Fails with `EXISTS`."""
 
@@ -285,21 +275,18 @@ class Holder(TypedDict):
     holder: int | None
 
 
-@dataclass(frozen=True)
 class FindHolder(Request[Holder], op="holder", queue="files"):
     """Ask who else has a project open."""
 
     path: str
 
 
-@dataclass(frozen=True)
 class LockProject(Request[Nothing], op="lock", queue="files"):
     """Make a project this app's, also where another app has it; None lets go of the last one."""
 
     path: str | None
 
 
-@dataclass(frozen=True)
 class WriteJournal(Request[Nothing], op="journal", queue="files"):
     """Keep the unsaved state and what is being added aside; where `saved`, there is nothing to keep any more."""
 
@@ -319,9 +306,41 @@ class Recovered(TypedDict, total=False):
     adding: dict[str, list[str]]
 
 
-@dataclass(frozen=True)
 class Recover(Request[Recovered], op="recover", queue="files"):
     """The newest journal of an app that is gone; `discard` removes such journals, with `own` this app's instead."""
 
     discard: bool = False
     own: bool = False
+
+
+class ProtocolError(Exception):
+    """A line that is no message, or a message that is no request."""
+
+
+def encode(message: object) -> bytes:
+    """One message as a line. ASCII only, so lone surrogates survive and nothing in it ends the line."""
+    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """A line as a message; raises ProtocolError if it is no JSON object."""
+    try:
+        message = json.loads(line)
+    except ValueError as error:
+        raise ProtocolError(f"no JSON: {line[:80]!r}") from error
+    if not isinstance(message, dict):
+        raise ProtocolError(f"no object: {line[:80]!r}")
+    return message
+
+
+def parse(message: Mapping[str, object]) -> Request[Any]:
+    """The request that a message holds; raises ProtocolError if there is none such, or its arguments are others."""
+    op = message.get("op")
+    kind = REQUESTS.get(op) if isinstance(op, str) else None
+    if kind is None:
+        raise ProtocolError(f"there is no operation {op!r}")
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every request is a dataclass
+    try:
+        return kind(**{name: message[name] for name in names if name in message})
+    except TypeError as error:
+        raise ProtocolError(f"{op}: {error}") from error

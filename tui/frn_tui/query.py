@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frn_tui.protocol import Answer, AskClasses, Engine
+from frn_tui.protocol import Answer, AskClasses, ClassScore, Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,16 +15,13 @@ class Problem:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a piece of work is."""
-
-    what: str
-    done: int
-    total: int
+def best_score(answer: Answer | None) -> ClassScore | None:
+    """What the likeliest class says, if any says something."""
+    return answer["scores"][0] if answer and answer.get("scores") else None
 
 
-ShowProgress = Callable[[Progress], None]
+ShowProgress = Callable[[str, int, int], None]
+"""Told what is done, how much of it is, and how much there is."""
 
 
 class Query:
@@ -49,19 +46,14 @@ class Query:
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[Problem]:
         """Ask about photos; the first answer is shown as soon as it is there. Returns what cannot be read."""
-        answers: list[Answer] = []
 
-        def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "answer":
-                answers.append(event)  # type: ignore[arg-type]
-                if len(answers) == 1:
-                    self.answers, self.at = answers, 0
-                if len(answers) <= 2 or len(answers) % 20 == 0:
-                    self._changed()
-            elif event["event"] == "progress" and progress is not None:
-                progress(Progress("Asking", event["done"], event["total"]))
+        def show(answers: list[Answer]) -> None:
+            if len(answers) == 1:
+                self.answers, self.at = answers, 0
+            if len(answers) <= 2 or len(answers) % 20 == 0:
+                self._changed()
 
-        await self._engine.call(AskClasses(list(paths)), on_event)
+        answers = await self._answers(list(paths), show, progress)
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
     async def show(self, index: int) -> None:
@@ -98,12 +90,20 @@ class Query:
             self.answers[self.at] = fresh[0]
             self._changed()
 
-    async def _answers(self, paths: list[str]) -> list[Answer]:
+    async def _answers(
+        self,
+        paths: list[str],
+        show: Callable[[list[Answer]], None] = lambda answers: None,
+        progress: ShowProgress | None = None,
+    ) -> list[Answer]:
         found: list[Answer] = []
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "answer":
                 found.append(event)  # type: ignore[arg-type]
+                show(found)
+            elif progress is not None:
+                progress("Asking", event["done"], event["total"])
 
         await self._engine.call(AskClasses(paths), on_event)
         return found

@@ -36,26 +36,25 @@ class StateJson(TypedDict):
 def state_to_json(state: State) -> StateJson:
     """A state as JSON."""
     return {
-        "classes": [_class_to_json(entry) for entry in state.classes],
+        "classes": [
+            {"id": entry.id, "name": entry.name, "supports": [*map(support_to_json, entry.supports)]}
+            for entry in state.classes
+        ],
         "threshold": state.threshold,
         "next_id": state.next_id,
     }
 
 
 def state_from_json(data: object) -> State:
-    """The state that `state_to_json` made.
-
-    Raises:
-        FrnError: if the data is no state.
-    """
+    """The state that `state_to_json` made; raises FrnError if the data is no state."""
     try:
         entries = cast(Mapping[str, Any], data)
         threshold = entries["threshold"]
-        return State(
-            tuple(_class_from_json(entry) for entry in entries["classes"]),
-            None if threshold is None else float(threshold),
-            int(entries["next_id"]),
+        classes = tuple(
+            ClassEntry(int(entry["id"]), str(entry["name"]), tuple(map(support_from_json, entry["supports"])))
+            for entry in entries["classes"]
         )
+        return State(classes, None if threshold is None else float(threshold), int(entries["next_id"]))
     except (KeyError, TypeError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else error
         raise FrnError(f"these are no classes: {reason}") from error
@@ -66,14 +65,6 @@ def support_from_json(data: Mapping[str, Any]) -> Support:
     return Support(Path(data["path"]), str(data["key"]), int(data["size"]), int(data["mtime_ns"]))
 
 
-def _class_to_json(entry: ClassEntry) -> ClassJson:
-    return {"id": entry.id, "name": entry.name, "supports": [_support_to_json(support) for support in entry.supports]}
-
-
-def _support_to_json(support: Support) -> SupportJson:
+def support_to_json(support: Support) -> SupportJson:
+    """An example photo as JSON."""
     return {"path": str(support.path), "key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}
-
-
-def _class_from_json(data: Mapping[str, Any]) -> ClassEntry:
-    supports = tuple(support_from_json(entry) for entry in data["supports"])
-    return ClassEntry(int(data["id"]), str(data["name"]), supports)

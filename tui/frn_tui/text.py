@@ -1,8 +1,11 @@
-"""Names from outside, made safe to show, and shares."""
+"""Names from outside, made safe to show, and shares, in numbers and as bars."""
+
+from itertools import accumulate
 
 from rich.cells import cell_len
 
 VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def display_name(text: str, width: int | None = None) -> str:
@@ -10,17 +13,12 @@ def display_name(text: str, width: int | None = None) -> str:
 
     File names may hold anything: escape sequences, line breaks, marks that turn the reading direction, bytes that are
     no UTF-8. They come out as in Python (`\x1b`, `\n`, `\u202e`, `\xff`). Markup is not touched: show names as
-    `Text` or with `markup=False`.
-
-    Args:
-        text: any name, with lone surrogates where `os.fsdecode` found bytes that are no UTF-8.
-        width: most cells it may take up.
+    `Text` or with `markup=False`. It takes up `width` cells at most.
     """
+    parts = list(text)
     if not text.isprintable() or not text.isascii():
         parts = [_escaped(char) for char in text]
         text = "".join(parts)
-    else:
-        parts = list(text)
     if width is None or cell_len(text) <= width:
         return text
     if width <= 0:
@@ -33,6 +31,13 @@ def display_name(text: str, width: int | None = None) -> str:
 def percent(share: float, decimals: int = 0) -> str:
     """A share as it is shown everywhere."""
     return f"{100 * share:.{decimals}f} %"
+
+
+def bar(share: float, width: int, *, rest: str = " ") -> str:
+    """A bar over `share` of `width` cells; `rest` is the character up to the full width."""
+    share = min(max(share, 0.0), 1.0) if share == share else 0.0  # NaN is not equal to itself
+    whole, eighths = divmod(round(8 * share * width), 8)
+    return ("█" * whole + EIGHTHS[eighths].strip()).ljust(width, rest)
 
 
 def count_of(count: int, what: str) -> str:
@@ -55,10 +60,5 @@ def _escaped(char: str) -> str:
 
 def _fitting(parts: list[str], width: int) -> list[str]:
     """As many whole parts from the start as fit: half an escape would read as something else."""
-    taken = []
-    for part in parts:
-        width -= cell_len(part)
-        if width < 0:
-            break
-        taken.append(part)
-    return taken
+    ends = accumulate(map(cell_len, parts))
+    return [part for part, end in zip(parts, ends, strict=True) if end <= width]

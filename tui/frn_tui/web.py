@@ -22,14 +22,9 @@ PORT = 8000
 
 
 def serve(options: Sequence[str], port: int) -> None:
-    """Serve the app until ctrl-c or SIGTERM; every visit is an app of its own.
+    """Serve the app with some options of `frn-tui` until ctrl-c or SIGTERM; every visit is an app of its own.
 
-    Args:
-        options: of `frn-tui`, for the app.
-        port: to listen on; 0 takes a free one.
-
-    Raises:
-        FrnError: if textual-serve is not installed, or the port is taken.
+    Port 0 takes a free one. Raises FrnError if textual-serve is not installed, or the port is taken.
     """
     port = _free(port)
     server = _server(shlex.join([sys.executable, "-P", "-m", "frn_tui.main", *options]), port)
@@ -80,7 +75,6 @@ def _free(port: int) -> int:
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
-            raise FrnError(
-                f"port {port} cannot be used ({getattr(error, 'strerror', None) or error}); try --port"
-            ) from error
+            reason = getattr(error, "strerror", None) or error
+            raise FrnError(f"port {port} cannot be used ({reason}); try --port") from error
         return int(probe.getsockname()[1])

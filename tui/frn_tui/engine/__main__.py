@@ -1,6 +1,7 @@
 """`python -m frn_tui.engine`: says hello first and imports what is large afterwards."""
 
 import argparse
+import contextlib
 import faulthandler
 import os
 import sys
@@ -21,13 +22,11 @@ def main() -> None:
     faulthandler.enable()  # a library that crashes leaves a traceback, too
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # waiting threads would take the cores from the app
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         from frn_tui.engine.operations import build_handlers
         from frn_tui.engine.server import Server
 
         Server(build_handlers(options.app), send).run(sys.stdin.buffer)
-    except KeyboardInterrupt:
-        pass
     os._exit(0)  # a thread that is stuck in a dead file system must not hold the process
 
 

@@ -1,6 +1,7 @@
 """Feature maps of image files: computed once, kept in memory up to a limit and in the user's cache beyond it."""
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from itertools import islice, tee
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from frn_tui.engine.lru import ByteLimitedLRU
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import EmbedImages, Nothing
+from frn_tui.serialization import support_to_json
 
 BATCH = 4
 """Images per run: a cancelled run is over, and progress shown, after few."""
@@ -24,9 +26,8 @@ class Embedding:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._store: FeatureStore | None = None
-        self._sha256 = ""
-        self._maps: ByteLimitedLRU[str, Maps] = ByteLimitedLRU(MAX_CACHED)
+        self._maps: ByteLimitedLRU[Maps] = ByteLimitedLRU(MAX_CACHED)
+        """By the model's hash and the image's key."""
 
     def embed(self, request: EmbedImages, job: Job) -> Nothing:
         """Embed files; tells of each what it is, or why it is of no use."""
@@ -40,7 +41,6 @@ class Embedding:
     def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
         """Feature maps of files, in order; stops where the request is cancelled."""
         extractor = self._models.model.extractor
-        store = self._open_store()
         opened, named = tee(names)
 
         def opening(path: Path) -> None:
@@ -48,7 +48,7 @@ class Embedding:
             job.event("reading", {"path": next(opened)})
 
         while batch := list(islice(named, BATCH)):
-            found = extractor.read(map(Path, batch), store=store, opening=opening)
+            found = extractor.read(map(Path, batch), store=self._store, opening=opening)
             for name, (_, outcome) in zip(batch, found, strict=True):
                 if not isinstance(outcome, FrnError):
                     self._keep(outcome.key, outcome.maps)
@@ -57,36 +57,27 @@ class Embedding:
 
     def find(self, key: str) -> Maps | None:
         """The feature maps (r, d) of an image that was embedded before."""
-        sha256 = self._models.model.extractor.sha256
-        self._forget_others(sha256)
-        if (maps := self._maps.get(key)) is not None:
+        extractor = self._models.model.extractor
+        if (maps := self._maps.get((extractor.sha256, key))) is not None:
             return maps
-        stored = self._open_store().get(sha256, key)
-        if stored is None or stored.shape != self._models.model.extractor.shape:
+        stored = self._store.get(extractor.sha256, key)
+        if stored is None or stored.shape != extractor.shape:
             return None
         self._keep(key, stored)
         return stored
 
-    def _open_store(self) -> FeatureStore:
-        if self._store is None:  # here, because SQLite insists on one thread
-            self._store = FeatureStore()
-        return self._store
+    @cached_property
+    def _store(self) -> FeatureStore:
+        return FeatureStore()  # not at the start, because SQLite insists on one thread
 
     def _keep(self, key: str, maps: Maps) -> None:
-        self._forget_others(self._models.model.extractor.sha256)
-        if self._maps.get(key) is None:
-            self._maps.put(key, maps.copy())  # a view would keep its whole batch
-
-    def _forget_others(self, sha256: str) -> None:
-        """Keep no maps of another model."""
-        if sha256 != self._sha256:
-            self._maps.clear()
-            self._sha256 = sha256
+        place = self._models.model.extractor.sha256, key
+        if self._maps.get(place) is None:
+            self._maps.put(place, maps.copy())  # a view would keep its whole batch
 
 
 def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:
     """What the app is told of a file; it is called as the app calls it."""
     if isinstance(outcome, FrnError):
         return {"path": name, "reason": " ".join(str(outcome).splitlines())}
-    support = Support.of(Path(name), outcome.key)
-    return {"path": name, "key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}
+    return {**support_to_json(Support.of(Path(name), outcome.key)), "path": name}

@@ -10,7 +10,7 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.inference.features import Maps
-from frn.inference.session import ClassEntry, State
+from frn.inference.session import ClassEntry
 from frn.inference.unknown import Shares, calibrate, explained
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
 from frn.ridge.leave_one_out import leave_one_out
@@ -92,20 +92,13 @@ class EnrolledClasses:
         if missing:
             return {"reports": [], "threshold": state.threshold or 0.0, "calibrated": 0.0, "missing": missing}
         head = self._choose_head(entries, maps)
-        members = []
-        for entry in entries:
-            job.check()
-            members.append(self._member(entry, maps, head))
+        members = [self._member(entry, maps, head, job.check) for entry in entries]
         calibrated = calibrate([member.left_out_shares for member in members if len(member.left_out_shares)])
         threshold = calibrated if state.threshold is None else state.threshold
         reports = self._report(entries, members, maps, job.check) if entries else []
         self._use(entries, members, head, threshold)
-        return {
-            "reports": reports + _empty(state),
-            "threshold": threshold,
-            "calibrated": calibrated,
-            "missing": [],
-        }
+        reports += [{"id": c.id, "explained": {}, "rank": {}, "near": {}} for c in state.classes if not c.supports]
+        return {"reports": reports, "threshold": threshold, "calibrated": calibrated, "missing": []}
 
     def _follow_model(self) -> None:
         """Keep nothing that another model has made."""
@@ -126,18 +119,15 @@ class EnrolledClasses:
         return head
 
     def _find_maps(self, entries: Sequence[ClassEntry], check: Check) -> tuple[dict[str, Maps], list[str]]:
-        maps: dict[str, Maps] = {}
-        missing = []
+        found: dict[str, Maps | None] = {}
         for key in (support.key for entry in entries for support in entry.supports):
             check()
-            found = self._embedding.find(key)
-            if found is None:
-                missing.append(key)
-            else:
-                maps[key] = found
-        return maps, missing
+            found[key] = self._embedding.find(key)
+        known = {key: maps for key, maps in found.items() if maps is not None}
+        return known, [key for key in found if key not in known]
 
-    def _member(self, entry: ClassEntry, maps: dict[str, Maps], head: HeadParameters) -> ClassRecord:
+    def _member(self, entry: ClassEntry, maps: dict[str, Maps], head: HeadParameters, check: Check) -> ClassRecord:
+        check()
         keys = keys_of(entry)
         if keys not in self._members:
             self._members[keys] = enroll_class(np.stack([maps[key] for key in keys]), head)
@@ -150,7 +140,7 @@ class EnrolledClasses:
             self._current = None
             return
         before = self._current
-        same = before is not None and _groups(before.entries) == _groups(entries)
+        same = before and _groups(before.entries) == _groups(entries)
         bank = before.bank if before and same else ClassScorer([member.enrolled for member in members])
         self._current = Classes(self._sha256, head, entries, tuple(members), bank, threshold)
         used = {keys_of(entry) for entry in entries}
@@ -200,7 +190,3 @@ def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[
     better[:, column] = False
     known = np.isfinite(errors.sum(axis=1))
     return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}
-
-
-def _empty(state: State) -> list[ClassReport]:
-    return [{"id": entry.id, "explained": {}, "rank": {}, "near": {}} for entry in state.classes if not entry.supports]

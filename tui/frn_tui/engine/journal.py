@@ -9,7 +9,7 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.engine.processes import birth, lives
+from frn_tui.engine.locks import birth, lives
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import Nothing, Recover, Recovered, WriteJournal
 from frn_tui.serialization import state_from_json, state_to_json
@@ -64,11 +64,8 @@ def _read(path: Path) -> tuple[float, Recovered] | None:
     """A journal whose app is gone, and when it was written."""
     try:
         entry = json.loads(path.read_bytes())
-        if (
-            entry["format"] != FORMAT
-            or entry["version"] != JOURNAL_VERSION
-            or lives(int(entry["process"]), entry["born"])
-        ):
+        known = (entry["format"], entry["version"]) == (FORMAT, JOURNAL_VERSION)
+        if not known or lives(int(entry["process"]), entry["born"]):
             return None
         return float(entry["time"]), {
             "state": state_to_json(state_from_json(entry["state"])),

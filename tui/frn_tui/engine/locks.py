@@ -13,7 +13,6 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.files import write_atomically
-from frn_tui.engine.processes import birth, lives
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import FindHolder, Holder, LockProject, Nothing
 from frn_tui.settings import state_folder
@@ -58,3 +57,24 @@ class Locks:
             return process if lives(process, entry["born"]) else None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
+
+
+def lives(process: int, born: object) -> bool:
+    """Whether a process runs, and is not another one with the same number: numbers are given again."""
+    if os.name == "nt":  # there a signal 0 would end it
+        return process == os.getppid()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return born is None or born == birth(process)
+
+
+def birth(process: int) -> str | None:
+    """When a process began, in the system's own count; None where that cannot be known."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None

@@ -6,29 +6,24 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-Key = TypeVar("Key", bound=Hashable)
 Array = TypeVar("Array", bound=np.ndarray)
 
 
-class ByteLimitedLRU(Generic[Key, Array]):
+class ByteLimitedLRU(Generic[Array]):
     """Drops the arrays that were used longest ago once they take more than `limit` bytes; one always stays."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._bytes = 0
-        self._arrays: OrderedDict[Key, Array] = OrderedDict()
+        self._arrays: OrderedDict[Hashable, Array] = OrderedDict()
 
-    def get(self, key: Key) -> Array | None:
+    def get(self, key: Hashable) -> Array | None:
         if key in self._arrays:
             self._arrays.move_to_end(key)
         return self._arrays.get(key)
 
-    def put(self, key: Key, array: Array) -> None:
+    def put(self, key: Hashable, array: Array) -> None:
         self._bytes += array.nbytes - (self._arrays.pop(key).nbytes if key in self._arrays else 0)
         self._arrays[key] = array
         while self._bytes > self._limit and len(self._arrays) > 1:
             self._bytes -= self._arrays.popitem(last=False)[1].nbytes
-
-    def clear(self) -> None:
-        self._arrays.clear()
-        self._bytes = 0

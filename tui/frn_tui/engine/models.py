@@ -48,7 +48,14 @@ class Models:
     def open(self, request: OpenModel, job: Job) -> Model:
         """Open a model in place of the last one; a refusal leaves that open."""
         name = request.model
-        extractor = self._find(name)
+        files = resolve(name)
+        if files.extractor is None:
+            raise FrnError(
+                f"{name}: is not exported yet, and the app runs exported models. `frn export --onnx --model {name} "
+                "--out DIR` makes a features.onnx."
+            )
+        threads = max(1, cores() - 1)  # one is left to the app
+        extractor = Extractor.open(files.extractor, trusted=files.shipped, device="cpu", threads=threads)
         self.current = LoadedModel(name, extractor)
         return {
             "model": name,
@@ -58,13 +65,3 @@ class Models:
             "d": extractor.shape[1],
             "device": "cpu",  # CUDA takes a second to come up
         }
-
-    def _find(self, name: str) -> Extractor:
-        files = resolve(name)
-        if files.extractor is None:
-            raise FrnError(
-                f"{name}: is not exported yet, and the app runs exported models. `frn export --onnx --model {name} "
-                "--out DIR` makes a features.onnx."
-            )
-        threads = max(1, cores() - 1)  # one is left to the app
-        return Extractor.open(files.extractor, trusted=files.shipped, device="cpu", threads=threads)

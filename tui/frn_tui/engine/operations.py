@@ -2,12 +2,11 @@
 
 from frn_tui.engine.embedding import Embedding
 from frn_tui.engine.enrolled_classes import EnrolledClasses
-from frn_tui.engine.exports import Exports
 from frn_tui.engine.journal import Journals
 from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
 from frn_tui.engine.previews import Previews
-from frn_tui.engine.projects import Projects, write_text
+from frn_tui.engine.projects import Exports, Projects, write_text
 from frn_tui.engine.queries import Queries
 from frn_tui.engine.scan import list_folder, scan
 from frn_tui.engine.worker_queues import Handler

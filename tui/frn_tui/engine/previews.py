@@ -2,7 +2,6 @@
 
 import base64
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -21,19 +20,12 @@ MAX_CACHED = 32 << 20
 NO_MODEL = EvaluationTransform(size=84)
 
 
-class _Key(NamedTuple):
-    path: str
-    size: int
-    mtime_ns: int
-    transform: EvaluationTransform
-
-
 class Previews:
     """Previews. What was decoded is kept for a while, so that another map over the same photo comes at once."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._crops: ByteLimitedLRU[_Key, Pixels] = ByteLimitedLRU(MAX_CACHED)
+        self._crops: ByteLimitedLRU[Pixels] = ByteLimitedLRU(MAX_CACHED)
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
         size = request.width, request.height
@@ -49,21 +41,16 @@ class Previews:
         path = Path(name)
         current = self._models.current
         transform = current.extractor.transform if current else NO_MODEL
-        key = _key(path, transform)
-        crop = None if key is None else self._crops.get(key)
+        try:
+            status = path.stat()
+        except (OSError, ValueError):  # reading it says why
+            return decode_preview(read_file(path), path, transform)[0]
+        key = name, status.st_size, status.st_mtime_ns, transform
+        crop = self._crops.get(key)
         if crop is None:
             crop, _ = decode_preview(read_file(path), path, transform)
-            if key is not None:
-                self._crops.put(key, crop)
+            self._crops.put(key, crop)
         return crop
-
-
-def _key(path: Path, transform: EvaluationTransform) -> _Key | None:
-    try:
-        status = path.stat()
-    except (OSError, ValueError):
-        return None
-    return _Key(str(path), status.st_size, status.st_mtime_ns, transform)
 
 
 def _overlay(crop: Pixels, heat: Heat) -> Image.Image:

@@ -1,14 +1,18 @@
-"""Project files and results: read and written so that nothing of anyone's is lost."""
+"""Project files, results and exports: read and written so that nothing of anyone's is lost."""
 
+import io
 from pathlib import Path
+
+import numpy as np
 
 from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.inference.project import ModelReference, Project, load_project, save_project
+from frn_tui.engine.enrolled_classes import EnrolledClasses
 from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import EXISTS, OPEN_ELSEWHERE, Loaded, LoadProject, Nothing, SaveProject, WriteText
+from frn_tui.protocol import EXISTS, OPEN_ELSEWHERE, ExportClasses, Loaded, LoadProject, Nothing, SaveProject, WriteText
 from frn_tui.serialization import state_from_json, state_to_json
 
 
@@ -52,6 +56,43 @@ class Projects:
         self._known[path.absolute()] = self._last = project
 
 
+class Exports:
+    """Writes the classes in use for other programs: a whole classifier in ONNX, or the numbers of its classes."""
+
+    def __init__(self, models: Models, classes: EnrolledClasses) -> None:
+        self._models = models
+        self._classes = classes
+
+    def export(self, request: ExportClasses, job: Job) -> Nothing:
+        path = Path(request.path)
+        refuse_overwriting(path, replace=request.replace)
+        data = self._arrays_file() if request.what == "arrays" else self._classifier_file()
+        job.check()
+        write_atomically(path, data)
+        return {}
+
+    def _classifier_file(self) -> bytes:
+        from frn_export.classifier import classifier_graph  # here: few sessions export
+
+        classes = self._classes.current
+        named = zip(classes.entries, classes.members, strict=True)
+        graph = classifier_graph(
+            self._models.model.extractor.data,
+            {entry.name: member.enrolled for entry, member in named},
+            threshold=classes.threshold,
+            gamma=classes.head.gamma,
+        )
+        data: bytes = graph.SerializeToString(deterministic=True)
+        return data
+
+    def _arrays_file(self) -> bytes:
+        classes = self._classes.current
+        names = np.array([entry.name for entry in classes.entries])
+        file = io.BytesIO()
+        np.savez(file, rows=classes.bank.rows, signs=classes.bank.signs, starts=classes.bank.starts, names=names)
+        return file.getvalue()
+
+
 def write_text(request: WriteText, job: Job) -> Nothing:
     """Write results; file names in them that are no UTF-8 become the bytes they are."""
     path = Path(request.path)
@@ -64,11 +105,10 @@ def write_text(request: WriteText, job: Job) -> Nothing:
 def refuse_overwriting(path: Path, *, replace: bool) -> None:
     """Raise FrnError if a path is a folder, or a file and `replace` is not given."""
     try:
-        if path.is_dir():
-            raise FrnError(f"{path}: is a folder; name a file in it")
-        if path.exists() and not replace:
-            raise FrnError(f"{path}: is there already. Choose another name, or replace it.", code=EXISTS)
+        is_folder, is_there = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
-        if isinstance(error, FrnError):
-            raise
         raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
+    if is_folder:
+        raise FrnError(f"{path}: is a folder; name a file in it")
+    if is_there and not replace:
+        raise FrnError(f"{path}: is there already. Choose another name, or replace it.", code=EXISTS)

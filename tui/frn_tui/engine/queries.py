@@ -47,14 +47,11 @@ class Queries:
         errors = location_errors.mean(1)
         shares = explained(errors, found.maps[None])[0]
         order = np.argsort(errors[0], kind="stable")
-        columns = zip(
-            [entry.id for entry in classes.entries],
-            probabilities(errors[0], classes.head.gamma).tolist(),
-            errors[0].tolist(),
-            shares.tolist(),
-            strict=True,
-        )
-        scores = [ClassScore(id=i, probability=p, error=e, explained=x) for i, p, e, x in columns]
+        numbers = np.stack([probabilities(errors[0], classes.head.gamma), errors[0], shares], axis=1).tolist()
+        scores = [
+            ClassScore(id=entry.id, probability=probability, error=error, explained=share)
+            for entry, (probability, error, share) in zip(classes.entries, numbers, strict=True)
+        ]
         answer = {
             **describe(name, found),
             "scores": [scores[place] for place in order],

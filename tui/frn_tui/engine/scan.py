@@ -8,6 +8,7 @@ from frn.errors import FrnError
 from frn.images import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
 from frn_tui.engine.worker_queues import Check, Job
+from frn_tui.paths import absolute
 from frn_tui.protocol import Entry, Found, ListFolder, Listing, ScanPath
 
 ORDER = ("folder", "image", "project", "model")
@@ -17,7 +18,7 @@ def scan(request: ScanPath, job: Job) -> Found:
     """Look at a path. Of a folder of folders each is a class, with the images directly in it."""
     if not request.path.strip():
         return _nothing("no path was given")
-    path = resolve(request.path)
+    path = absolute(request.path)
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except (OSError, ValueError) as error:
@@ -31,11 +32,6 @@ def scan(request: ScanPath, job: Job) -> Found:
     if looks_like_image(path):
         return {"kind": "image", "files": [path], "classes": {}}
     return _nothing(f"{path}: is no folder, no image ({', '.join(sorted(EXTENSIONS))}) and no project (*{SUFFIX})")
-
-
-def resolve(path: str) -> str:
-    """The path as it is meant: absolute, without `~` and `..`."""
-    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111  # these never fail
 
 
 def looks_like_image(name: str) -> bool:
@@ -102,7 +98,7 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
 
 def list_folder(request: ListFolder, job: Job) -> Listing:
     """The folders, images, projects and models in a folder."""
-    folder = resolve(request.path)
+    folder = absolute(request.path)
     entries: list[Entry] = []
     try:
         with os.scandir(folder) as found:

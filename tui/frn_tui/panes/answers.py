@@ -8,7 +8,6 @@ from textual.binding import Binding
 from textual.widgets import Static
 
 from frn_tui.panes.context import Context
-from frn_tui.paths import absolute
 from frn_tui.protocol import Answer, WriteText
 from frn_tui.screens.dialogs import AskText
 from frn_tui.screens.results import Results, as_csv, as_json
@@ -54,12 +53,7 @@ class AnswersLine(Static):
             text, name = as_csv(answers, names, sha256), "results.csv"
         else:
             text, name = as_json(answers, names, sha256, self.controller.threshold), "results.jsonl"
-
-        def named(path: str) -> None:
-            if path:
-                self.context.start(self._write, absolute(path), text)
-
-        self.context.ask_text(AskText("Write the results to", name), named)
+        self.context.ask_path(AskText("Write the results to", name), self._write, text)
 
     async def _write(self, path: str, text: str) -> None:
         await self.controller.engine.call(WriteText(path, text))

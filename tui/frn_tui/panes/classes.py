@@ -1,23 +1,22 @@
 """The classes: made, renamed, filled with photos, tested."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.message import Message
 from textual.widgets import Static
 
 from frn.inference.session import ClassEntry
 from frn_tui.controller import Added
 from frn_tui.panes.confusion import confusion_table
 from frn_tui.panes.context import Context, Pane
-from frn_tui.protocol import ClassReport
+from frn_tui.panes.project import ProjectBar
+from frn_tui.protocol import ClassReport, HideAndTest
 from frn_tui.query import Problem
-from frn_tui.screens.dialogs import AskText, Page
+from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.text import display_name
 from frn_tui.widgets.classes import ClassList, ClassRow
 
@@ -34,12 +33,6 @@ class ClassesPane(Pane):
         Binding("r", "rename", "Rename", show=False),
         Binding("k", "confusion", "Hide and test", show=False),
     )
-
-    @dataclass
-    class ProjectPicked(Message):
-        """Where photos were asked for, a project was given."""
-
-        path: str
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="classes-pane")
@@ -82,13 +75,12 @@ class ClassesPane(Pane):
 
     def filter(self) -> None:
         classes = self.controller.session.state.classes
-        self.context.choose(
-            "Find a class", [entry.name for entry in classes], lambda index: self.list.choose(classes[index].id)
-        )
+        dialog = Choose("Find a class", [entry.name for entry in classes])
+        self.context.ask(dialog, lambda index: self.list.choose(classes[index].id))
 
     def action_new_class(self) -> None:
         dialog = AskText("New class", hint="its name   enter: done   esc: back")
-        self.context.ask_text(dialog, lambda name: self.context.edit(lambda session: self._take(session.create(name))))
+        self.context.ask(dialog, lambda name: self.context.edit(lambda session: self._take(session.create(name))))
 
     def _take(self, class_id: int) -> None:
         self.chosen = class_id
@@ -97,9 +89,7 @@ class ClassesPane(Pane):
     def action_rename(self) -> None:
         if (entry := self.entry) is not None:
             dialog = AskText(f"Rename {display_name(entry.name, 40)}", entry.name)
-            self.context.ask_text(
-                dialog, lambda name: self.context.edit(lambda session: session.rename(entry.id, name))
-            )
+            self.context.ask(dialog, lambda name: self.context.edit(lambda session: session.rename(entry.id, name)))
 
     def action_add(self) -> None:
         where = f"to {display_name(self.entry.name, 40)}" if self.entry else "as classes"
@@ -113,7 +103,7 @@ class ClassesPane(Pane):
         for path in paths:
             found = await self.controller.scan(path)
             if found["kind"] == "project":
-                self.post_message(self.ProjectPicked(path))
+                self.post_message(ProjectBar.Picked(path))
                 return
             if found["kind"] == "classes":
                 classes = await self._fewer(found["classes"])
@@ -144,17 +134,18 @@ class ClassesPane(Pane):
             return classes
         options = ["20 of each class", "5 of each class", f"all {count:,} photos"]
         chosen = await self.context.chosen(f"{count:,} photos in {len(classes)} classes: add", options)
-        if chosen is None or chosen == 2:
-            return None if chosen is None else classes
-        most = (20, 5)[chosen]
+        if chosen is None:
+            return None
+        most = (20, 5, count)[chosen]
         return {
-            name: [files[i * len(files) // most] for i in range(min(most, len(files)))] if len(files) > most else files
+            name: [files[i * len(files) // most] for i in range(most)] if len(files) > most else files
             for name, files in classes.items()
         }
 
     def _tell(self, outcome: Added) -> None:
         if outcome.duplicates:
-            self.controller.report([Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates])
+            self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
+            self.controller.listener()
         if outcome.added:
             self.context.say(f"{outcome}   u: undo")
         else:
@@ -168,10 +159,10 @@ class ClassesPane(Pane):
                 self.context.say("a number of examples, at least 1", severity="warning")
 
         hint = "so many examples of each class are enrolled, the others asked about"
-        self.context.ask_text(AskText("Hide and test: shots", "1", hint), asked)
+        self.context.ask(AskText("Hide and test: shots", "1", hint), asked)
 
     async def _confusion(self, shot: int) -> None:
-        found = await self.controller.hide_and_test(shot)
+        found = await self.controller.engine.call(HideAndTest(shot))
         self.app.push_screen(Page("Hide and test", confusion_table(found, self.controller.names, shot), wide=True))
 
 

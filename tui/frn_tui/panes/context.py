@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -15,12 +15,14 @@ from frn.errors import FrnError
 from frn.inference.session import Session
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
-from frn_tui.query import Progress
-from frn_tui.screens.dialogs import AskText, Choose
+from frn_tui.paths import absolute
+from frn_tui.screens.dialogs import AskText, Choose, Dialog
 from frn_tui.screens.picker import Picker
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.jobs import JobLine
+
+Given = TypeVar("Given")
 
 
 class Context:
@@ -39,14 +41,14 @@ class Context:
         """Folder that the file picker was in last."""
         self._job_began = 0.0
 
-    def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[object]:
+    def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
         """Run something in the background; its failure is a message, not the end."""
         guarded = partial(self._guarded, work, *arguments)  # awaitable only once it runs: it may be cancelled before
         return self.screen.run_worker(guarded, group=group, exclusive=group != "job", exit_on_error=False)
 
-    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> object:
+    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
         try:
-            return await work(*arguments)
+            await work(*arguments)
         except (FrnError, EngineError) as error:
             self.say(str(error), severity="error")
         except asyncio.CancelledError:
@@ -54,7 +56,6 @@ class Context:
             raise
         finally:
             self.jobs.clear()
-        return None
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
         self.start(self._edit, change, said, group="edit")
@@ -64,14 +65,12 @@ class Context:
         if said:
             self.say(f"{said}   u: undo")
 
-    def progress(self, progress: Progress) -> None:
+    def progress(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
-        if progress.done == 0 or self._job_began == 0:
+        if done == 0 or self._job_began == 0:
             self._job_began = now
-        spent = now - self._job_began
-        left = spent / progress.done * (progress.total - progress.done) if progress.done else None
-        self.jobs.show(progress.what, progress.done, progress.total, left)
-        if progress.done >= progress.total:
+        self.jobs.show(what, done, total, (now - self._job_began) / done * (total - done) if done else None)
+        if done >= total:
             self._job_began = 0.0
 
     def say(self, text: str, *, severity: str = "information") -> None:
@@ -92,23 +91,18 @@ class Context:
 
         self.screen.app.push_screen(picker, picked)
 
-    def ask_text(self, dialog: AskText, then: Callable[[str], object]) -> None:
-        """Ask for a line of text, and go on with it unless the dialogue is left."""
+    def ask(self, dialog: Dialog[Given | None], then: Callable[[Given], object]) -> None:
+        """Show a dialogue, and go on with what it gives unless it is left."""
 
-        def answered(text: str | None) -> None:
-            if text is not None:
-                then(text)
+        def answered(given: Given | None) -> None:
+            if given is not None:
+                then(given)
 
         self.screen.app.push_screen(dialog, answered)
 
-    def choose(self, title: str, options: Sequence[str], then: Callable[[int], object]) -> None:
-        """Ask for one of a list, and go on with its index unless the dialogue is left."""
-
-        def answered(index: int | None) -> None:
-            if index is not None:
-                then(index)
-
-        self.screen.app.push_screen(Choose(title, options), answered)
+    def ask_path(self, dialog: AskText, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+        """Ask where to write a file, and do that in the background."""
+        self.ask(dialog, lambda path: self.start(work, absolute(path), *arguments) if path else None)
 
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
         """The index of one of a list, or None where the dialogue is left; for work in the background."""

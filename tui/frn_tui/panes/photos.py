@@ -8,10 +8,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 
 from frn.inference.session import ClassEntry, Support
-from frn_tui.client import EngineError
+from frn_tui.client import render
 from frn_tui.panes.context import Context, Pane
 from frn_tui.protocol import ClassReport, RenderPreview
-from frn_tui.rgb import Rgb
 from frn_tui.screens.dialogs import AskText
 from frn_tui.text import display_name, percent
 from frn_tui.widgets.gallery import Gallery, GalleryItem
@@ -76,11 +75,8 @@ class PhotosPane(Pane):
         while self._wanted:
             path = next(iter(self._wanted))
             width, height = self._wanted.pop(path)
-            try:
-                found = await self.controller.engine.call(RenderPreview(path, width, height))
-            except EngineError:
-                continue
-            self.gallery.provide(path, Rgb.from_picture(found))
+            if picture := await render(self.controller.engine, RenderPreview(path, width, height)):
+                self.gallery.provide(path, picture)
 
     def assign(self, target: ClassEntry) -> None:
         """A class was named while photos had the focus: move the selected ones there."""
@@ -104,7 +100,7 @@ class PhotosPane(Pane):
             self.wanted_name = text.strip()
             self.show(self.entry)
 
-        self.context.ask_text(AskText("Photos whose name has", self.wanted_name), named)
+        self.context.ask(AskText("Photos whose name has", self.wanted_name), named)
 
     def action_fit(self) -> None:
         self.by_fit = not self.by_fit

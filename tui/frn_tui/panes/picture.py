@@ -9,10 +9,9 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from frn_tui.client import EngineError
+from frn_tui.client import render
 from frn_tui.panes.context import Context
 from frn_tui.protocol import Answer, Heat, RenderPreview
-from frn_tui.rgb import Rgb
 from frn_tui.text import display_name
 from frn_tui.widgets.preview import Preview
 
@@ -21,11 +20,11 @@ class PicturePane(Vertical):
     """A part of the query pane; nothing here changes the classes."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("h", "heat", "Heat"),
-        Binding("s", "smooth", "Smooth", show=False),
+        Binding("h", "toggle('heat')", "Heat"),
+        Binding("s", "toggle('smooth')", "Smooth", show=False),
         Binding("left_square_bracket", "heat_class(-1)", "Map of the class before", show=False),
         Binding("right_square_bracket", "heat_class(1)", "Map of the next class", show=False),
-        Binding("t", "numbers", "Numbers", show=False),
+        Binding("t", "toggle('numbers')", "Numbers", show=False),
     )
 
     def __init__(self, context: Context) -> None:
@@ -94,27 +93,15 @@ class PicturePane(Vertical):
 
     @work(group="draw", exclusive=True, exit_on_error=False)
     async def _fetch(self, request: RenderPreview) -> None:
-        try:
-            self.preview.show(Rgb.from_picture(await self.controller.engine.call(request)))
-        except EngineError:
-            self.preview.show(None)
+        self.preview.show(await render(self.controller.engine, request))
 
-    def action_heat(self) -> None:
-        self.heat = not self.heat
-        self.show()
-
-    def action_smooth(self) -> None:
-        self.smooth = not self.smooth
-        self.show()
-
-    def action_numbers(self) -> None:
-        self.numbers = not self.numbers
+    async def action_toggle(self, attribute_name: str) -> None:
+        await super().action_toggle(attribute_name)
         self.show()
 
     def action_heat_class(self, step: int) -> None:
         answer = self.controller.query.answer
-        shown = self._shown_class(answer) if answer is not None else None
-        if answer is not None and shown is not None:
+        if answer is not None and (shown := self._shown_class(answer)) is not None:
             ids = self._mapped(answer)
             self.heat, self.heat_class = True, ids[(ids.index(shown) + step) % len(ids)]
             self.show()

@@ -13,7 +13,7 @@ from frn_tui.client import EngineError
 from frn_tui.panes.context import Context
 from frn_tui.paths import absolute
 from frn_tui.protocol import EXISTS, OPEN_ELSEWHERE
-from frn_tui.screens.dialogs import AskText
+from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.text import count_of, display_name
 
 SUFFIX = ".frn.json"
@@ -75,10 +75,7 @@ class ProjectBar(Static):
         else:
             self.context.say("nothing to redo")
 
-    def action_save(self) -> None:
-        self.save()
-
-    def save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
+    def action_save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
         """Save the project, ask for its name where it has none, and go on once it is saved."""
         if self.controller.project is not None:
             self.context.start(self._save, self.controller.project, then)
@@ -91,7 +88,7 @@ class ProjectBar(Static):
                 path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
                 self.context.start(self._save, absolute(path), then)
 
-        self.context.ask_text(AskText(title, f"classes{SUFFIX}"), named)
+        self.context.ask(AskText(title, f"classes{SUFFIX}"), named)
 
     async def _save(self, path: str, then: Callable[[], Awaitable[object]] | None) -> None:
         try:
@@ -122,12 +119,8 @@ class ProjectBar(Static):
         return True
 
     def action_export(self) -> None:
-        def named(path: str) -> None:
-            if path:
-                self.context.start(self._export, absolute(path))
-
         hint = "*.onnx: photo in; label, probabilities and error map out   *.npz: the numbers of the classes, for numpy"
-        self.context.ask_text(AskText("Export the classifier to", "classifier.onnx", hint), named)
+        self.context.ask_path(AskText("Export the classifier to", "classifier.onnx", hint), self._export)
 
     async def _export(self, path: str) -> None:
         if await self._write(path, self.controller.export):
@@ -144,7 +137,7 @@ class ProjectBar(Static):
                 self.context.pick(title, lambda paths: self.post_message(self.Picked(paths[0])))
 
         if recent:
-            self.context.choose("Open", [*recent, "another…"], chosen)
+            self.context.ask(Choose("Open", [*recent, "another…"]), chosen)
         else:
             chosen(0)
 

@@ -15,6 +15,7 @@ from frn.inference.session import ClassEntry
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
+from frn_tui.query import best_score
 from frn_tui.text import display_name, percent
 from frn_tui.widgets.bars import BarRow, Bars
 
@@ -103,11 +104,10 @@ class QueryPane(Pane):
         self.context.say(there or f"added to {target.name}   u: undo")
 
     def action_right(self) -> None:
-        answer = self.controller.query.answer
-        best = answer["scores"][0]["id"] if answer and answer.get("scores") else None
-        entry = next((entry for entry in self.controller.session.state.classes if entry.id == best), None)
-        if entry is not None:
-            self.assign(entry)
+        best = best_score(self.controller.query.answer)
+        for entry in self.controller.session.state.classes:
+            if best and entry.id == best["id"]:
+                self.assign(entry)
 
     def action_none_of_them(self) -> None:
         """The threshold rises just above what the best class explains of this photo."""
@@ -155,9 +155,8 @@ class QueryPane(Pane):
         answer = self.controller.query.answer
         if answer is None:
             return
-        best = answer["scores"][0] if answer.get("scores") else None
-        known = best is not None and not answer.get("unknown")
-        said = self.controller.names.get(best["id"], "?") if best and known else "unknown"
+        best = best_score(answer)
+        said = self.controller.names.get(best["id"], "?") if best and not answer.get("unknown") else "unknown"
         copied = f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else "")
         self.app.copy_to_clipboard(copied.encode(errors="backslashreplace").decode())  # a name may be no UTF-8
         self.context.say("copied: path, verdict and probability")

@@ -99,9 +99,6 @@ class Choose(Dialog[int | None]):
             yield OptionList()
             yield Static("enter: take it   esc: back", classes="hint")
 
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
     def begin(self) -> None:
         self.query_one(OptionList).can_focus = False
         self._show("")

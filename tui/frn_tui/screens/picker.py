@@ -15,10 +15,9 @@ from textual.visual import RenderOptions, Visual
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client import EngineError
+from frn_tui.client import EngineError, render
 from frn_tui.paths import parse_paths, shortened
 from frn_tui.protocol import Engine, Entry, ListFolder, RenderPreview
-from frn_tui.rgb import Rgb
 from frn_tui.screens.dialogs import Dialog, Line
 from frn_tui.text import display_name
 from frn_tui.widgets.cells import Mode
@@ -62,20 +61,19 @@ class Picker(Dialog[list[str] | None]):
 
     def __init__(self, engine: Engine, title: str, mode: Mode, *, start: str = ".") -> None:
         super().__init__()
-        self.mode: Mode = mode
         self.engine, self.dialog_title = engine, title
-        self.folder = start
-        self.parent_folder = start
+        self.folder = self.parent_folder = start
         self.entries: list[Entry] = []
         self.marked: set[str] = set()
+        self.list, self.preview = Options(id="picker-list"), Preview(id="picker-preview", mode=mode)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="picker") as box:
             box.border_title = Text(self.dialog_title)
             yield Line(placeholder="a path, or several: type, paste or drop it here")
             with Horizontal(id="picker-body"):
-                yield Options(id="picker-list")
-                yield Preview(id="picker-preview", mode=self.mode)
+                yield self.list
+                yield self.preview
             yield Static(
                 Text(
                     "enter: open a folder, take a photo   space: mark   ctrl+a: all   f2: take the marked, or this "
@@ -85,14 +83,12 @@ class Picker(Dialog[list[str] | None]):
             )
 
     def begin(self) -> None:
-        self.query_one("#picker-list").focus()
+        self.list.focus()
         self.open(self.folder)
 
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "") -> None:
-        # Found before the engine is asked: this screen may be going when it answers, its widgets one by one.
-        listing, preview = self.query_one("#picker-list", OptionList), self.query_one(Preview)
-        box = self.query_one("#picker", Vertical)
+        box = self.query_one("#picker", Vertical)  # now: the screen may be going when the engine answers
         try:
             found = await self.engine.call(ListFolder(folder))
         except EngineError as error:
@@ -100,21 +96,20 @@ class Picker(Dialog[list[str] | None]):
             return
         self.folder, self.parent_folder, self.entries = found["path"], found["parent"], found["entries"]
         self.marked.clear()
-        listing.set_options(Option(_Line(entry, self.marked)) for entry in self.entries)
+        self.list.set_options(Option(_Line(entry, self.marked)) for entry in self.entries)
         names = [entry["name"] for entry in self.entries]
-        preview.empty_text = "" if names else "no folders or photos here"
-        listing.highlighted = (names.index(then) if then in names else 0) if names else None
+        self.preview.empty_text = "" if names else "no folders or photos here"
+        self.list.highlighted = (names.index(then) if then in names else 0) if names else None
         box.border_subtitle = Text(display_name(shortened(self.folder), 70))
 
     def _refresh(self) -> None:
         """Draw the marks anew."""
-        listing = self.query_one("#picker-list", OptionList)
-        if listing.highlighted is not None:
-            listing.replace_option_prompt_at_index(listing.highlighted, listing.options[listing.highlighted].prompt)
+        if (at := self.list.highlighted) is not None:
+            self.list.replace_option_prompt_at_index(at, self.list.options[at].prompt)
 
     @property
     def current(self) -> Entry | None:
-        at = self.query_one("#picker-list", OptionList).highlighted
+        at = self.list.highlighted
         return self.entries[at] if at is not None and at < len(self.entries) else None
 
     def path_of(self, name: str) -> str:
@@ -126,41 +121,31 @@ class Picker(Dialog[list[str] | None]):
         if entry is not None and entry["kind"] == "image":
             self.draw(self.path_of(entry["name"]))
         else:
-            self.query_one(Preview).show(None)
+            self.preview.show(None)
 
     @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:
-        preview = self.query_one(Preview)
-        width, height = preview.pixel_size
-        if not width or not height:
-            return
-        try:
-            preview.show(Rgb.from_picture(await self.engine.call(RenderPreview(path, width, height))))
-        except EngineError:
-            preview.show(None)
+        width, height = self.preview.pixel_size
+        if width and height:
+            self.preview.show(await render(self.engine, RenderPreview(path, width, height)))
 
     @on(OptionList.OptionSelected)
     def choose(self) -> None:
-        entry = self.current
-        if entry is None:
-            return
-        if entry["kind"] == "folder":
-            self.open(self.path_of(entry["name"]))
-        elif self.marked:
-            self.action_accept()
-        else:
-            self.dismiss([self.path_of(entry["name"])])
+        self.action_enter_folder()
+        if (entry := self.current) is not None and entry["kind"] != "folder":
+            if self.marked:
+                self.action_accept()
+            else:
+                self.dismiss([self.path_of(entry["name"])])
 
     @on(Input.Submitted)
     def typed(self, event: Input.Submitted) -> None:
-        paths = parse_paths(event.value)
-        if paths:
+        if paths := parse_paths(event.value):
             self.dismiss(paths)
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
-        paths = parse_paths(event.text)
-        if paths:
+        if paths := parse_paths(event.text):
             self.dismiss(paths)
 
     def action_mark(self) -> None:
@@ -169,7 +154,7 @@ class Picker(Dialog[list[str] | None]):
             self.marked ^= {entry["name"]}
             self._refresh()
             if entry is not self.entries[-1]:  # from the last one the cursor would go round to the first
-                self.query_one("#picker-list", OptionList).action_cursor_down()
+                self.list.action_cursor_down()
 
     def action_all(self) -> None:
         images = {entry["name"] for entry in self.entries if entry["kind"] == "image"}
@@ -187,11 +172,8 @@ class Picker(Dialog[list[str] | None]):
             self.open(self.path_of(entry["name"]))
 
     def action_accept(self) -> None:
-        if self.marked:
-            names = [entry["name"] for entry in self.entries if entry["name"] in self.marked]
-            self.dismiss([self.path_of(name) for name in names])
-        else:
-            self.dismiss([self.folder])
+        names = [entry["name"] for entry in self.entries if entry["name"] in self.marked]
+        self.dismiss([self.path_of(name) for name in names] or [self.folder])
 
     def action_type(self) -> None:
         self.query_one(Input).focus()

@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.widgets import DataTable, Input, Static
 
 from frn_tui.protocol import Answer
+from frn_tui.query import best_score
 from frn_tui.screens.dialogs import Dialog, Line
 from frn_tui.text import display_name, percent
 
@@ -38,19 +39,12 @@ def as_csv(answers: Sequence[Answer], names: Mapping[int, str], model: str) -> s
     writer = csv.writer(text)
     writer.writerow(["image", "verdict", "label", "probability", "explained", "error", "reason", "model"])
     for answer in answers:
-        best = answer["scores"][0] if answer.get("scores") else None
-        writer.writerow(
-            [
-                answer["path"].encode(errors="surrogateescape").decode(errors="backslashreplace"),
-                verdict(answer, names),
-                names.get(best["id"], "?") if best else "",
-                f"{best['probability']:.6f}" if best else "",
-                f"{best['explained']:.6f}" if best else "",
-                f"{best['error']:.6f}" if best else "",
-                answer.get("reason", ""),
-                model,
-            ]
-        )
+        path = answer["path"].encode(errors="surrogateescape").decode(errors="backslashreplace")
+        told = ["", "", "", ""]
+        if best := best_score(answer):
+            numbers = best["probability"], best["explained"], best["error"]
+            told = [names.get(best["id"], "?"), *(f"{number:.6f}" for number in numbers)]
+        writer.writerow([path, verdict(answer, names), *told, answer.get("reason", ""), model])
     return text.getvalue()
 
 
@@ -136,18 +130,13 @@ class Results(Dialog[int | str | None]):
         elif ORDERS[self.order] == "least sure":
             rows.sort(key=lambda row: margin(row[1]))
         elif ORDERS[self.order] == "least explained":
-            rows.sort(key=lambda row: row[1]["scores"][0]["explained"] if row[1].get("scores") else -1.0)
+            rows.sort(key=lambda row: best["explained"] if (best := best_score(row[1])) else -1.0)
         for i, answer in rows:
-            best = answer["scores"][0] if answer.get("scores") else None
-            cells = (
-                ["", "", ""]
-                if best is None
-                else [f"{best['probability']:.2f}", percent(best["explained"]), f"{margin(answer):.2f}"]
-            )
-            name = display_name("/".join(answer["path"].split("/")[-self.parts :]), 48)
-            table.add_row(
-                Text(name), Text(display_name(verdict(answer, self.names), 30)), *map(Text, cells), key=str(i)
-            )
+            name = "/".join(answer["path"].split("/")[-self.parts :])
+            cells = [display_name(name, 48), display_name(verdict(answer, self.names), 30), "", "", ""]
+            if best := best_score(answer):
+                cells[2:] = f"{best['probability']:.2f}", percent(best["explained"]), f"{margin(answer):.2f}"
+            table.add_row(*map(Text, cells), key=str(i))
         self.query_one("#results").border_title = Text(f"Results: {len(rows)} of {len(self.answers)}")
         self.query_one("#results-hint", Static).update(Text(self._hint()))
 

@@ -26,7 +26,7 @@ from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.query import QueryPane
 from frn_tui.paths import parse_paths
-from frn_tui.screens.dialogs import Page
+from frn_tui.screens.dialogs import Choose, Page
 from frn_tui.screens.help import help_page
 from frn_tui.text import count_of, display_name
 from frn_tui.viewer import show
@@ -152,8 +152,7 @@ class Workspace(Screen[None]):
         self.context.start(self.query_pane.ask_now, paths)
 
     @on(ProjectBar.Picked)
-    @on(ClassesPane.ProjectPicked)
-    def open_picked(self, event: ProjectBar.Picked | ClassesPane.ProjectPicked) -> None:
+    def open_picked(self, event: ProjectBar.Picked) -> None:
         self.context.start(self._open_place_if_allowed, event.path)
 
     async def _open_place_if_allowed(self, path: str) -> None:
@@ -214,7 +213,7 @@ class Workspace(Screen[None]):
         if classes:
             title = "It is of class" if self.query_pane.has_focus_within else "To class"
             names = [entry.name for entry in classes]
-            self.context.choose(title, names, lambda index: self._assign(classes[index]))
+            self.context.ask(Choose(title, names), lambda index: self._assign(classes[index]))
 
     def _assign(self, target: ClassEntry) -> None:
         for pane in (self.photos_pane, self.classes_pane):

@@ -12,8 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from frn_tui.text import display_name, percent
-from frn_tui.widgets.blocks import bar
+from frn_tui.text import bar, display_name, percent
 
 DRAWN_GAUGE = 4
 """Lines from which on the gauge is drawn; below, it is told in words."""
@@ -39,26 +38,8 @@ class Bars(Widget):
 
     ALLOW_SELECT = False  # dragging moves the mark
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "bars--text",
-        "bars--verdict",
-        "bars--unknown",
-        "bars--bar",
-        "bars--muted",
-        "bars--mark",
+        f"bars--{part}" for part in ("text", "verdict", "unknown", "bar", "muted", "mark")
     }
-    DEFAULT_CSS = """
-    Bars {
-        height: 1fr;
-        background: $surface;
-        color: $foreground;
-        & > .bars--text { color: $foreground; }
-        & > .bars--verdict { color: $text-success; text-style: bold; }
-        & > .bars--unknown { color: $text-warning; text-style: bold; }
-        & > .bars--bar { color: $primary; }
-        & > .bars--muted { color: $text-muted; }
-        & > .bars--mark { color: $text-warning; text-style: bold; }
-    }
-    """
 
     @dataclass
     class ThresholdDragged(Message):
@@ -69,12 +50,8 @@ class Bars(Widget):
         released: bool
         """False while the button is held: more will follow."""
 
-    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id)
-        self._rows: tuple[BarRow, ...] = ()
-        self._threshold = 0.0
-        self._unknown = False
-        self._dragging = False
+    _rows: tuple[BarRow, ...] = ()
+    _threshold, _unknown, _dragging = 0.0, False, False
 
     def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
         """Replace everything; the likeliest row comes first."""
@@ -138,11 +115,7 @@ class Bars(Widget):
         best = max(row.explained for row in self._rows)
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
         scale = bar(best, width, rest="─")
-        line = [
-            *_scale(scale[:mark]),
-            ("┆", "bars--mark"),
-            *_scale(scale[mark + 1 :]),
-        ]
+        line = [*_scale(scale[:mark]), ("┆", "bars--mark"), *_scale(scale[mark + 1 :])]
         share, limit = _told_apart(best, self._threshold)
         words = f"{share} explained, unknown below {limit}"
         if len(words) > width:

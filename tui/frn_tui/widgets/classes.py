@@ -66,22 +66,6 @@ def _dots(quality: float | None) -> str:
 class ClassList(Options):
     """Classes with the keys that name them, their number of images and their quality."""
 
-    DEFAULT_CSS = """
-    ClassList {
-        height: 1fr;
-        border: none;
-        padding: 0;
-        background: $surface;
-        &:focus { border: none; }
-        & > .option-list--option { padding: 0; }
-        &:ansi > .option-list--option-highlighted {
-            color: $block-cursor-foreground;
-            background: $block-cursor-background;
-            text-style: underline;
-        }
-    }
-    """
-
     @dataclass
     class Chosen(Message):
         """Another class is highlighted."""

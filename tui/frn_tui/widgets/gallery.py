@@ -1,6 +1,6 @@
 """Many pictures side by side, or as a list."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -23,30 +23,6 @@ from frn_tui.widgets.tiles import TILE, GalleryItem, Tiles
 __all__ = ["Gallery", "GalleryItem", "View"]
 
 View = Literal["grid", "list"]
-CSS = """
-Gallery {
-    background: $surface;
-    color: $foreground;
-    overflow-x: hidden;
-    overflow-y: auto;
-    scrollbar-gutter: stable;
-    & > .gallery--name { color: $foreground; }
-    & > .gallery--selected { color: $text-success; text-style: bold; }
-    & > .gallery--mark { color: $text-warning; }
-    & > .gallery--empty { color: $text-muted; }
-    & > .gallery--waiting { background: $panel; color: $text-muted; }
-    & > .gallery--cursor {
-        color: $block-cursor-blurred-foreground;
-        background: $block-cursor-blurred-background;
-        text-style: bold;
-    }
-    &:focus > .gallery--cursor {
-        color: $block-cursor-foreground;
-        background: $block-cursor-background;
-        text-style: $block-cursor-text-style;
-    }
-}
-"""
 
 
 class Gallery(ScrollView, can_focus=True):
@@ -63,22 +39,16 @@ class Gallery(ScrollView, can_focus=True):
         Binding("down", "move_line(1)", "Down", show=False),
         Binding("pageup", "move_page(-1)", "Page up", show=False),
         Binding("pagedown", "move_page(1)", "Page down", show=False),
-        Binding("home", "first", "First", show=False),
-        Binding("end", "last", "Last", show=False),
+        Binding("home", "go(0)", "First", show=False),
+        Binding("end", "go(-1)", "Last", show=False),
         Binding("space", "mark", "Select", show=False),
         Binding("v", "range", "Select up to here", show=False),
         Binding("ctrl+a", "all", "Select all", show=False),
         Binding("enter", "open", "Open", show=False),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "gallery--name",
-        "gallery--cursor",
-        "gallery--selected",
-        "gallery--mark",
-        "gallery--empty",
-        "gallery--waiting",
+        f"gallery--{part}" for part in ("name", "cursor", "selected", "mark", "empty", "waiting")
     }
-    DEFAULT_CSS = CSS
 
     view: reactive[View] = reactive("grid", init=False)
     mode: reactive[Mode] = reactive("half", init=False)
@@ -118,10 +88,6 @@ class Gallery(ScrollView, can_focus=True):
         self._toggled: str | None = None
 
     @property
-    def items(self) -> Sequence[GalleryItem]:
-        return self._items
-
-    @property
     def cursor_item(self) -> GalleryItem | None:
         return self._items[self.cursor] if self._items else None
 
@@ -129,11 +95,6 @@ class Gallery(ScrollView, can_focus=True):
     def selection(self) -> list[str]:
         """Paths of the selected items, in the order of the items."""
         return [item.path for item in self._items if item.path in self._selected]
-
-    @property
-    def picture_size(self) -> tuple[int, int]:
-        across, down = cells.PIXELS[self.mode]
-        return TILE.width * across, TILE.height * down
 
     def set_items(self, items: Iterable[GalleryItem]) -> None:
         """Replace the items; the cursor and the selection stay with their paths."""
@@ -244,9 +205,7 @@ class Gallery(ScrollView, can_focus=True):
 
     def _at(self, event: events.MouseEvent) -> int | None:
         offset = event.get_content_offset(self)
-        if offset is None:
-            return None
-        return self._grid.at(*(offset + self.scroll_offset))
+        return None if offset is None else self._grid.at(*(offset + self.scroll_offset))
 
     def _want(self) -> None:
         if not self._asking:
@@ -256,7 +215,8 @@ class Gallery(ScrollView, can_focus=True):
     def _ask(self) -> None:
         """Ask once for several changes in a row, and not again for what is on its way."""
         self._asking = False
-        size = self.picture_size
+        across, down = cells.PIXELS[self.mode]
+        size = TILE.width * across, TILE.height * down
         if not self._is_grid or not self.size:
             return
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
@@ -287,9 +247,8 @@ class Gallery(ScrollView, can_focus=True):
             return self._tiles.lines(item, self.mode, base, self._style("waiting"), dark=dark)[row]
         cursor, selected = index == self.cursor, item.path in self._selected
         ascii_only = self.mode in ("ascii", "none")
-        if self._is_grid:
-            return tiles.caption(item, TILE.width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
-        return tiles.list_line(item, width, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
+        draw, room = (tiles.caption, TILE.width) if self._is_grid else (tiles.list_line, width)
+        return draw(item, room, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
@@ -306,11 +265,9 @@ class Gallery(ScrollView, can_focus=True):
         lines = max(self.size.height // self._grid.pitch.height, 1)
         self.cursor = self._grid.below(self.cursor, step * lines)
 
-    def action_first(self) -> None:
-        self.cursor = 0
-
-    def action_last(self) -> None:
-        self.cursor = len(self._items) - 1
+    def action_go(self, place: int) -> None:
+        """To the first item (0) or the last (-1)."""
+        self.cursor = place % max(len(self._items), 1)
 
     def action_mark(self) -> None:
         if self._items:

@@ -5,8 +5,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from frn_tui.text import display_name
-from frn_tui.widgets.blocks import bar
+from frn_tui.text import bar, display_name
 
 PASSING = 6.0
 """Seconds that a message stays."""
@@ -14,15 +13,6 @@ PASSING = 6.0
 
 class JobLine(Static):
     """One line: the running job with its progress on the left, a passing message on the right."""
-
-    DEFAULT_CSS = """
-    JobLine {
-        height: 1;
-        background: $panel;
-        color: $foreground;
-        padding: 0 1;
-    }
-    """
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)

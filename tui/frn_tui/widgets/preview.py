@@ -27,16 +27,6 @@ class Preview(Widget, can_focus=True):
 
     ALLOW_SELECT = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"preview--empty"}
-    DEFAULT_CSS = """
-    Preview {
-        width: 1fr;
-        height: 1fr;
-        background: $surface;
-        color: $foreground;
-        & > .preview--empty { color: $text-muted; }
-        &:focus { background-tint: $foreground 5%; }
-    }
-    """
 
     mode: reactive[Mode] = reactive("half", init=False)
     empty_text: reactive[str] = reactive("", init=False)
@@ -57,7 +47,6 @@ class Preview(Widget, can_focus=True):
         self._range = (0.0, 1.0)
         self._announced = (0, 0)
         self._announcing = False
-        self._revision = 0
         self._drawn: tuple[object, list[Strip]] = (None, [])
 
     @property
@@ -82,25 +71,21 @@ class Preview(Widget, can_focus=True):
         self._want()
 
     def watch_mode(self) -> None:
-        self._changed()
         self._want()
-
-    def watch_empty_text(self) -> None:
-        self._changed()
 
     def notify_style_update(self) -> None:
         self._changed()
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        key = (self._revision, self.size, self.app.current_theme.dark)
+        key = (self.size, self.mode, self.empty_text, self.app.current_theme.dark)
         if self._drawn[0] != key:
             self._drawn = key, self._draw()
         lines = self._drawn[1]
         return lines[y] if y < len(lines) else Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def _changed(self) -> None:
-        self._revision += 1
+        self._drawn = None, []
         self.refresh()
 
     def _want(self) -> None:
