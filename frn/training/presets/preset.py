@@ -153,7 +153,8 @@ class Preset:
             raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
         if self.objective == "frn-pretrain" and self.method != "frn":
             raise FrnError(f"FRN pre-training is for --method frn, not {self.method}")
-        if self.augmentation.size != self.transform.size:
+        larger = self.transform.size > self.augmentation.size  # FRN takes any r, but dummy maps have one of their own
+        if self.transform.size < self.augmentation.size or (larger and self.objective == "frn-pretrain"):
             raise FrnError(
                 f"training crops of {self.augmentation.size} pixels and evaluation at {self.transform.size} do not fit"
             )
