@@ -371,8 +371,11 @@ def test_what_is_fixed_stays_where_it_starts(
 def test_a_preset_refuses_what_does_not_fit_together() -> None:
     with pytest.raises(FrnError, match="--method frn, not proto"):
         replace(TINY, method="proto", fixed=("rho",))
+    assert replace(TINY, transform=EvaluationTransform(size=84)).transform.size == 84
+    with pytest.raises(FrnError, match="training crops of 32 pixels and evaluation at 16 do not fit"):
+        replace(TINY, transform=EvaluationTransform(size=16))
     with pytest.raises(FrnError, match="training crops of 32 pixels and evaluation at 84 do not fit"):
-        replace(TINY, transform=EvaluationTransform(size=84))
+        replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)
     with pytest.raises(FrnError, match="at least two images"):
