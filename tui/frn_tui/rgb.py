@@ -1,6 +1,7 @@
 """Small pictures as the engine sends them."""
 
 import base64
+import binascii
 from dataclasses import dataclass
 
 from frn_tui.protocol import Picture
@@ -21,7 +22,11 @@ class Rgb:
     @classmethod
     def from_picture(cls, picture: Picture) -> "Rgb":
         """Read a picture from a message; raises ValueError if it is no base64, or not that many pixels."""
-        return cls(picture["width"], picture["height"], base64.b64decode(picture["rgb"], validate=True))
+        try:
+            data = base64.b64decode(picture["rgb"], validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"a picture that is no base64: {error}") from error
+        return cls(picture["width"], picture["height"], data)
 
     def resized(self, width: int, height: int) -> "Rgb":
         """Take the nearest pixels, to show a picture until one of the right size comes."""

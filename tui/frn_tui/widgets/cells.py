@@ -5,7 +5,7 @@ quadrants 2 x 2 pixels in the best two colours, ASCII one grey pixel. The termin
 questions cost up to seconds at the start and can eat typed keys.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from math import isfinite
@@ -28,8 +28,6 @@ PIXELS: dict[Mode, tuple[int, int]] = {"half": (1, 2), "quad": (2, 2), "ascii": 
 """Pixels per cell, across and down."""
 QUADRANTS = " ▘▝▀▖▌▞▛▗▚▐▜▄▙▟█"
 """By the sum of 1 (upper left), 2 (upper right), 4 (lower left) and 8 (lower right)."""
-SPLITS = ((0,), (1,), (2,), (3,), (0, 1), (0, 2), (0, 3))
-"""Pixels of the ink: all the ways to part four."""
 RAMP = " .:-=+*#%@"
 
 
@@ -52,12 +50,11 @@ def draw(picture: Rgb, columns: int, rows: int, mode: Mode, text: Style, *, dark
     if mode == "none":
         return [[(" ", text)] * columns for _ in range(rows)]
     picture = picture.resized(columns * across, rows * down)
-    if mode == "ascii":
-        return _ascii(picture, text, dark=dark)
-    data, line, step = picture.data, 3 * picture.width, 3 * across
-    pairs = [(data[y : y + line], data[y + line : y + 2 * line]) for y in range(0, len(data), 2 * line)]
-    cell = _half_block if mode == "half" else _quadrant
-    return [[cell(upper[x : x + step], lower[x : x + step]) for x in range(0, line, step)] for upper, lower in pairs]
+    if mode == "half":
+        return _half_blocks(picture)
+    if mode == "quad":
+        return _quadrants(picture)
+    return _ascii(picture, text, dark=dark)
 
 
 @lru_cache(8192)
@@ -67,30 +64,64 @@ def _color(rgb: bytes) -> Color:
 
 
 @lru_cache(4096)
-def _half_block(upper: bytes, lower: bytes) -> Cell:
-    return "▀", Style.from_color(_color(upper), _color(lower))
+def _two_colors(ink: bytes, ground: bytes) -> Style:
+    return Style.from_color(_color(ink), _color(ground))
+
+
+def _half_blocks(picture: Rgb) -> Canvas:
+    return [
+        [("▀", _two_colors(upper[x : x + 3], lower[x : x + 3])) for x in range(0, len(upper), 3)]
+        for upper, lower in _row_pairs(picture)
+    ]
+
+
+def _quadrants(picture: Rgb) -> Canvas:
+    return [
+        [_quadrant(upper[x : x + 6] + lower[x : x + 6]) for x in range(0, len(upper), 6)]
+        for upper, lower in _row_pairs(picture)
+    ]
+
+
+def _row_pairs(picture: Rgb) -> Iterator[tuple[bytes, bytes]]:
+    line = 3 * picture.width
+    for start in range(0, len(picture.data), 2 * line):
+        yield picture.data[start : start + line], picture.data[start + line : start + 2 * line]
 
 
 @lru_cache(4096)
-def _quadrant(upper: bytes, lower: bytes) -> Cell:
+def _quadrant(pixels: bytes) -> Cell:
     """The two-colour cell nearest to four pixels.
 
     Of n pixels in one colour and 4 - n in the other, both the means, the squared error is least where the means lie
     farthest apart: for the split {i} that is |q_i|^2, for {i, j} it is 3/4 |q_i + q_j|^2, in units of a twelfth, with
     q_i = 4 p_i - sum p.
     """
-    pixels = upper + lower
-    channels = pixels[::3], pixels[1::3], pixels[2::3]
-    totals = red, green, blue = [sum(channel) for channel in channels]
-    q = [(4 * r - red, 4 * g - green, 4 * b - blue) for r, g, b in zip(*channels, strict=True)]
-    x0, y0, z0 = q[0]
-    gains: list[float] = [x * x + y * y + z * z for x, y, z in q]
-    gains += [0.75 * ((x0 + x) ** 2 + (y0 + y) ** 2 + (z0 + z) ** 2) for x, y, z in q[1:]]
-    members = SPLITS[gains.index(max(gains))]
-    n, sums = len(members), [sum([channel[i] for i in members]) for channel in channels]
-    ink = bytes([part // n for part in sums])
-    ground = bytes([(total - part) // (4 - n) for total, part in zip(totals, sums, strict=True)])
-    return QUADRANTS[sum([1 << i for i in members])], Style.from_color(_color(ink), _color(ground))
+    r0, g0, b0, r1, g1, b1, r2, g2, b2, r3, g3, b3 = pixels
+    red, green, blue = r0 + r1 + r2 + r3, g0 + g1 + g2 + g3, b0 + b1 + b2 + b3
+    x0, y0, z0 = 4 * r0 - red, 4 * g0 - green, 4 * b0 - blue
+    x1, y1, z1 = 4 * r1 - red, 4 * g1 - green, 4 * b1 - blue
+    x2, y2, z2 = 4 * r2 - red, 4 * g2 - green, 4 * b2 - blue
+    x3, y3, z3 = 4 * r3 - red, 4 * g3 - green, 4 * b3 - blue
+    gains = (
+        x0 * x0 + y0 * y0 + z0 * z0,
+        x1 * x1 + y1 * y1 + z1 * z1,
+        x2 * x2 + y2 * y2 + z2 * z2,
+        x3 * x3 + y3 * y3 + z3 * z3,
+        0.75 * ((x0 + x1) ** 2 + (y0 + y1) ** 2 + (z0 + z1) ** 2),
+        0.75 * ((x0 + x2) ** 2 + (y0 + y2) ** 2 + (z0 + z2) ** 2),
+        0.75 * ((x0 + x3) ** 2 + (y0 + y3) ** 2 + (z0 + z3) ** 2),
+    )
+    best = gains.index(max(gains))
+    if best < 4:
+        mask, start = 1 << best, 3 * best
+        ink = pixels[start : start + 3]
+        ground = bytes(((red - ink[0]) // 3, (green - ink[1]) // 3, (blue - ink[2]) // 3))
+    else:
+        mask, start = (3, 5, 9)[best - 4], 3 * (best - 3)
+        r, g, b = r0 + pixels[start], g0 + pixels[start + 1], b0 + pixels[start + 2]
+        ink = bytes((r // 2, g // 2, b // 2))
+        ground = bytes(((red - r) // 2, (green - g) // 2, (blue - b) // 2))
+    return QUADRANTS[mask], _two_colors(ink, ground)
 
 
 def _ascii(picture: Rgb, text: Style, *, dark: bool) -> Canvas:
@@ -114,9 +145,14 @@ def decile(value: float, low: float, high: float) -> str:
 
 
 def write_numbers(canvas: Canvas, grid: Sequence[Sequence[float]], low: float, high: float, *, colored: bool) -> None:
-    """Put each value's decile between `low` and `high` at the centre of its part of the picture, in place.
+    """Put each value's decile at the centre of its part of the picture.
 
-    `colored` cells show the picture by their colours; on others digits are told by being reversed.
+    Args:
+        canvas: of the picture; changed.
+        grid: values, row by row.
+        low: lower end of the digit 0.
+        high: upper end of the digit 9.
+        colored: whether the cells show the picture by their colours; otherwise digits are told by being reversed.
     """
     rows, columns = len(canvas), len(canvas[0])
     for i, values in enumerate(grid):
