@@ -51,9 +51,7 @@ def train(
     device: options.Device = "auto",
     threads: options.Threads = None,
     resume: options.Resume = False,
-    init: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)
-    ] = None,
+    init: options.Init = None,
     as_json: options.AsJsonAtEnd = False,
 ) -> None:
     """Train a model on episodes, validate it, keep the best.
@@ -76,6 +74,7 @@ def pretrain(
     device: options.Device = "auto",
     threads: options.Threads = None,
     resume: options.Resume = False,
+    init: options.Init = None,
     as_json: options.AsJsonAtEnd = False,
 ) -> None:
     """Pre-train on all training classes at once, before episodes: with dummy maps (Sec. 3.6) or classically.

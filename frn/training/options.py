@@ -87,8 +87,9 @@ class RunOptions:
                 raise FrnError(f"preset {name!r} is pre-training: `frn pretrain {name}` runs it")
             raise FrnError(f"preset {name!r} trains on episodes: `frn train {name}` runs it")
         if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
+            command = "train" if find_preset(start).trains_on_episodes else "pretrain"
             raise FrnError(
-                f"preset {name!r} goes on from pre-training: `frn pretrain {start} --out RUN` first, then "
+                f"preset {name!r} goes on from another: `frn {command} {start} --out RUN` first, then "
                 "give its result by --init RUN"
             )
         if (prepare := preset.data.prepare) is not None and not self.data:

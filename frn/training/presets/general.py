@@ -257,6 +257,27 @@ def shipped_photo() -> Preset:
     )
 
 
+def shipped_photo_longer_average() -> Preset:
+    """The third part: classical once more, from the first rate down, all classes' linear classifier anew."""
+    return replace(
+        shipped_photo_average(),
+        about="resnet9-photo, third part: the same five data sets, from what the second made",
+        pretraining=Pretraining(init_from="shipped-photo"),
+        schedule=Schedule(epochs=8, milestones=(4, 6, 7), lr_decay=0.3, warm_up=300),
+        small_first=(4, 64),
+    )
+
+
+def shipped_photo_longer() -> Preset:
+    """The fourth: episodes once more."""
+    return replace(
+        shipped_photo(),
+        about="resnet9-photo, fourth part: the same five data sets",
+        pretraining=Pretraining(init_from="shipped-photo-longer-average", tune_head_at_start=True),
+        schedule=Schedule(epochs=3, milestones=(1, 2), learning_rate=0.01, lr_decay=0.4),
+    )
+
+
 def general_conv4() -> Preset:
     """Conv-4 as the paper has it, for 84 x 84 images of everything."""
     return Preset(
@@ -291,6 +312,8 @@ GENERAL: dict[str, Preset] = {
         shipped_resnet12,
         shipped_photo_average,
         shipped_photo,
+        shipped_photo_longer_average,
+        shipped_photo_longer,
         general_conv4,
     )
 }

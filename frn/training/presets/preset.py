@@ -158,8 +158,6 @@ class Preset:
             raise FrnError(
                 f"training crops of {self.augmentation.size} pixels and evaluation at {self.transform.size} do not fit"
             )
-        if self.objective != "episodes" and self.pretraining.init_from:
-            raise FrnError("pre-training starts from no other preset")
 
     def augmentation_at(self, epoch: int) -> Augmentation:
         """Augmentation in an epoch, counted from 0."""

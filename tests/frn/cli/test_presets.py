@@ -48,7 +48,7 @@ def test_one_preset_is_shown_in_full() -> None:
 def test_fine_tuning_asks_for_what_it_starts_from(moths: Path) -> None:
     result = frn("train", "cifar-fs-conv4-finetune", "--data", moths)
     assert result.exit_code == 1
-    assert "goes on from pre-training: `frn pretrain cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
+    assert "goes on from another: `frn pretrain cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
 
 
 @pytest.fixture
