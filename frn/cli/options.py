@@ -42,8 +42,6 @@ WarmUp = Annotated[
     int | None,
     typer.Option(min=0, help="Steps in which the learning rate rises to its first value.", show_default=False),
 ]
-Init = Annotated[
-    str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)
-]
+Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
 AsJsonAtEnd = Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")]

@@ -1,7 +1,8 @@
 """Covariance pooling, the paper's baseline on meta-iNat (after Wertheimer and Hariharan, CVPR 2019).
 
-The paper only cites it. Here an image is the covariance of its locations, with the signed square root that second-order
-pooling commonly takes, and a class is the mean of its images.
+The paper only cites it. Followed is the public code of that work, by the paper's first author (`covapool` of
+daviswer/fewshotlocal): an image is the mean outer product of its locations, whose mean is *not* subtracted, under a
+signed square root, and a class is the mean of its images.
 """
 
 import torch
@@ -12,9 +13,10 @@ from frn.heads.vectors import squared_distances
 
 
 class CovarianceHead(Head):
-    """Scores a query by the squared distance of its covariance from the mean one of each class.
+    """Scores a query by the squared distance of its second moments from the mean ones of each class.
 
-    Logits are divided by d and multiplied by the temperature gamma.
+    Logits are divided by d and multiplied by the temperature gamma, as the paper has it for its baselines; the cited
+    code has no temperature.
     """
 
     def __init__(self) -> None:
@@ -28,17 +30,16 @@ class CovarianceHead(Head):
     def class_error(self, support: Tensor, query: Tensor) -> Tensor:
         """Return squared distances per channel, (queries, way)."""
         with torch.autocast(query.device.type, enabled=False):
-            prototypes = covariance(support).flatten(2).mean(1)  # way, d * d
-            return squared_distances(covariance(query).flatten(1), prototypes) / query.shape[-1]
+            prototypes = second_moments(support).flatten(2).mean(1)  # way, d * d
+            return squared_distances(second_moments(query).flatten(1), prototypes) / query.shape[-1]
 
 
-def covariance(maps: Tensor) -> Tensor:
-    """Signed square roots of the covariance of the locations: (..., r, d) to (..., d, d)."""
+def second_moments(maps: Tensor) -> Tensor:
+    """Signed square roots of the mean outer product of the locations: (..., r, d) to (..., d, d)."""
     maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
-    centred = maps - maps.mean(-2, keepdim=True)
-    raw = centred.mT @ centred / maps.shape[-2]
+    raw = maps.mT @ maps / maps.shape[-2]
     return raw.sign() * (raw.abs() + ROOT_FLOOR).sqrt()
 
 
 ROOT_FLOOR = 1e-5
-"""Keeps the slope of the square root finite at zero, where dead channels are."""
+"""Keeps the slope of the square root finite at zero, where dead channels are (the cited code's value)."""

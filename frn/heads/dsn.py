@@ -35,3 +35,7 @@ class DSNHead(Head):
         with torch.autocast(query.device.type, enabled=False):
             pool, queries = vectors(support, pooled=True), vectors(query, pooled=True)  # way, shot, d and queries, d
             return location_error(queries, pool, self.lam, 1.0).mT / pool.shape[-1]
+
+    def auxiliary_supports(self, support: Tensor) -> Tensor:
+        """One point per support image, (way, shot, 1, d): "the actual (normalized) support points" (SM)."""
+        return support.mean(2, keepdim=True)

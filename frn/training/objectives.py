@@ -51,7 +51,7 @@ class EpisodicObjective(Objective):
         support, query = episode[:, : shape.shot], episode[:, shape.shot :].flatten(0, 1)
         logits = model.head(support, query)
         target = torch.arange(shape.way, device=logits.device).repeat_interleave(shape.queries)
-        loss = episode_loss(logits, support, shape.queries, self.aux)
+        loss = episode_loss(logits, model.head.auxiliary_supports(support), shape.queries, self.aux)
         for head in self.aux_heads:
             ratio = model.map_scale(model.head) / model.map_scale(head)
             loss = loss + F.cross_entropy(head(support * ratio, query * ratio), target)
@@ -88,7 +88,10 @@ class PretrainingObjective(Objective):
 
     def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
         """Classify the images of a batch among all classes."""
-        logits = self.head(maps, model.head) if isinstance(self.head, DummyMapHead) else self.head(maps)
+        if isinstance(self.head, DummyMapHead):
+            logits = self.head(maps, model.head)
+        else:  # a linear classifier sees the maps as they are: FRN's scaling enters where FRN does
+            logits = self.head(maps * model.map_scale(model.head))
         target = torch.from_numpy(self.labels[drawn]).to(logits.device)
         return F.cross_entropy(logits, target), logits, target
 

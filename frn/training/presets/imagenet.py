@@ -44,10 +44,10 @@ def mini_imagenet_pretrain() -> Preset:
 
 
 def mini_imagenet_average() -> Preset:
-    """The classical pre-training of Table 9. The text names no optimiser: FRN's here.
+    """The classical pre-training of Table 9, on maps that nothing divides. The text names no optimiser: FRN's here.
 
-    Nor does it say how its result is scored: as FRN before episodes, alpha and beta zero. A nearest centroid of such
-    features would do better at 5 shot than the table has it.
+    Nor does it say how its result is scored: as FRN before episodes, with its scaling, alpha and beta zero. A nearest
+    centroid of such features would do better at 5 shot than the table has it.
     """
     return replace(
         mini_imagenet_pretrain(),

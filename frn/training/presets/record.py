@@ -42,6 +42,20 @@ DESCRIPTION = ("about", "published")
 """What a preset says of itself that decides nothing."""
 
 
+SECOND = ("dsn", "covariance", "bifrn")
+"""Methods that are not what version 0.1.0 had under their names; a run of theirs is begun anew."""
+
+
+def revision(preset: Preset) -> int:
+    """Which description of a method a run follows: 1 is that of version 0.1.0.
+
+    There DSN's auxiliary loss compared all locations, covariances were centred, `bifrn` was ridge regression both ways,
+    and classical pre-training under FRN saw maps divided by the backbone's `map_scale`.
+    """
+    divided = preset.objective == "average-pretrain" and preset.method == "frn"
+    return 2 if divided or not {preset.method, *preset.aux_heads}.isdisjoint(SECOND) else 1
+
+
 def published_fields(preset: Preset) -> dict[str, Any]:
     """A preset by its published names."""
     fields = asdict(preset)
@@ -50,13 +64,15 @@ def published_fields(preset: Preset) -> dict[str, Any]:
 
 def deciding_fields(preset: Preset) -> dict[str, Any]:
     """What a resumed run must share with its beginning, as `config.toml` shows it."""
-    return {name: value for name, value in asdict(preset).items() if name not in DESCRIPTION}
+    fields = {name: value for name, value in asdict(preset).items() if name not in DESCRIPTION}
+    return {**fields, "method_revision": revision(preset)}
 
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Where the settings of a stored run differ from those of today, in words.
 
-    What one version does not know of decided nothing there, so only what both have is compared.
+    What one version does not know of decided nothing there, so only what both have is compared; but one that tells no
+    revision is of the first.
     """
     old, new = _flat(_current(before)), _flat(json.loads(json.dumps(now)))
     return [
@@ -67,7 +83,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 def _current(run: Mapping[str, Any]) -> dict[str, Any]:
     """A stored run under today's names: version 0.1.0 had a preset's fields side by side, and a decoder's `stage`."""
     names = FIELDS if "prepare" in run else {"stage": "objective"}
-    return {names.get(name, name): value for name, value in run.items()}
+    return {"method_revision": 1} | {names.get(name, name): value for name, value in run.items()}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

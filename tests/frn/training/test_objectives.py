@@ -1,0 +1,52 @@
+"""What a step is scored by: the auxiliary loss of each method, and what classical pre-training sees."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from frn.episodes import EpisodeShape
+from frn.heads.pretrain import AveragePoolHead
+from frn.losses import AUX_WEIGHT, auxiliary_loss
+from frn.model import Model
+from frn.model_file import ModelConfig
+from frn.training.objectives import EpisodicObjective, PretrainingObjective, build_objective
+from frn.training.presets import find_preset
+
+SHAPE = EpisodeShape(way=3, shot=2, queries=4)
+DRAWN = np.arange(18).reshape(3, 6)
+
+
+@pytest.mark.parametrize(("method", "pooled"), [("frn", False), ("ctx", False), ("dsn", True)])
+def test_the_auxiliary_loss_compares_what_the_method_compares(method: str, pooled: bool) -> None:
+    """SM: "the actual (normalized) support points" of DSN, which has one per image; FRN's are all locations."""
+    model = Model(ModelConfig(backbone="conv4", method=method))
+    maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
+    loss, logits, target = EpisodicObjective(SHAPE, "reference").score(model, maps, DRAWN)
+    support = maps.unflatten(0, (3, 6))[:, :2]  # way, shot, r, d
+    points = support.mean(2) if pooled else support.flatten(1, 2)
+    points = points / points.norm()
+    pairs = sum((points[i] @ points[j].T).square().sum() for i in range(3) for j in range(i))
+    torch.testing.assert_close(loss, F.cross_entropy(logits, target) + AUX_WEIGHT * pairs)
+    assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or pooled
+
+
+def test_classical_pretraining_sees_maps_that_nothing_divides() -> None:
+    """Table 9's has FRN as its method, whose maps are 25 times shorter: a linear classifier then learns slowly."""
+    preset = find_preset("mini-imagenet-resnet12-average")
+    torch.manual_seed(0)
+    model = Model(ModelConfig(backbone=preset.backbone, method=preset.method)).eval()
+    images = torch.rand(4, 3, 32, 32)
+    seen = []
+    objective = build_objective(replace(preset, pretraining=replace(preset.pretraining, batch=4)), model, [2, 2])
+    assert isinstance(objective, PretrainingObjective)
+    assert isinstance(objective.head, AveragePoolHead)
+    objective.head.classifier.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    with torch.no_grad():
+        objective.score(model, model.feature_maps(images), np.arange(4))
+        unscaled = model.backbone((images - model.mean) / model.std).mean((2, 3))
+        scored = model.feature_maps(images).mean(1)
+    torch.testing.assert_close(seen[0], unscaled, rtol=1e-4, atol=1e-5)
+    assert seen[0].std() > 20 * scored.std()  # sqrt(640) = 25.3; FRN itself is scored on divided maps
