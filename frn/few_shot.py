@@ -1,47 +1,49 @@
-"""`FewShotClassifier`: few-shot classification from Python, with the conventions of scikit-learn. Free of torch."""
+"""`FewShotClassifier`: few-shot classification from Python, an estimator of scikit-learn. Free of torch."""
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
 from frn.errors import FrnError
+from frn.estimator import Estimator
 from frn.files import write_atomically
-from frn.images import Pixels, decode, read_file, to_rgb
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import BATCH
-from frn.inference.features import FeatureStore, Maps, content_key
+from frn.inference.extractor import BATCH, Extractor
+from frn.inference.features import FeatureStore, Maps
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.runtime import Device
-from frn.inference.session import Duplicate, Support, build_state, check_threshold
+from frn.inference.session import Duplicate, State, Support, build_state, check_threshold
+from frn.labels import Labels, as_labels, check_kind, distinct, joined, names
 from frn.loading import load_extractor
-from frn.zoo import DEFAULT_MODEL
-
-Photo: TypeAlias = str | Path | Image.Image | Pixels
-"""A file, a Pillow image, or pixels (h, w, 3) or (h, w) in uint8."""
+from frn.photos import NO_FILE, Photo, list_photos, open_photo, path_of
+from frn.zoo import DEFAULT_MODEL, resolve
 
 
-class FewShotClassifier:
-    """Classes from a few photos each.
+class FewShotClassifier(Estimator):
+    """Classes from a few photos each; an estimator of scikit-learn (`clone`, `cross_val_score`, `Pipeline`, `pickle`).
+
+    Photos are a list of files, Pillow images or arrays (h, w, 3) or (h, w) in uint8; or one array (n, h, w, 3). A
+    single photo, also a bare array (h, w, 3), is refused: put it in brackets.
 
     >>> classifier = FewShotClassifier().fit({"jay": ["a.jpg", "b.jpg"], "wren": ["c.jpg"]})
     >>> classifier.predict(["x.jpg"])
-    array(['jay'], dtype=object)
+    array(['jay'], dtype='<U4')
 
     Attributes:
-        classes_: the names, in the order of every array with a way axis.
+        classes_: the labels, of the type they were given in, sorted; of a loaded project its names, in its order. Every
+            array with a way axis has this order.
         threshold_: share that a class must explain of a photo that is to be known.
     """
 
     def __init__(
         self, model: str | Path = DEFAULT_MODEL, *, threshold: float | None = None, device: Device = "auto"
     ) -> None:
-        """Open a model.
+        """Name a model; it is opened when it is first needed.
 
         Args:
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
@@ -49,64 +51,77 @@ class FewShotClassifier:
             device: where the extractor runs; "auto" takes CUDA where it answers.
 
         Raises:
-            FrnError: if there is no such model, or it is refused.
+            FrnError: if there is no such model.
         """
-        self.model = str(model)
-        self._classifier = Classifier(load_extractor(model, device), FeatureStore())
-        self._classifier.threshold_override = check_threshold(threshold)
+        resolve(model)
+        self.model = model
+        self.threshold = check_threshold(threshold)
+        self.device: Device = device
+        self._forget()
 
     def fit(
-        self, photos: Mapping[str, Sequence[Photo]] | Sequence[Photo], labels: Sequence[str] | None = None
+        self, photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo], labels: Iterable[Any] | None = None
     ) -> "FewShotClassifier":
         """Enroll classes, in place of any that were there. A photo given twice to a class counts once.
 
         Args:
-            photos: the photos of each class by name; or a list of photos, with `labels` beside it.
-            labels: class name of each photo of a list.
+            photos: the photos of each class by its label; or a list of photos, with `labels` beside it.
+            labels: label of each photo of a list: text or numbers, which `predict` gives back.
 
         Raises:
-            FrnError: if a photo cannot be read or is given to two classes, or a class has none.
+            FrnError: if a photo cannot be read or is given to two classes, a class has none, or the model is refused.
         """
-        if not isinstance(photos, Mapping):
-            photos = _by_label(photos, labels)
-        elif labels is not None:
-            raise ValueError("labels go with a list of photos; a mapping has them as its keys")
-        if not photos:
-            raise FrnError("there is no class to enroll: give at least one with a photo")
-        feature_maps: dict[str, Maps] = {}
-        supports: dict[str, list[Support]] = {}
-        for name, members in photos.items():
-            if not len(members):
-                raise FrnError(f"class {name!r} has no photos. Give it at least one, or leave it out.")
-            keys, found = self._embed(members)
-            feature_maps.update(zip(keys, found, strict=True))
-            supports[str(name)] = [Support.of(_path(p), key) for p, key in zip(members, keys, strict=True)]
-        state, duplicates = build_state(supports.items())
-        _refuse_contradictions(duplicates, supports)
-        self._classifier.adopt(state, feature_maps)
+        self._enroll(State(), *_flat(photos, labels))
+        return self
+
+    def partial_fit(
+        self,
+        photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo],
+        labels: Iterable[Any] | None = None,
+        classes: Iterable[Any] | None = None,
+    ) -> "FewShotClassifier":
+        """Add shots to the classes that are there, and classes that are new; the result is that of one `fit` of all.
+
+        Args:
+            photos: as for `fit`.
+            labels: as for `fit`.
+            classes: all labels there will be, as scikit-learn passes them; those without a photo are not classes yet.
+
+        Raises:
+            FrnError: as `fit`. The classes are then as they were.
+            ValueError: if a label is not in `classes`.
+        """
+        listed, given = _flat(photos, labels)
+        if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
+            raise ValueError(f"the label {min(map(repr, odd))} is not in classes")
+        self._enroll(State() if self._classifier is None else self._classifier.state, listed, given)
         return self
 
     @property
-    def classes_(self) -> list[str]:
-        """Names of the classes."""
-        return list(self._classifier.classes)
+    def classes_(self) -> Labels:
+        """Labels of the classes."""
+        if not len(self._labels):
+            raise AttributeError("classes_ is there after fit")
+        return self._labels
 
     @property
     def threshold_(self) -> float:
         """Share that a class must explain of a photo that is to be known."""
-        return self._classifier.threshold
+        return self._fitted.threshold
 
-    def predict(self, photos: Sequence[Photo]) -> NDArray[np.object_]:
-        """The class of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`."""
-        return np.array([answer.label for answer in self._answers(photos)], dtype=object)
+    def predict(self, photos: Sequence[Photo]) -> Labels:
+        """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`."""
+        at = {name: index for index, name in enumerate(self._fitted.classes)}
+        found: Labels = self._labels[[at[answer.label] for answer in self._answers(photos)]]
+        return found
 
     def predict_proba(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
         """Probability of each class (Eq. 9), (n, way)."""
-        return self._table(answer.probabilities for answer in self._answers(photos))
+        return self._table(photos, lambda answer: answer.probabilities)
 
     def explained(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
         """Share of each photo's energy that each class rebuilds, (n, way)."""
-        return self._table(answer.explained for answer in self._answers(photos))
+        return self._table(photos, lambda answer: answer.explained)
 
     def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
         """Whether no class explains at least `threshold_` of a photo, (n,)."""
@@ -114,27 +129,33 @@ class FewShotClassifier:
 
     def error_map(self, photo: Photo) -> NDArray[np.float32]:
         """Squared reconstruction error of every location for every class, (way, h, w)."""
-        return self._classifier.error_maps(self._embed([photo])[1][0])
+        classifier = self._fitted
+        return classifier.error_maps(_embed(classifier.extractor, [photo])[1][0])
 
-    def score(self, photos: Sequence[Photo], labels: Sequence[str]) -> float:
-        """Share of the photos that get their label."""
-        if len(photos) != len(labels):
-            raise ValueError(f"{len(photos)} photos but {len(labels)} labels")
-        return float(np.mean(self.predict(photos) == np.asarray(labels, dtype=object)))
+    def score(
+        self, photos: Sequence[Photo], labels: Iterable[Any], sample_weight: Sequence[float] | None = None
+    ) -> float:
+        """Share of the photos that get their label, each with its weight.
+
+        ValueError if there are not as many labels, or they are numbers where the classes are text.
+        """
+        truth, photos = as_labels(labels), list_photos(photos)
+        if len(photos) != len(truth):
+            raise ValueError(f"{len(photos)} photos but {len(truth)} labels")
+        check_kind(truth, self._labels)
+        return float(np.average(self.predict(photos) == truth, weights=sample_weight))
 
     def save(self, path: str | Path, *, replace: bool = False) -> None:
-        """Write a project file (`X.frn.json`) that refers to the photos where they are.
+        """Write a project file (`X.frn.json`) that refers to the photos where they are, and to classes by name.
 
         Raises:
             FrnError: if photos were not given as files, or the file is there already and `replace` is not set.
         """
-        path, classifier = Path(path), self._classifier
-        if not classifier.classes:
-            raise FrnError("there is no class yet: fit some first")
-        if any(support.path == _NO_FILE for entry in classifier.state.classes for support in entry.supports):
+        path, classifier = Path(path), self._fitted
+        if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
             raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
-        reference = ModelReference.of(self.model, classifier.extractor, path.parent)
+        reference = ModelReference.of(str(self.model), classifier.extractor, path.parent)
         save_project(path, Project(reference, state), replace=replace)
 
     @classmethod
@@ -150,10 +171,13 @@ class FewShotClassifier:
         path = Path(path)
         project = load_project(path)
         name = project.model.locate(path.parent)
-        loaded = cls(name, device=device)
-        project.model.check(loaded._classifier.extractor.sha256, path, name)
-        for left_out in loaded._classifier.enroll_state(project.state):
+        loaded = cls(name, threshold=project.state.threshold, device=device)
+        classifier = Classifier(load_extractor(name, device), FeatureStore())
+        project.model.check(classifier.extractor.sha256, path, name)
+        for left_out in classifier.enroll_state(project.state):
             warnings.warn(str(left_out), stacklevel=2)
+        loaded._classifier, loaded._opened, loaded._maps = classifier, (name, device), None
+        loaded._labels = as_labels(list(classifier.classes))
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
@@ -164,68 +188,134 @@ class FewShotClassifier:
         """
         from frn_export.classifier import classifier_graph
 
-        classifier = self._classifier
+        classifier = self._fitted
         graph = classifier_graph(
             classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma
         )
         write_atomically(Path(path), graph.SerializeToString(deterministic=True))
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._classifier is not None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it, the extractor's file too: what was pickled needs no model where it is opened."""
+        state: dict[str, Any] = {"params": self.get_params()}
+        if (classifier := self._classifier) is not None:
+            state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": self._labels}
+            state |= {"maps": self._known_maps(), "threshold": classifier.threshold_override}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state["params"].items():
+            setattr(self, name, value)
+        self._forget()
+        if "extractor" in state:
+            extractor = Extractor(state["extractor"], str(self.model), trusted=True, device=self.device)
+            self._adopt(extractor, state["classes"], state["labels"], state["maps"], state["threshold"])
+
+    def _forget(self) -> None:
+        self._classifier: Classifier | None = None
+        self._labels: Labels = np.empty(0, dtype=object)
+        self._maps: dict[str, Maps] | None = {}
+        """Of every example by its content key; None, where a project was loaded, until they are needed."""
+        self._opened: tuple[object, ...] = ()
+        """The model and device that the extractor of the classifier was opened for."""
+
+    @property
+    def _fitted(self) -> Classifier:
+        if self._classifier is None:
+            raise FrnError("there is no class yet: fit some first")
+        return self._classifier
+
+    def _open(self) -> Extractor:
+        """The extractor of the parameters as they are now."""
+        if self._classifier is not None and self._opened == (self.model, self.device):
+            return self._classifier.extractor
+        return load_extractor(self.model, self.device)
+
+    def _enroll(self, before: State, photos: Sequence[Photo], labels: Labels) -> None:
+        """Enroll photos beside the examples of the classes that are there."""
+        extractor = self._open()
+        keys, found = _embed(extractor, photos)
+        all_labels = distinct(joined(self._labels, labels) if before.classes else labels)
+        examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
+        for entry, name in zip(before.classes, names(self._labels), strict=False):
+            examples[name] += entry.supports
+        for photo, name, key in zip(photos, names(labels), keys, strict=True):
+            examples[name].append(Support.of(path_of(photo), key))
+        state, duplicates = build_state(examples.items())
+        _refuse_contradictions(duplicates, examples)
+        maps = (self._known_maps() if before.classes else {}) | dict(zip(keys, found, strict=True))
+        self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold))
+
+    def _adopt(
+        self, extractor: Extractor, state: State, labels: Labels, maps: Mapping[str, Maps], threshold: float | None
+    ) -> None:
+        classifier = Classifier(extractor)
+        classifier.threshold_override = threshold
+        classifier.adopt(state, maps)
+        self._classifier, self._labels, self._opened = classifier, labels, (self.model, self.device)
+        self._maps = {key: maps[key] for key in state.holders()}
+
+    def _known_maps(self) -> dict[str, Maps]:
+        """Feature maps (r, d) of every example, by its content key; of a loaded project they are mostly stored."""
+        if self._maps is None:
+            classifier = self._fitted
+            known = {s.path: s.key for entry in classifier.state.classes for s in entry.supports}
+            self._maps = {}
+            for _, outcome in classifier.extractor.read(known, store=classifier.store, known=known):
+                if isinstance(outcome, FrnError):
+                    raise outcome
+                self._maps[outcome.key] = outcome.maps
+        return self._maps
+
     def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:
-        return [self._classifier.predict(feature_maps) for feature_maps in self._embed(photos)[1]]
+        classifier = self._fitted
+        return [classifier.predict(feature_maps) for feature_maps in _embed(classifier.extractor, photos)[1]]
 
-    def _embed(self, photos: Sequence[Photo]) -> tuple[list[str], Maps]:
-        """Content keys, and feature maps (n, r, d)."""
-        if isinstance(photos, str | Path | Image.Image):
-            raise ValueError("photos is a list: put a single one in brackets")
-        extractor = self._classifier.extractor
-        keys: list[str] = []
-        pieces = [np.empty((0, *extractor.shape), dtype=np.float32)]
-        for start in range(0, len(photos), BATCH):
-            opened = [_open(photo) for photo in photos[start : start + BATCH]]
-            keys += [key for key, _ in opened]
-            pieces.append(extractor.feature_maps(np.stack([extractor.transform(image) for _, image in opened])))
-        return keys, np.concatenate(pieces)
-
-    def _table(self, rows: Iterable[dict[str, float]]) -> NDArray[np.float64]:
-        return np.array([list(row.values()) for row in rows], dtype=np.float64).reshape(-1, len(self.classes_))
+    def _table(self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]]) -> NDArray[np.float64]:
+        rows = [list(row(answer).values()) for answer in self._answers(photos)]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(self.classes_))
 
 
-_NO_FILE = Path()
-"""Stands for a photo that was given as pixels."""
+def _embed(extractor: Extractor, photos: Sequence[Photo]) -> tuple[list[str], Maps]:
+    """Content keys, and feature maps (n, r, d)."""
+    photos = list_photos(photos)
+    keys: list[str] = []
+    pieces = [np.empty((0, *extractor.shape), dtype=np.float32)]
+    for start in range(0, len(photos), BATCH):
+        opened = [open_photo(photo) for photo in photos[start : start + BATCH]]
+        keys += [key for key, _ in opened]
+        pieces.append(extractor.feature_maps(np.stack([extractor.transform(image) for _, image in opened])))
+    return keys, np.concatenate(pieces)
 
 
-def _path(photo: Photo) -> Path:
-    return Path(photo).absolute() if isinstance(photo, str | Path) else _NO_FILE
-
-
-def _open(photo: Photo) -> tuple[str, Image.Image]:
-    """A photo's content key and its pixels."""
-    if isinstance(photo, str | Path):
-        data = read_file(Path(photo))
-        return content_key(data), decode(data, Path(photo))
-    if isinstance(photo, Image.Image):
-        image = to_rgb(ImageOps.exif_transpose(photo))
+def _flat(
+    photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo], labels: Iterable[Any] | None
+) -> tuple[list[Photo], Labels]:
+    """Photos and the label of each, from the photos of each class or from two lists."""
+    if not isinstance(photos, Mapping):
+        listed, given = list_photos(photos), as_labels(() if labels is None else labels)
+        if len(given) != len(listed):
+            raise ValueError(f"{len(listed)} photos need as many labels, not {len(given)}")
+    elif labels is not None:
+        raise ValueError("labels go with a list of photos; a mapping has them as its keys")
     else:
-        pixels = np.asarray(photo)
-        right_shape = pixels.ndim in (2, 3) and pixels.shape[2:] in ((), (3,)) and pixels.size
-        if pixels.dtype != np.uint8 or not right_shape:
-            raise ValueError(f"an array of pixels is uint8 (h, w, 3) or (h, w), not {pixels.dtype} {pixels.shape}")
-        image = Image.fromarray(pixels).convert("RGB")
-    return content_key(b"%dx%d" % image.size + image.tobytes()), image
+        members = [(label, list_photos(of_class)) for label, of_class in photos.items()]
+        for label, of_class in members:
+            if not of_class:
+                raise FrnError(f"class {label!r} has no photos. Give it at least one, or leave it out.")
+        listed = [photo for _, of_class in members for photo in of_class]
+        given = as_labels([label for label, of_class in members for _ in of_class])
+    if not listed:
+        raise FrnError("there is no class to enroll: give at least one with a photo")
+    return listed, given
 
 
-def _by_label(photos: Sequence[Photo], labels: Sequence[str] | None) -> dict[str, list[Photo]]:
-    if labels is None or len(labels) != len(photos):
-        raise ValueError(f"{len(photos)} photos need as many labels, not {0 if labels is None else len(labels)}")
-    classes: dict[str, list[Photo]] = {}
-    for photo, label in zip(photos, labels, strict=True):
-        classes.setdefault(str(label), []).append(photo)
-    return classes
-
-
-def _refuse_contradictions(duplicates: Sequence[Duplicate], supports: Mapping[str, Sequence[Support]]) -> None:
+def _refuse_contradictions(duplicates: Sequence[Duplicate], examples: Mapping[str, Sequence[Support]]) -> None:
     """A photo of two classes is a mistake; one given twice to a class is not."""
     for duplicate in duplicates:
-        holders = [name for name, members in supports.items() if any(duplicate.key == m.key for m in members)]
+        holders = [name for name, members in examples.items() if any(duplicate.key == m.key for m in members)]
         if len(holders) > 1:
-            raise FrnError(f"{duplicate.path}: is given to class {holders[0]!r} and to class {holders[1]!r}")
+            what = "the same picture" if duplicate.path == NO_FILE else duplicate.path
+            raise FrnError(f"{what}: is given to class {holders[0]!r} and to class {holders[1]!r}")

@@ -27,12 +27,14 @@ ORDER = [
     {"frn.bench"},
     {"frn_export"},
     {"frn.loading"},
+    {"frn.labels", "frn.photos", "frn.estimator"},
     {"frn.few_shot"},
     {"frn_tui"},
     {"frn.cli"},
 ]
 TORCH_FREE = (
     *("errors", "files", "hardware", "images", "zoo", "model_file", "episodes", "inference", "reproduce"),
+    *("labels", "photos", "estimator"),
     *(f"ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),
 )
 

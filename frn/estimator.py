@@ -1,0 +1,39 @@
+"""scikit-learn's protocol for estimators, without scikit-learn: it is imported only where it asks for its own types."""
+
+import inspect
+from typing import Any, Self
+
+
+class Estimator:
+    """A classifier whose parameters are the arguments of its constructor, each kept as it was given.
+
+    With that `clone`, `cross_val_score`, `GridSearchCV` and `Pipeline` know what to do.
+    """
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name."""
+        return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change some of them; classes that are fitted stay until the next `fit`. ValueError if there is none such."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        changed = {n: v for n, v in self.get_params().items() if v != defaults[n].default}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(two_d_array=False, three_d_array=True, string=True),
+        )

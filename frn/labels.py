@@ -1,0 +1,64 @@
+"""Class labels as people have them: text, numbers, anything that has a name; a class keeps the label it was given.
+
+Inside, a class is known by its name, `str(label)`. Free of torch.
+"""
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Labels: TypeAlias = NDArray[Any]
+"""Labels (n,), of one type."""
+
+
+def as_labels(given: Iterable[Any]) -> Labels:
+    """Labels (n,) as an array of their own type; of mixed types, where numpy would make text of all, of objects.
+
+    ValueError if they are no list of single labels.
+    """
+    if isinstance(given, str):
+        raise ValueError("labels is a list, one for each photo")
+    if not hasattr(given, "dtype"):
+        given = list(given)
+        kinds = {isinstance(label, str) for label in given}
+        given = np.array(given, dtype=object) if len(kinds) > 1 else np.asarray(given)
+    labels: Labels = np.asarray(given)
+    if labels.ndim != 1:
+        raise ValueError(f"labels is a list, one for each photo, not an array of shape {labels.shape}")
+    return labels
+
+
+def joined(labels: Labels, more: Labels) -> Labels:
+    """Labels of both, of one type or, where they differ in kind, of objects."""
+    if not len(labels) or not len(more):
+        return more if len(more) else labels
+    return as_labels([*labels.tolist(), *more.tolist()])
+
+
+def distinct(labels: Labels) -> Labels:
+    """Each label once, sorted where they can be; ValueError if two of them have the same name."""
+    try:
+        found: Labels = np.unique(labels)
+    except TypeError:  # labels that cannot be compared, as they came
+        found = as_labels(dict.fromkeys(labels.tolist()))
+    named: dict[str, Any] = {}
+    for label in found.tolist():
+        if (other := named.setdefault(str(label), label)) is not label:
+            raise ValueError(f"the labels {other!r} and {label!r} have the same name")
+    return found
+
+
+def names(labels: Labels) -> list[str]:
+    """The classes' names inside."""
+    return [str(label) for label in labels.tolist()]
+
+
+def check_kind(labels: Labels, classes: Labels) -> None:
+    """Refuse, by a ValueError, text where the classes are numbers, or the other way round: none would be right."""
+    text = [array.dtype.kind in "US" for array in (labels, classes)]
+    numbers = [array.dtype.kind in "biuf" for array in (labels, classes)]
+    if (text[0] and numbers[1]) or (numbers[0] and text[1]):
+        kinds = ("text", "numbers") if text[0] else ("numbers", "text")
+        raise ValueError(f"the labels are {kinds[0]}, but the classes were fitted as {kinds[1]}")
