@@ -8,3 +8,9 @@ class FrnError(ValueError):
         super().__init__(message)
         self.code = code
         """Names the failure for a caller that goes on differently: "exists" where a file would be overwritten."""
+
+
+def one_line(error: BaseException, most: int = 160) -> str:
+    """What an error of a library says, as a part of a line: its kind where it says nothing."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= most else text[: most - 1] + "…"

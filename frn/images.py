@@ -8,16 +8,15 @@ import io
 import stat
 import threading
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from frn.errors import FrnError
+from frn.colour import SIDEWAYS, UPRIGHT, Box, converter, strips, to_rgb, upright
+from frn.errors import FrnError, one_line
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
@@ -26,38 +25,25 @@ MAX_BYTES = 256 * 1024 * 1024
 MAX_PIXELS = 120_000_000
 MAX_MEMORY = 600 << 20
 """Bytes that a file and what it is decoded into may take together."""
+MAX_SIDE = 4096
+"""Pixels that a crop for a network may have on a side."""
 MAX_ASPECT = 20
 """A longer strip is cropped to this ratio about its centre before it is resized, or the result would explode."""
 
 LARGE = 24_000_000
 """Pixels from which on an image is decoded alone."""
-STRIP = 1 << 18
-"""Pixels that are converted and scaled together."""
+QUICK_BYTES = 8 << 20
+"""Of a file that is decoded in this process: its header may be a million entries that are looked at one by one."""
+QUICK_SCANS = 16
+"""Passes over all pixels of a JPEG; encoders make up to ten."""
+QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
+JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
 DRAFT = 2
 """A preview decodes at least so much finer than the crop needs."""
 COARSE = 4
 """A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
 """Tags of EXIF and TIFF."""
-SIDEWAYS = (5, 6, 7, 8)
-"""Values of the EXIF tag that swap width and height."""
-MIRRORED = (2, 3, 6, 7)
-"""Those whose upright columns run against the file's rows or columns."""
-FLIPPED = (3, 4, 7, 8)
-"""Those whose upright rows do."""
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-Box = tuple[int, int, int, int]
-"""Left, top, right, bottom."""
-
-T = TypeVar("T")
 Pixels = NDArray[np.uint8]
 
 _LARGE = threading.RLock()
@@ -96,7 +82,12 @@ def decode(data: bytes, where: Path) -> Image.Image:
 
     FrnError if it has more than `MAX_PIXELS`, is of an unknown format, or broken.
     """
-    return _decode(data, where, None, _whole)[0]
+    return _decode(data, str(where), Wish())[0]
+
+
+def decode_stored(data: bytes, where: str) -> Image.Image:
+    """Decode an image in its own mode and orientation. FrnError as `decode`."""
+    return _decode(data, where, Wish(stored=True))[0]
 
 
 def decode_crop(data: bytes, where: Path, transform: "EvaluationTransform") -> Pixels:
@@ -104,7 +95,7 @@ def decode_crop(data: bytes, where: Path, transform: "EvaluationTransform") -> P
 
     The same pixels as of `decode`, without a second picture of full size on the way. FrnError as `decode`.
     """
-    return _decode(data, where, None, transform)[0]
+    return np.asarray(_decode(data, str(where), Wish(transform=transform))[0])
 
 
 def decode_preview(data: bytes, where: Path, transform: "EvaluationTransform") -> tuple[Pixels, tuple[int, int]]:
@@ -112,12 +103,55 @@ def decode_preview(data: bytes, where: Path, transform: "EvaluationTransform") -
 
     Returns the crop, and the (width, height) of the whole image, upright. FrnError as `decode`.
     """
-    return _decode(data, where, DRAFT * (transform.resize or transform.size), transform)
+    draft = DRAFT * (transform.resize or transform.size)
+    image, size = _decode(data, str(where), Wish(transform=transform, draft=draft))
+    return np.asarray(image), size
 
 
-def _decode(
-    data: bytes, where: Path, draft: int | None, finish: Callable[[Image.Image, int], T]
-) -> tuple[T, tuple[int, int]]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What is made of the bytes of an image; upright RGB of full size unless more is said."""
+
+    transform: "EvaluationTransform | None" = None
+    """The crop that it makes."""
+    draft: int | None = None
+    """Pixels that a side of a coarser JPEG should still have."""
+    stored: bool = False
+    """As it is stored: in its own mode and orientation."""
+
+    def finish(self, image: Image.Image, orientation: int) -> Image.Image:
+        """Make it of a decoded image."""
+        if self.transform is not None:
+            return Image.fromarray(self.transform(image, orientation))
+        return image if self.stored else _whole(image)
+
+
+def _decode(data: bytes, where: str, wish: Wish) -> tuple[Image.Image, tuple[int, int]]:
+    """The image wished for, and the (width, height) of the whole one, upright."""
+    if is_quick(data):
+        return decode_here(data, where, wish, _LARGE)
+    from frn.slow_images import decode_there
+
+    return decode_there(data, where, wish, _LARGE)
+
+
+def is_quick(data: bytes) -> bool:
+    """Whether the work of decoding is bounded by the size of the file and its pixels, whatever the file says.
+
+    It is not for compressed TIFF and BMP, whose decoders have loops of their own, nor for a JPEG with any number of
+    scans over all of its pixels.
+    """
+    if len(data) > QUICK_BYTES:
+        return False
+    if data.startswith(JPEG):
+        return data.count(JPEG_SCAN) <= QUICK_SCANS
+    return data.startswith(QUICK) or data[:4] + data[8:12] == b"RIFFWEBP"
+
+
+def decode_here(
+    data: bytes, where: str, wish: Wish, alone: contextlib.AbstractContextManager[object]
+) -> tuple[Image.Image, tuple[int, int]]:
+    """As `_decode`, in this process; `alone` is entered for a large image."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's own bomb warning: the limits below are ours
@@ -128,9 +162,9 @@ def _decode(
                         f"{where}: has {width} x {height} pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels. "
                         "Scale it down first."
                     )
-                with _LARGE if width * height > LARGE else contextlib.nullcontext():
-                    if draft is not None:
-                        image.draft(None, (draft, draft))
+                with alone if width * height > LARGE else contextlib.nullcontext():
+                    if wish.draft is not None:
+                        image.draft(None, (wish.draft, wish.draft))
                     elif len(data) + _memory(image, width * height) > MAX_MEMORY:
                         image.draft(None, (width // COARSE, height // COARSE))
                     if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
@@ -142,16 +176,19 @@ def _decode(
                     orientation = image.getexif().get(ORIENTATION, 1)
                     if orientation in SIDEWAYS:
                         width, height = height, width
-                    return finish(image, orientation), (width, height)
-    except FrnError:
+                    return wish.finish(image, orientation), (width, height)
+    except (FrnError, MustBeAloneError):
         raise
     except UnidentifiedImageError as error:
         raise FrnError(f"{where}: is not an image in a known format ({', '.join(FORMATS)})") from error
     except Image.DecompressionBombError as error:
         raise FrnError(f"{where}: has too many pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels") from error
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, MemoryError) as error:
-        # Pillow's decoders raise all of these on damaged files.
-        raise FrnError(f"{where}: is damaged and cannot be decoded ({error})") from error
+    except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+        raise FrnError(f"{where}: is damaged and cannot be decoded ({one_line(error)})") from error
+
+
+class MustBeAloneError(Exception):
+    """Raised where a large image may not be decoded beside others, by what stands for `alone` there."""
 
 
 def _memory(image: Image.Image, pixels: int) -> int:
@@ -169,63 +206,9 @@ def _memory(image: Image.Image, pixels: int) -> int:
     return decoded
 
 
-def _whole(image: Image.Image, _: int) -> Image.Image:
+def _whole(image: Image.Image) -> Image.Image:
     ImageOps.exif_transpose(image, in_place=True)
     return image if image.mode == "RGB" else to_rgb(image)
-
-
-def to_rgb(image: Image.Image) -> Image.Image:
-    """Any mode to RGB: deep grey rescaled, transparency on white."""
-    convert, result = converter(image), Image.new("RGB", image.size)
-    for box in _strips((0, 0, *image.size)):
-        result.paste(convert(image.crop(box)), box)
-    return result
-
-
-def converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
-    """What makes RGB of any part of an image."""
-    if image.mode == "RGB":
-        return lambda part: part
-    if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):  # deep grey: Pillow would clip instead of rescale
-        parts = (image.crop(box) for box in _strips((0, 0, *image.size)))
-        top = 65535.0 if max(float(np.asarray(part).max(initial=0)) for part in parts) > 255 else 255.0
-        return lambda part: _shallow(part, top)
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        return _on_white
-    return lambda part: part.convert("RGB")
-
-
-def _shallow(image: Image.Image, top: float) -> Image.Image:
-    deep = np.asarray(image, dtype=np.float64)
-    return Image.fromarray((deep.clip(0, top) * (255 / top)).round().astype(np.uint8)).convert("RGB")
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    layer = image.convert("RGBA")
-    white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-    return Image.alpha_composite(white, layer).convert("RGB")
-
-
-def _strips(box: Box) -> Iterator[Box]:
-    """A few rows at a time: what it takes to convert them stays small."""
-    left, top, right, bottom = box
-    rows = max(1, STRIP // max(right - left, 1))
-    for first in range(top, bottom, rows):
-        yield left, first, right, min(first + rows, bottom)
-
-
-def _upright(image: Image.Image, box: Box, orientation: int) -> Image.Image:
-    """A part of an image by its place in the upright one."""
-    if orientation not in UPRIGHT:
-        return image.crop(box)
-    left, top, right, bottom = box
-    width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
-    if orientation in MIRRORED:
-        left, right = width - right, width - left
-    if orientation in FLIPPED:
-        top, bottom = height - bottom, height - top
-    place = (left, top, right, bottom) if orientation not in SIDEWAYS else (top, left, bottom, right)
-    return image.crop(place).transpose(UPRIGHT[orientation])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -241,7 +224,10 @@ class EvaluationTransform:
     """Resize both sides to `resize` (the aspect changes) instead of the shorter one."""
 
     def __post_init__(self) -> None:
-        if self.size < 8 or (self.resize is not None and self.resize < self.size):
+        for side in (self.size, self.length):
+            if not isinstance(side, int) or not 8 <= side <= MAX_SIDE:
+                raise FrnError(f"an image cannot be resized to {self.resize} and cropped to {self.size} pixels")
+        if self.length < self.size:
             raise FrnError(f"an image is resized to {self.resize} and cropped to {self.size}: the crop must fit")
 
     @property
@@ -254,7 +240,7 @@ class EvaluationTransform:
         convert = converter(image)
         across, down = image.size if orientation not in SIDEWAYS else image.size[::-1]
         if self.resize is None and (across, down) == (self.size, self.size):
-            return np.asarray(convert(_upright(image, (0, 0, across, down), orientation)))
+            return np.asarray(convert(upright(image, (0, 0, across, down), orientation)))
         box = aspect_box((across, down))
         across, down = box[2] - box[0], box[3] - box[1]
         length = self.length
@@ -263,8 +249,8 @@ class EvaluationTransform:
             scaled = resize_bytes(image, width, height)
         else:  # the same by strips, without a second picture of full size
             narrow = Image.new("RGB", (width, down))
-            for strip in _strips(box):
-                part = convert(_upright(image, strip, orientation))
+            for strip in strips(box):
+                part = convert(upright(image, strip, orientation))
                 narrow.paste(part.resize((width, part.height), Image.Resampling.BILINEAR), (0, strip[1] - box[1]))
             scaled = narrow.resize((width, height), Image.Resampling.BILINEAR)
         left, top = centre_offset(width, self.size), centre_offset(height, self.size)

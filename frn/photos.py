@@ -7,7 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image, ImageOps
 
-from frn.images import Pixels, decode, read_file, to_rgb
+from frn.colour import to_rgb
+from frn.images import Pixels, decode, read_file
 from frn.inference.features import content_key
 
 Photo: TypeAlias = str | Path | Image.Image | Pixels

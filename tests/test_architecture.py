@@ -7,8 +7,8 @@ ROOT = Path(__file__).parent.parent
 
 ORDER = [
     {"frn.errors", "frn.catalogue"},
-    {"frn.files", "frn.hardware"},
-    {"frn.images", "frn.zoo"},
+    {"frn.files", "frn.hardware", "frn.confined", "frn.colour"},
+    {"frn.images", "frn.slow_images", "frn.zoo"},
     {"frn.model_file"},
     {"frn.episodes"},
     {"frn.ridge"},
@@ -33,7 +33,8 @@ ORDER = [
     {"frn.cli"},
 ]
 TORCH_FREE = (
-    *("errors", "files", "hardware", "images", "zoo", "model_file", "episodes", "inference", "reproduce"),
+    *("errors", "files", "hardware", "confined", "colour", "images", "slow_images", "zoo", "model_file", "episodes"),
+    *("inference", "reproduce"),
     *("labels", "photos", "estimator"),
     *(f"ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn import images
+from frn import colour, images
 from frn.errors import FrnError
 from frn.images import EvaluationTransform, decode_crop, decode_preview, limit_shorter_side, open_image, read_file
 
@@ -109,7 +109,7 @@ def test_a_few_rows_at_a_time_make_the_same_picture(tmp_path: Path, monkeypatch:
         picture.putalpha(Image.fromarray((ramp % 251).astype(np.uint8)))
     picture.save(path)
     whole = np.asarray(open_image(path))
-    monkeypatch.setattr(images, "STRIP", 170)
+    monkeypatch.setattr(colour, "STRIP", 170)
     np.testing.assert_array_equal(np.asarray(open_image(path)), whole)
 
 
@@ -139,9 +139,9 @@ def test_seeing_by_strips_is_opening_and_cropping(
             mode, (width, height), noise.tobytes()
         )  # fmt: skip
         save(path, image, exif=exif)
-        monkeypatch.setattr(images, "STRIP", 1 << 20)
+        monkeypatch.setattr(colour, "STRIP", 1 << 20)
         expected = transform(open_image(path))
-        monkeypatch.setattr(images, "STRIP", 170)
+        monkeypatch.setattr(colour, "STRIP", 170)
         np.testing.assert_array_equal(decode_crop(read_file(path), path, transform), expected)
 
 

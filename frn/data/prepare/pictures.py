@@ -5,11 +5,13 @@ crop rounds each side to a whole pixel, and black is beyond the border.
 """
 
 import io
+from collections.abc import Callable
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from frn.errors import FrnError
-from frn.images import FORMATS, MAX_PIXELS, resize_bytes, to_rgb
+from frn.colour import to_rgb
+from frn.errors import FrnError, one_line
+from frn.images import decode_stored, resize_bytes
 
 PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
 PNG_START = b"\x89PNG\r\n\x1a\n"
@@ -17,18 +19,13 @@ PNG_END = b"IEND\xaeB`\x82"
 """Last bytes of a whole PNG file."""
 
 
-def decode_stored(data: bytes, where: str) -> Image.Image:
-    """Decode an image in its own mode. FrnError if it is too large, of an unknown format, or broken."""
+def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image]) -> bytes:
+    """Decode, convert, and encode as PNG. FrnError as `frn.images.decode_stored`, or if there is nothing to encode."""
+    image = decode_stored(data, where)
     try:
-        image = Image.open(io.BytesIO(data), formats=FORMATS)
-        if image.width * image.height > MAX_PIXELS:
-            raise FrnError(f"{where}: has {image.width} x {image.height} pixels; the limit is {MAX_PIXELS:,}")
-        image.load()
-    except UnidentifiedImageError as error:
-        raise FrnError(f"{where}: is not an image in a known format ({', '.join(FORMATS)})") from error
-    except (OSError, SyntaxError, EOFError, IndexError, TypeError, MemoryError, Image.DecompressionBombError) as error:
-        raise FrnError(f"{where}: is damaged and cannot be decoded ({error}). Fetch it again.") from error
-    return image
+        return encode_png(convert(image))
+    except (OSError, ValueError, TypeError, SystemError) as error:  # a box beside the image, a mode without conversion
+        raise FrnError(f"{where}: cannot be converted ({one_line(error)}). Fetch it again.") from error
 
 
 def encode_png(image: Image.Image) -> bytes:

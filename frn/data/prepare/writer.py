@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frn.data.cache import Progress
 from frn.data.prepare.benchmark import Item
-from frn.data.prepare.pictures import PNG_END, decode_stored, encode_png
+from frn.data.prepare.pictures import PNG_END, to_png
 from frn.errors import FrnError
 
 PIECE = 64
@@ -41,7 +41,7 @@ def write_items(items: Sequence[Item], out: Path, progress: Progress | None = No
 
 def _write(item: Item, data: bytes, out: Path) -> None:
     if item.convert is not None:
-        data = encode_png(item.convert(decode_stored(data, item.source.where)))
+        data = to_png(data, item.source.where, item.convert)
     path = _path(item, out)
     partial = path.with_name(f".{item.file}.partial")
     try:

@@ -1,0 +1,80 @@
+"""Colour modes to RGB and images to upright ones, a few rows at a time: no second picture of full size on the way."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from PIL import Image
+
+STRIP = 1 << 18
+"""Pixels that are converted and scaled together."""
+SIDEWAYS = (5, 6, 7, 8)
+"""Values of the EXIF tag that swap width and height."""
+MIRRORED = (2, 3, 6, 7)
+"""Those whose upright columns run against the file's rows or columns."""
+FLIPPED = (3, 4, 7, 8)
+"""Those whose upright rows do."""
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom."""
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Any mode to RGB: deep grey rescaled, transparency on white."""
+    convert, result = converter(image), Image.new("RGB", image.size)
+    for box in strips((0, 0, *image.size)):
+        result.paste(convert(image.crop(box)), box)
+    return result
+
+
+def converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
+    """What makes RGB of any part of an image."""
+    if image.mode == "RGB":
+        return lambda part: part
+    if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):  # deep grey: Pillow would clip instead of rescale
+        parts = (image.crop(box) for box in strips((0, 0, *image.size)))
+        top = 65535.0 if max(float(np.asarray(part).max(initial=0)) for part in parts) > 255 else 255.0
+        return lambda part: _shallow(part, top)
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        return _on_white
+    return lambda part: part.convert("RGB")
+
+
+def _shallow(image: Image.Image, top: float) -> Image.Image:
+    deep = np.asarray(image, dtype=np.float64)
+    return Image.fromarray((deep.clip(0, top) * (255 / top)).round().astype(np.uint8)).convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    layer = image.convert("RGBA")
+    white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
+    return Image.alpha_composite(white, layer).convert("RGB")
+
+
+def strips(box: Box) -> Iterator[Box]:
+    """A few rows at a time: what it takes to convert them stays small."""
+    left, top, right, bottom = box
+    rows = max(1, STRIP // max(right - left, 1))
+    for first in range(top, bottom, rows):
+        yield left, first, right, min(first + rows, bottom)
+
+
+def upright(image: Image.Image, box: Box, orientation: int) -> Image.Image:
+    """A part of an image by its place in the upright one."""
+    if orientation not in UPRIGHT:
+        return image.crop(box)
+    left, top, right, bottom = box
+    width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
+    if orientation in MIRRORED:
+        left, right = width - right, width - left
+    if orientation in FLIPPED:
+        top, bottom = height - bottom, height - top
+    place = (left, top, right, bottom) if orientation not in SIDEWAYS else (top, left, bottom, right)
+    return image.crop(place).transpose(UPRIGHT[orientation])
