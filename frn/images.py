@@ -15,11 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from frn import heif
 from frn.colour import SIDEWAYS, UPRIGHT, Box, converter, strips, to_rgb, upright
 from frn.errors import FrnError, one_line
 
-EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
+"""As Pillow calls them. HEIC is read besides, where the extra `heif` is installed."""
+EXTENSIONS = heif.EXTENSIONS | {
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+}
 
 MAX_BYTES = 256 * 1024 * 1024
 MAX_PIXELS = 120_000_000
@@ -128,6 +132,7 @@ class Wish:
 
 def _decode(data: bytes, where: str, wish: Wish) -> tuple[Image.Image, tuple[int, int]]:
     """The image wished for, and the (width, height) of the whole one, upright."""
+    heif.require(data, where)
     if is_quick(data):
         return decode_here(data, where, wish, _LARGE)
     from frn.slow_images import decode_there
@@ -153,9 +158,12 @@ def decode_here(
 ) -> tuple[Image.Image, tuple[int, int]]:
     """As `_decode`, in this process; `alone` is entered for a large image."""
     try:
+        formats = (heif.FORMAT,) if heif.is_heif(data) else FORMATS
+        if heif.FORMAT in formats:
+            heif.register()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow's own bomb warning: the limits below are ours
-            with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            with Image.open(io.BytesIO(data), formats=formats) as image:
                 width, height = image.size
                 if width * height > MAX_PIXELS:
                     raise FrnError(
@@ -180,7 +188,7 @@ def decode_here(
     except (FrnError, MustBeAloneError):
         raise
     except UnidentifiedImageError as error:
-        raise FrnError(f"{where}: is not an image in a known format ({', '.join(FORMATS)})") from error
+        raise FrnError(f"{where}: is not an image in a known format ({', '.join(FORMATS)}, HEIC)") from error
     except Image.DecompressionBombError as error:
         raise FrnError(f"{where}: has too many pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels") from error
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
@@ -194,7 +202,7 @@ class MustBeAloneError(Exception):
 def _memory(image: Image.Image, pixels: int) -> int:
     """Bytes that decoding takes at most, from the header; `pixels` are the file's, whatever it is decoded to."""
     decoded = 4 * image.width * image.height
-    if image.format == "WEBP":  # the picture, two canvases of the decoder, and a copy between them
+    if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the picture, the decoder's planes, and copies between them
         return 4 * decoded
     if image.info.get("progressive"):  # all coefficients of the JPEG, of two bytes each
         sampling = [(across, down) for _, across, down, _ in getattr(image, "layer", ())]

@@ -1,6 +1,6 @@
 """Opening what people name: a model as an extractor, a folder of class folders or a project as a classifier."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from frn.data.folders import scan
@@ -38,6 +38,8 @@ class ClassFiles:
     model: str | None = None
     """The project's own, as `load_extractor` takes it."""
     threshold: float | None = None
+    skipped: list[str] = field(default_factory=list)
+    """Why other files in a class folder are none of its images."""
 
 
 def class_files(classes: Path) -> ClassFiles:
@@ -46,7 +48,8 @@ def class_files(classes: Path) -> ClassFiles:
     FrnError if there are none, or the project cannot be read.
     """
     if not is_project(classes):
-        return ClassFiles(scan(classes).members)
+        found = scan(classes)
+        return ClassFiles(found.members, skipped=[entry.reason for entry in found.skipped])
     project = load_project(classes)
     members = {entry.name: [support.path for support in entry.supports] for entry in project.state.classes}
     return ClassFiles(members, project.model.locate(classes.parent), project.state.threshold)
@@ -61,9 +64,9 @@ def load_classifier(
     its files were left out. FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
-        members = scan(classes).members  # before the model is loaded: a wrong path is told at once
+        found = scan(classes)  # before the model is loaded: a wrong path is told at once
         classifier = Classifier(load_extractor(model or DEFAULT_MODEL, device), FeatureStore())
-        return classifier, classifier.enroll(members)
+        return classifier, classifier.enroll(found.members) + [FrnError(entry.reason) for entry in found.skipped]
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
     extractor = load_extractor(name, device)

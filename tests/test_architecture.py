@@ -6,8 +6,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 ORDER = [
-    {"frn.errors", "frn.catalogue"},
-    {"frn.files", "frn.hardware", "frn.confined", "frn.colour"},
+    {"frn.errors", "frn.catalogue", "frn.extras"},
+    {"frn.files", "frn.hardware", "frn.confined", "frn.colour", "frn.heif"},
     {"frn.images", "frn.slow_images", "frn.zoo"},
     {"frn.model_file"},
     {"frn.episodes"},
@@ -33,7 +33,20 @@ ORDER = [
     {"frn.cli"},
 ]
 TORCH_FREE = (
-    *("errors", "files", "hardware", "confined", "colour", "images", "slow_images", "zoo", "model_file", "episodes"),
+    *(
+        "errors",
+        "extras",
+        "files",
+        "hardware",
+        "confined",
+        "colour",
+        "heif",
+        "images",
+        "slow_images",
+        "zoo",
+        "model_file",
+        "episodes",
+    ),
     *("inference", "reproduce"),
     *("labels", "photos", "estimator"),
     *(f"ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from frn.data.cache import Broken, Progress, load_images
-from frn.data.folders import ClassFolders, scan
+from frn.data.cache import Progress, load_images
+from frn.data.folders import Broken, ClassFolders, scan
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes

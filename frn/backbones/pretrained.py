@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from frn.backbones.base import Backbone
 from frn.errors import FrnError
+from frn.extras import install_command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,9 +214,9 @@ class TimmMaps(nn.Module):
     @classmethod
     def places(cls, name: str) -> list[Path]:
         """Where huggingface_hub keeps what timm has downloaded."""
+        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")  # first: timm brings the hub along
         from huggingface_hub import constants, try_to_load_from_cache
 
-        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")
         found = try_to_load_from_cache(hub, "model.safetensors")
         folder = Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}"
         return [Path(found) if isinstance(found, str) else folder]
@@ -232,7 +233,7 @@ def _timm() -> Any:
     try:
         import timm
     except ImportError as error:
-        raise FrnError("timm: networks need the timm package, which is not here: pip install 'frn[timm]'") from error
+        raise FrnError(f"timm: networks need timm, which is not here: {install_command('timm')}") from error
     return timm
 
 

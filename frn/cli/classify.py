@@ -40,7 +40,8 @@ def classify(
     Broken photos are reported and stop nothing; the exit status is then 1.
     """
     with user_errors():
-        paths = _image_paths(images)  # before the model is loaded: a wrong path is told at once
+        paths, skipped = _image_paths(images)  # before the model is loaded: a wrong path is told at once
+        report_left_out(skipped, all_of_them="")
 
         from frn.loading import load_classifier
 
@@ -65,26 +66,31 @@ def classify(
             raise FrnError(f"{failed} of {len(paths)} images could not be read")
 
 
-def _image_paths(words: Sequence[str]) -> list[Path]:
-    """Files named by words: an existing file stands for itself, a folder for its images, the rest is a glob."""
-    from frn.data.folders import image_files
+def _image_paths(words: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Files named by words: an existing file stands for itself, a folder for its images, the rest is a glob.
+
+    Returns the files, and why others in those folders are none of them.
+    """
+    from frn.data.folders import list_images
 
     paths: list[Path] = []
+    skipped: list[str] = []
     for word in words:
         path = Path(word)
         if path.is_dir():
-            found = [path / name for name in image_files(path)]
-            if not found:
+            found = list_images(path)
+            if not found.images:
                 raise FrnError(f"{path}: has no images in it")
-            paths += found
+            paths += [path / name for name in found.images]
+            skipped += [entry.reason for entry in found.skipped]
         elif path.exists() or not glob.has_magic(word):
             paths.append(path)  # a missing file is reported in its turn
         else:
-            found = [Path(match) for match in sorted(glob.glob(word, recursive=True)) if Path(match).is_file()]
-            if not found:
+            matches = [Path(match) for match in sorted(glob.glob(word, recursive=True)) if Path(match).is_file()]
+            if not matches:
                 raise FrnError(f"{word}: no file has a name like that")
-            paths += found
-    return paths
+            paths += matches
+    return paths, skipped
 
 
 def _as_line(path: Path, prediction: "Prediction") -> dict[str, object]:

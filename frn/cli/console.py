@@ -106,9 +106,11 @@ def progress_bar(what: str) -> Iterator["Progress"]:
         yield show
 
 
-def report_left_out(reasons: Sequence[str], *, most: int = 5) -> None:
+def report_left_out(
+    reasons: Sequence[str], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
+) -> None:
     """Say which files could not be used as they were, and why."""
     for reason in reasons[:most]:
         note(f"warning: {reason}")
     if len(reasons) > most:
-        note(f"warning: ... and {len(reasons) - most} more; `frn data check` lists them all")
+        note(f"warning: ... and {len(reasons) - most} more" + (f"; {all_of_them}" if all_of_them else ""))

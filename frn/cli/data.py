@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.console import note, print_json, printable, progress_bar, stdout, user_errors
+from frn.cli.console import note, print_json, printable, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.options import AsJson
 from frn.errors import FrnError
 
@@ -39,19 +39,34 @@ def prepare(
             help="First let torchvision fetch the archives into the folder --source: aircraft, cifar, omniglot.",
         ),
     ] = False,
-    val: Annotated[float, typer.Option(min=0, max=0.9, help="folder: share of classes for validation.")] = 0.2,
-    test: Annotated[float, typer.Option(min=0, max=0.9, help="folder: share of classes for test.")] = 0.2,
-    seed: Annotated[int, typer.Option(min=0, help="folder: which classes go where.")] = 0,
+    val: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=0.9,
+            help="folder: share of classes for validation.",
+            show_default="the folders' names say, or 0.2",
+        ),
+    ] = None,
+    test: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=0.9, help="folder: share of classes for test.", show_default="the folders' names say, or 0.2"
+        ),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="folder: which classes go where.", show_default="0")] = None,
 ) -> None:
     """Make a data set: train/, val/ and test/ with one folder per class.
 
     Checksums and numbers of classes and images are compared with the published ones. Nothing is downloaded unless
     --download says so, and nothing of the source is changed. A call that was interrupted goes on where it was; called
-    again on a whole data set, it changes nothing.
+    again on a whole data set, it changes nothing. A folder of yours is split by the names in it where they say train,
+    val or test (at least two of them), unless --val, --test or --seed is given; files that are no images are named.
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
         from frn.data.prepare.folder import DrawnSplit
+        from frn.data.prepare.record import NAME, read_record
 
         with progress_bar(f"preparing {name}") as progress:
             counts = prepare_data(
@@ -66,6 +81,11 @@ def prepare(
             )
         for part, (classes, images) in counts.items():
             stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {out / part}")
+        record = read_record(out)
+        assert record is not None  # has just been written
+        if record.split_by:
+            note(f"split {record.split_by}")
+        report_left_out(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
 
 
 @app.command()
@@ -75,7 +95,7 @@ def check(
     queries: Annotated[int, typer.Option(min=1, help="Query images an episode takes per class.")] = 15,
     as_json: AsJson = False,
 ) -> None:
-    """Decode every image and say what is there: classes, counts, sizes, broken files, classes too small.
+    """Decode every image and say what is there: classes, counts, sizes, broken files, classes too small, other files.
 
     The exit status is 1 if anything is broken or too small.
     """
@@ -97,6 +117,8 @@ def check(
                 stdout().print(f"{printable(str(report.folder))}: {report}", markup=False)
             for broken in report.broken:
                 note(f"broken: {broken.reason}")
+            for skipped in report.skipped:
+                note(skipped.reason)
             for name, size in report.too_small.items():
                 note(
                     f"too small: {report.folder / name} has {size} images, but a {shot}-shot episode with {queries} "

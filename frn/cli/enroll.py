@@ -47,10 +47,10 @@ def enroll(
             raise FrnError(f"{out}: a project is called something.frn.json")
         if out.exists() and not replace:
             raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
-        members = _members(sources)
+        members, skipped = _members(sources)
         classifier = Classifier(load_extractor(model, device), FeatureStore())
-        left_out = classifier.enroll(members)
-        report_left_out([str(error) for error in left_out])
+        left_out = [*map(str, classifier.enroll(members)), *skipped]
+        report_left_out(left_out)
         classifier.threshold_override = threshold
         state = dataclasses.replace(classifier.state, threshold=threshold)
         save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
@@ -60,27 +60,31 @@ def enroll(
         _show(out, classifier)
 
 
-def _members(sources: list[str]) -> dict[str, list[Path]]:
-    """The files of each class."""
-    from frn.data.folders import image_files
+def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
+    """The files of each class, and why others in their folders are none of them."""
+    from frn.data.folders import list_images
     from frn.inference.project import is_project
     from frn.loading import class_files
 
     members: dict[str, list[Path]] = {}
+    skipped: list[str] = []
     for source in sources:
         path = Path(source)
         name, equals, folder = source.partition("=")
         if is_project(path) or path.exists() or not equals:
-            found = class_files(path).members
+            listed = class_files(path)
+            found, reasons = listed.members, listed.skipped
         else:
-            files = [Path(folder) / file for file in image_files(Path(folder))]
-            if not files:
+            listed_folder = list_images(Path(folder))
+            if not listed_folder.images:
                 raise FrnError(f"{folder}: has no images in it")
-            found = {name: files}
+            found = {name: [Path(folder) / file for file in listed_folder.images]}
+            reasons = [entry.reason for entry in listed_folder.skipped]
         for twin in found.keys() & members.keys():
             raise FrnError(f"class {twin!r} is there twice: in {source} and before it")
         members |= found
-    return members
+        skipped += reasons
+    return members, skipped
 
 
 def _summary(out: Path, classifier: "Classifier", left_out: int) -> dict[str, object]:

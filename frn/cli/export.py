@@ -62,6 +62,7 @@ def export(
             options = replace(options, threshold=found.threshold)
         loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
         members = found.members if found else None
+        report_left_out(found.skipped if found else [])
         exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_left_out)
     cost = exported.cost
     if as_json:

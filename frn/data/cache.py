@@ -13,14 +13,15 @@ import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.data.folders import ClassFolders
+from frn import heif
+from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError
 from frn.files import cache_folder
 from frn.hardware import cores
@@ -29,14 +30,6 @@ from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_ima
 PIXEL_CACHE_VERSION = 1
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A file that is no readable image, and why."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +44,7 @@ class StoredImages:
     pixels: Pixels
     """All images one after the other, each (h, w, 3)."""
     broken: tuple[Broken, ...]
-    """Files left out of `sizes`."""
+    """Files left out of `sizes`, and what in the class folders is no image by its name."""
 
     def __len__(self) -> int:
         return len(self.heights)
@@ -111,15 +104,15 @@ def load_images(
         raise FrnError(f"{home}: the cache cannot be read back. Set FRN_CACHE to a folder on another disk.")
     for name, size in zip(stored.names, stored.sizes, strict=True):
         if size == 0:
-            raise FrnError(
-                f"{folders.root / name}: none of its images can be read, the first: {stored.broken[0].reason}"
-            )
-    return stored
+            first = next(entry.reason for entry in stored.broken if Path(entry.path).parent == Path(name))
+            raise FrnError(f"{folders.root / name}: none of its images can be read, the first: {first}")
+    return replace(stored, broken=stored.broken + folders.skipped)
 
 
 def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
     what = transform if isinstance(transform, int) else asdict(transform)
-    digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve())]).encode())
+    made_by = ["heif"] if heif.is_readable() else []  # with it more files can be read
+    digest = hashlib.sha256(json.dumps([PIXEL_CACHE_VERSION, what, str(folders.root.resolve()), *made_by]).encode())
     for path in paths:
         status = path.stat()
         # The change time cannot be set back by a program, so a file rewritten under its old date is seen.

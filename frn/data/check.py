@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from frn.data.cache import Broken, Progress
-from frn.data.folders import scan
+from frn.data.cache import Progress
+from frn.data.folders import Broken, scan
 from frn.errors import FrnError
 from frn.hardware import cores
 from frn.images import open_image
@@ -23,6 +23,8 @@ class SplitReport:
     broken: list[Broken]
     too_small: dict[str, int]
     """Classes that cannot serve an episode."""
+    skipped: list[Broken]
+    """What is no image by its name or place."""
 
     def __str__(self) -> str:
         counts = self.sizes.values()
@@ -41,6 +43,7 @@ class SplitReport:
             "largest": self.extents[1],
             "broken": [{"path": entry.path, "reason": entry.reason} for entry in self.broken],
             "too_small": self.too_small,
+            "skipped": [{"path": entry.path, "reason": entry.reason} for entry in self.skipped],
         }
 
 
@@ -73,4 +76,4 @@ def check_split(folder: Path, per_class: int, progress: Progress | None = None) 
                 progress(done, len(paths))
     extents = ((min(widths, default=0), min(heights, default=0)), (max(widths, default=0), max(heights, default=0)))
     too_small = {name: size for name, size in sizes.items() if size < per_class}
-    return SplitReport(folder, sizes, extents, broken, too_small)
+    return SplitReport(folder, sizes, extents, broken, too_small, [*folders.skipped])

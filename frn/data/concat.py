@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.data.cache import Broken, StoredImages
+from frn.data.cache import StoredImages
+from frn.data.folders import Broken
 from frn.images import Pixels
 
 

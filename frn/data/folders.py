@@ -9,6 +9,16 @@ from frn.errors import FrnError
 from frn.images import EXTENSIONS
 
 SPLITS = ("train", "val", "test")
+SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
+"""What file managers leave in a folder of photos, in small letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A file that is no image, or none that can be read, and why."""
+
+    path: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,8 @@ class ClassFolders:
     """Class names: the folders' names, sorted."""
     files: tuple[tuple[str, ...], ...]
     """File names of each class, sorted."""
+    skipped: tuple[Broken, ...] = ()
+    """What else lies there."""
 
     @property
     def members(self) -> dict[str, list[Path]]:
@@ -37,34 +49,72 @@ class ClassFolders:
     def without(self, names: Collection[str]) -> "ClassFolders":
         """The other classes."""
         kept = [(name, files) for name, files in zip(self.names, self.files, strict=True) if name not in names]
-        return ClassFolders(self.root, tuple(name for name, _ in kept), tuple(files for _, files in kept))
+        return ClassFolders(self.root, tuple(name for name, _ in kept), tuple(files for _, files in kept), self.skipped)
 
 
 def scan(root: Path) -> ClassFolders:
-    """List the class folders of `root`. Hidden entries and files of other kinds are not images.
+    """List the class folders of `root`, and what of them is no image.
 
     FrnError if `root` is no readable folder, has no class folders, or a class folder has no images.
     """
-    try:
-        folders = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != ".")
-    except OSError as error:
-        raise FrnError(f"{root}: cannot be listed ({error.strerror})") from error
+    loose, folders = _list(root)
     if not folders:
         raise FrnError(f"{root}: has no class folders. It must hold one folder of images per class.")
-    files = tuple(image_files(root / name) for name in folders)
-    for name, found in zip(folders, files, strict=True):
-        if not found:
+    skipped = [_left_out(root / name, "it lies in no class folder") for name in loose if looks_like_image(name)]
+    files = []
+    for name in folders:
+        found = list_images(root / name)
+        if not found.images:
             raise FrnError(f"{root / name}: has no images ({', '.join(sorted(EXTENSIONS))}). Add some or remove it.")
-    return ClassFolders(root, tuple(folders), files)
+        files.append(found.images)
+        skipped += found.skipped
+    return ClassFolders(root, tuple(folders), tuple(files), tuple(skipped))
 
 
-def image_files(folder: Path) -> tuple[str, ...]:
-    """Names of the files in `folder` that look like images, sorted. FrnError if the folder cannot be listed."""
+@dataclass(frozen=True, slots=True)
+class FolderImages:
+    """What lies directly in one folder; hidden entries and those of file managers do not count."""
+
+    images: tuple[str, ...]
+    """Names of the files that look like images, sorted."""
+    skipped: tuple[Broken, ...]
+    """Every other entry."""
+
+
+def list_images(folder: Path) -> FolderImages:
+    """Look into a folder of images. FrnError if it cannot be listed."""
+    files, folders = _list(folder)
+    skipped = [_left_out(folder / name, why_skipped(name)) for name in files if not looks_like_image(name)]
+    skipped += [_left_out(folder / name, "it is a folder inside a folder of images") for name in folders]
+    return FolderImages(tuple(name for name in files if looks_like_image(name)), tuple(skipped))
+
+
+def looks_like_image(name: str) -> bool:
+    """Whether a file is named like an image."""
+    return Path(name).suffix.lower() in EXTENSIONS
+
+
+def why_skipped(name: str) -> str:
+    """Why a file is no image, by its name."""
+    suffix = Path(name).suffix
+    return f"{suffix} is no kind of image that is read" if suffix else "its name has no extension"
+
+
+def _left_out(path: Path, why: str) -> Broken:
+    return Broken(str(path), f"{path}: is left out: {why}")
+
+
+def _list(folder: Path) -> tuple[list[str], list[str]]:
+    """Files and folders in a folder, sorted."""
+    files: list[str] = []
+    folders: list[str] = []
     try:
-        names = (entry.name for entry in os.scandir(folder) if entry.name[0] != "." and not entry.is_dir())
-        return tuple(sorted(name for name in names if Path(name).suffix.lower() in EXTENSIONS))
+        for entry in os.scandir(folder):
+            if entry.name[0] != "." and entry.name.lower() not in SYSTEM_FILES:
+                (folders if entry.is_dir() else files).append(entry.name)
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error
+    return sorted(files), sorted(folders)
 
 
 def split_folder(data: Path, split: str) -> Path:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.errors import FrnError
+from frn.extras import install_command
 from frn.heads.base import Head
 
 Solver = Literal["pot", "opencv"]
@@ -160,7 +161,7 @@ def _opencv(cost: Array, supply: Array, demand: Array) -> Plan:
 
 
 def _missing(library: str) -> FrnError:
-    return FrnError(f"the DeepEMD head needs {library} for its linear programs: pip install 'frn[emd]'")
+    return FrnError(f"the DeepEMD head needs {library} for its linear programs: {install_command('emd')}")
 
 
 SOLVERS: dict[Solver, Callable[[Array, Array, Array], Plan]] = {"pot": _pot, "opencv": _opencv}

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn import colour, images
+from frn import colour, heif, images
+from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.images import EvaluationTransform, decode_crop, decode_preview, limit_shorter_side, open_image, read_file
+
+HEIC = Path(__file__).parent / "moth.heic"
 
 
 def save(path: Path, image: Image.Image, **options: Any) -> Path:
@@ -32,6 +35,32 @@ def test_an_image_comes_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turned a quarter
     assert open_image(save(tmp_path / "x.jpg", Image.new("RGB", (40, 20)), exif=exif)).size == (20, 40)
+
+
+def test_avif_is_read_upright(tmp_path: Path) -> None:
+    picture, exif = Image.linear_gradient("L").resize((40, 20)).convert("RGB"), Image.Exif()
+    exif[0x0112] = 6
+    opened = open_image(save(tmp_path / "x.avif", picture, exif=exif, quality=90))
+    expected = np.asarray(picture.transpose(Image.Transpose.ROTATE_270), dtype=int)
+    assert np.abs(np.asarray(opened, dtype=int) - expected).mean() < 4
+
+
+def test_heic_is_read_whatever_it_is_called(tmp_path: Path) -> None:
+    """A phone's photo that something has renamed. The file is a drawn moth that pillow-heif has encoded."""
+    pytest.importorskip("pi_heif")
+    misnamed = tmp_path / "IMG_1.jpg"
+    misnamed.write_bytes(HEIC.read_bytes())
+    drawn = draw_moth(species(0), np.random.default_rng(0), 64).resize((64, 48))
+    for path in (HEIC, misnamed):
+        opened = open_image(path)
+        assert opened.size == (64, 48)
+        assert np.abs(np.asarray(opened, dtype=int) - np.asarray(drawn, dtype=int)).mean() < 10
+
+
+def test_heic_without_the_extra_is_refused_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heif, "is_readable", lambda: False)
+    with pytest.raises(FrnError, match=r"moth\.heic: is a HEIC photo; .* -m pip install 'pi-heif>=1'$"):
+        open_image(HEIC)
 
 
 def test_transparency_lies_on_white(tmp_path: Path) -> None:

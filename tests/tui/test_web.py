@@ -12,6 +12,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from frn.extras import install_command
+
 START = 60.0
 """Seconds within which it should have started, also on a busy machine."""
 
@@ -19,7 +21,7 @@ START = 60.0
 @pytest.fixture
 def server(private_state: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server on a free port, in a session of its own, and its address."""
-    pytest.importorskip("textual_serve", reason="needs textual-serve: pip install 'frn[web]'")
+    pytest.importorskip("textual_serve", reason=f"needs textual-serve: {install_command('web')}")
     command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
@@ -110,7 +112,7 @@ def test_without_the_extra_one_line_says_how_to_get_it() -> None:
         [sys.executable, "-c", code + "from frn_tui.main import run; run()"], capture_output=True, text=True
     )
     assert found.returncode == 1
-    assert found.stderr == "error: --web needs textual-serve: pip install 'frn[web]'\n"
+    assert found.stderr == f"error: --web needs textual-serve, which is not here: {install_command('web')}\n"
 
 
 def test_a_taken_port_is_one_line(server: tuple[subprocess.Popen[str], str]) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from frn.errors import FrnError
+from frn.extras import install_command
 
 if TYPE_CHECKING:
     from textual_serve.server import Server
@@ -37,7 +38,7 @@ def _server(command: str, port: int) -> "Server":
         from aiohttp import web
         from textual_serve.server import Server
     except ImportError as error:
-        raise FrnError("--web needs textual-serve: pip install 'frn[web]'") from error
+        raise FrnError(f"--web needs textual-serve, which is not here: {install_command('web')}") from error
 
     class Local(Server):
         """Quiet, deaf to other sites, and over at once."""

@@ -6,7 +6,6 @@ needed: the evaluation transform makes the same pixels, and the cache keeps them
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from frn.data.cache import Progress
@@ -54,11 +53,12 @@ def prepare(
         split: name of the class split, where a benchmark has several; the first by default.
         unofficial: accept archives with other checksums, and other numbers of classes and images.
         download: let torchvision fetch the archives into the one source, a folder, first.
-        drawn: for "folder", how many classes become the validation and test splits, and which.
+        drawn: for "folder", how many classes become the validation and test splits, and which; None lets the folders'
+            names say it, where they do.
         progress: called with MiB done and in all while archives are looked through, then with images done and in all.
 
     Returns:
-        Classes and images of each split.
+        Classes and images of each split; what was left out of a folder stands in `Record.skipped`.
 
     Raises:
         FrnError: if the name is unknown, a source is not what it should be, or `out` cannot be written.
@@ -73,7 +73,7 @@ def prepare(
         if source.resolve() == home:
             raise FrnError(f"{source}: is both --source and --out. Give an --out of its own.")
     given = [fingerprint(source, home) for source in sources]
-    if record and record.holding and record.sources == given and hold(out, [*record.holding]) == record.holding:
+    if record and record.is_whole(given, out):
         return {part: (len(labels), sum(n for n, _ in labels.values())) for part, labels in record.holding.items()}
     record = Record(name, options, given, record.digests if record else {})
     tick = progress or (lambda done, total: None)
@@ -85,6 +85,7 @@ def prepare(
         if not unofficial:
             _compare(opened, name, counts, plan.official)
         check_places(plan.items, out)
+        record.skipped, record.split_by = plan.skipped, plan.by
         record.write(out)
         write_items(plan.items, out, progress)
     record.holding = hold(out, [*counts])
@@ -100,7 +101,7 @@ def _find(name: str, split: str | None, drawn: DrawnSplit) -> tuple[Benchmark, d
         def plan(sources: Sources, _: str) -> Plan:
             return folder.plan(sources, drawn)
 
-        return Benchmark(plan=plan, archives=r".*\.zip"), asdict(drawn)
+        return Benchmark(plan=plan, archives=r".*\.zip"), drawn.options
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)

@@ -37,6 +37,10 @@ class Plan:
     items: list[Item]
     official: Counts = field(default_factory=dict)
     """What the published benchmark has."""
+    skipped: list[str] = field(default_factory=list)
+    """Files of a folder of yours that are no images, each with the reason."""
+    by: str = ""
+    """How a folder of yours was split, in words."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,20 +10,42 @@ from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
 SPLIT_WORD = re.compile(r"(?:^|[^a-z])(train|val|test)(?:idation|ing)?(?:$|[^a-z])")
+SHARE = 0.2
+"""Of the classes, for validation and for test, where nobody says another."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnSplit:
-    """How classes are split at random, where folders do not say."""
+    """How classes are split at random. Where anything is said here, names of folders split nothing."""
 
-    val: float = 0.2
-    """Share of classes that become the validation split."""
-    test: float = 0.2
-    seed: int = 0
+    val: float | None = None
+    """Share of classes that become the validation split; None: `SHARE`."""
+    test: float | None = None
+    seed: int | None = None
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether classes are drawn whatever the folders are called."""
+        return (self.val, self.test, self.seed) != (None, None, None)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Of validation and test. FrnError if they leave nothing."""
+        val, test = SHARE if self.val is None else self.val, SHARE if self.test is None else self.test
+        if val + test >= 1:
+            raise FrnError(f"--val {val:g} and --test {test:g} leave no class to train on")
+        return val, test
+
+    @property
+    def options(self) -> dict[str, object]:
+        """What two calls must share to make the same data set."""
+        val, test = self.shares
+        options: dict[str, object] = {"val": val, "test": test, "seed": self.seed or 0}
+        return {**options, "drawn": True} if self.asked_for else options
 
 
 def plan(sources: Sources, split: DrawnSplit) -> Plan:
-    """Assign images to splits by the names above their class folder, else draw classes at random.
+    """Draw classes at random, unless nobody asks for that and names above the class folders say two splits or more.
 
     FrnError if an image is in no class folder, or only some images have a split.
     """
@@ -31,18 +53,23 @@ def plan(sources: Sources, split: DrawnSplit) -> Plan:
     bare = [image for image in found if len(image.parts) < 3]
     if bare:
         raise FrnError(f"{'/'.join(bare[0].parts)}: is in no class folder ({len(bare)} such images)")
-    by_name = {image.parts[:-2]: _split_of(image) for image in found}
-    named = set(by_name.values()) - {None}
+    by_name = {} if split.asked_for else {image.parts[:-2]: _split_of(image) for image in found}
+    named = sorted({part for part in by_name.values() if part is not None})
     if named and None in by_name.values():
-        without = next("/".join(parts) for parts, split in by_name.items() if split is None)
-        raise FrnError(f"{without}: belongs to no split, but other folders do ({', '.join(sorted(map(str, named)))})")
-    drawn = {} if named else _draw({image.parts[-2] for image in found}, split)
-    return Plan(
-        [
-            Item(by_name[image.parts[:-2]] or drawn[image.parts[-2]], image.parts[-2], image.parts[-1], image)
-            for image in found
-        ]
-    )
+        without = next("/".join(parts) for parts, part in by_name.items() if part is None)
+        raise FrnError(
+            f"{without}: belongs to no split, but other folders do ({', '.join(named)}). Name it like them, or draw "
+            "the classes by --val and --test."
+        )
+    if len(named) > 1:
+        parts = [by_name[image.parts[:-2]] for image in found]
+        by = f"by the folders' names: {', '.join(named)}"
+    else:
+        drawn = _draw({image.parts[-2] for image in found}, split)
+        parts = [drawn[image.parts[-2]] for image in found]
+        by = "by drawing classes: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
+    items = [Item(str(part), image.parts[-2], image.parts[-1], image) for part, image in zip(parts, found, strict=True)]
+    return Plan(items, skipped=sources.skipped(), by=by)
 
 
 def _split_of(image: Found) -> str | None:
@@ -53,10 +80,9 @@ def _split_of(image: Found) -> str | None:
 
 
 def _draw(labels: set[str], split: DrawnSplit) -> dict[str, str]:
-    if split.val + split.test >= 1:
-        raise FrnError(f"--val {split.val:g} and --test {split.test:g} leave no class to train on")
-    order = np.random.default_rng(split.seed).permutation(len(labels))
+    val, test = split.shares
+    order = np.random.default_rng(split.seed or 0).permutation(len(labels))
     names = [sorted(labels)[i] for i in order]
-    n_val, n_test = round(split.val * len(names)), round(split.test * len(names))
+    n_val, n_test = round(val * len(names)), round(test * len(names))
     splits = ["val"] * n_val + ["test"] * n_test + ["train"] * (len(names) - n_val - n_test)
     return dict(zip(names, splits, strict=True))

@@ -27,6 +27,15 @@ class Record:
     """MD5 of archives, by fingerprint."""
     holding: Holding = field(default_factory=dict)
     """Empty until it is whole."""
+    skipped: list[str] | None = None
+    """Files of a folder that are no images, each with the reason; None in records of version 0.1.0."""
+    split_by: str = ""
+    """How a folder was split, in words."""
+
+    def is_whole(self, sources: list[str], out: Path) -> bool:
+        """Whether all of it is in `out` and nothing of its sources has changed."""
+        known = self.sources == sources and self.skipped is not None
+        return known and bool(self.holding) and hold(out, [*self.holding]) == self.holding
 
     def write(self, out: Path) -> None:
         """Write it into the data set's folder, unless the same is there."""

@@ -20,8 +20,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
 from frn.data.cache import Progress
+from frn.data.folders import SYSTEM_FILES, looks_like_image, why_skipped
 from frn.errors import FrnError
-from frn.images import EXTENSIONS, MAX_BYTES
+from frn.images import MAX_BYTES
 
 MAX_ENTRIES = 3_000_000
 """Entries of an archive; all of ImageNet has 1.3 million images."""
@@ -91,6 +92,7 @@ class Sources:
         self._open = ExitStack()
         self._archives = 0
         self._files: list[Found] | None = None
+        self._odd: list[str] = []
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.paths))
@@ -114,10 +116,21 @@ class Sources:
 
     def images(self) -> list[Found]:
         """Every image, sorted by its names. FrnError as `files`, or if there are none."""
-        found = [file for file in self.files() if PurePosixPath(file.parts[-1]).suffix.lower() in EXTENSIONS]
+        found = [file for file in self.files() if looks_like_image(file.parts[-1])]
         if not found:
-            raise FrnError(f"{self}: no images in there")
+            others = self.skipped()
+            raise FrnError(f"{self}: no images in there" + (f". {others[0]}" if others else ""))
         return sorted(found, key=lambda image: image.parts)
+
+    def skipped(self) -> list[str]:
+        """Why files are no images, a line each, and what of a folder is no file; sorted."""
+        others = [file for file in self.files() if not looks_like_image(file.parts[-1])]
+        skipped = [
+            f"{file.where}: is left out: {why_skipped(file.parts[-1])}"
+            for file in others
+            if file.parts[-1].lower() not in SYSTEM_FILES
+        ]
+        return sorted(skipped + self._odd)
 
     def _walk(self, source: Path) -> Iterator[Found]:
         if source.is_dir():
@@ -140,6 +153,8 @@ class Sources:
                     archives.append(path)
                 elif path.is_file():  # no pipe or device, which could have no end
                     yield _loose(path, (name, *path.relative_to(source).parts))
+                else:
+                    self._odd.append(f"{path}: is left out: it is no file, or a link to none")
         for path in archives:
             yield from self._walk_archive(path)
 

@@ -13,8 +13,10 @@ import pytest
 from PIL import Image
 
 from frn.data.check import check_split
+from frn.data.folders import scan
 from frn.data.prepare import prepare
 from frn.data.prepare.folder import DrawnSplit
+from frn.data.prepare.record import read_record
 from frn.errors import FrnError
 
 
@@ -59,16 +61,58 @@ def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> Non
     assert list(tree(tmp_path / "a")) == list(tree(tmp_path / "b"))
 
 
-def test_a_second_call_changes_nothing_and_an_interrupted_one_goes_on(tmp_path: Path) -> None:
-    source = zip_of(tmp_path / "x-train.zip", [f"c{c}/{i}.png" for c in range(3) for i in range(4)])
+def test_a_folders_name_splits_nothing_where_shares_are_asked_for(tmp_path: Path) -> None:
+    """Nor where it is the only one that names a split: "train stations" is no training split."""
+    stations = tmp_path / "train stations"
+    for c in range(10):
+        (stations / f"station {c}").mkdir(parents=True)
+        (stations / f"station {c}" / "1.png").write_bytes(png(c))
+    asked = prepare("folder", [stations], tmp_path / "asked", drawn=DrawnSplit(val=0.3))
+    assert asked == {"train": (5, 5), "val": (3, 3), "test": (2, 2)}
+    assert prepare("folder", [stations], tmp_path / "unasked") == {"train": (6, 6), "val": (2, 2), "test": (2, 2)}
+    split = [zip_of(tmp_path / f"{part}.zip", [f"{part} {c}/1.png" for c in range(5)]) for part in ("train", "val")]
+    assert prepare("folder", split, tmp_path / "named") == {"train": (5, 5), "val": (5, 5)}
+    both = prepare("folder", split, tmp_path / "drawn", drawn=DrawnSplit(val=0.3, test=0.0))
+    assert both == {"train": (7, 7), "val": (3, 3)}
+
+
+def test_every_file_that_is_no_image_is_named_with_its_reason(tmp_path: Path) -> None:
+    jay = tmp_path / "birds" / "jay"
+    (jay / "more").mkdir(parents=True)
+    for name in ("1.avif", "2.HEIC", "3.png"):
+        (jay / name).write_bytes(png())
+    for name in ("clip.mov", "noname", "Thumbs.db", ".hidden"):
+        (jay / name).write_bytes(b"x")
+    (tmp_path / "birds" / "loose.jpg").write_bytes(png())
+    reasons = {"clip.mov": ".mov is no kind of image that is read", "noname": "its name has no extension"}
+    scanned = scan(tmp_path / "birds")
+    assert scanned.files == (("1.avif", "2.HEIC", "3.png"),)
+    expected = {f"{jay / name}: is left out: {reason}" for name, reason in reasons.items()}
+    placed = {
+        f"{jay / 'more'}: is left out: it is a folder inside a folder of images",
+        f"{tmp_path / 'birds' / 'loose.jpg'}: is left out: it lies in no class folder",
+    }
+    assert {entry.reason for entry in scanned.skipped} == expected | placed
     out = tmp_path / "out"
-    prepare("folder", [source], out)
+    (tmp_path / "birds" / "loose.jpg").unlink()
+    assert prepare("folder", [tmp_path / "birds"], out, drawn=DrawnSplit(0, 0)) == {"train": (1, 3)}
+    for _ in range(2):  # a call that finds all of it there tells it again
+        record = read_record(out)
+        assert record is not None
+        assert set(record.skipped or ()) == expected
+        prepare("folder", [tmp_path / "birds"], out, drawn=DrawnSplit(0, 0))
+
+
+def test_a_second_call_changes_nothing_and_an_interrupted_one_goes_on(tmp_path: Path) -> None:
+    source = zip_of(tmp_path / "x.zip", [f"c{c}/{i}.png" for c in range(3) for i in range(4)])
+    out, everything = tmp_path / "out", DrawnSplit(val=0, test=0)
+    prepare("folder", [source], out, drawn=everything)
     before = tree(out)
-    prepare("folder", [source], out)
+    prepare("folder", [source], out, drawn=everything)
     assert tree(out) == before
     (out / "train" / "c1" / "2.png").write_bytes(b"half")
     (out / "train" / "c2" / "3.png").unlink()
-    prepare("folder", [source], out)
+    prepare("folder", [source], out, drawn=everything)
     assert (out / "train" / "c1" / "2.png").read_bytes() == zipfile.ZipFile(source).read("c1/2.png")
     assert set(tree(out)) == set(before)
 

@@ -1,0 +1,18 @@
+"""Optional packages: which requirement each extra has, and the command that installs it wherever `frn` came from."""
+
+import shlex
+import sys
+
+EXTRAS = {
+    "heif": ("pi-heif>=1",),
+    "tensorboard": ("tensorboard>=2.19",),
+    "timm": ("timm>=1.0.15",),
+    "web": ("textual-serve>=1.1",),
+    "emd": ("POT>=0.9.5", "opencv-python-headless>=4.11"),
+}
+"""As in pyproject.toml, whose names of extras only pip can resolve, and only where this package has been published."""
+
+
+def install_command(extra: str) -> str:
+    """What installs an extra into the environment that is running, from a checkout too."""
+    return shlex.join([sys.executable or "python3", "-m", "pip", "install", *EXTRAS[extra]])
