@@ -16,6 +16,7 @@ from frn.cli.models import app as models_app
 from frn.cli.presets import presets
 from frn.cli.pretrained import import_backbone
 from frn.cli.reproduce import reproduce
+from frn.cli.score import score
 from frn.cli.train import pretrain, train
 from frn.cli.visualize import app as visualize_app
 
@@ -50,6 +51,7 @@ def main(
 app.command(rich_help_panel="Use a model")(classify)
 app.command(rich_help_panel="Use a model")(enroll)
 app.command(rich_help_panel="Use a model")(explain)
+app.command(rich_help_panel="Use a model")(score)
 app.command(rich_help_panel="Use a model")(export)
 app.command("import", rich_help_panel="Use a model")(import_backbone)
 app.add_typer(models_app, name="models", rich_help_panel="Use a model")

@@ -1,0 +1,216 @@
+"""A classifier scored on photos whose class is known: accuracy, each class, calibration, unknown photos. Free of torch.
+
+A photo that is itself an example of a class is left out: it would be right, and say nothing. Photos of classes that are
+not enrolled have no right answer; they tell how many of such photos are called unknown.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.errors import FrnError
+from frn.evaluation.open_set import auroc
+from frn.inference.classifier import Classifier, Prediction
+
+BINS = 10
+"""Of the probability, for calibration."""
+Z = 1.959964
+"""Quantile of the normal distribution for an interval of 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One photo: what it is, and what it was called."""
+
+    path: Path
+    truth: str
+    prediction: Prediction
+
+    @property
+    def label(self) -> str:
+        """What it was called."""
+        return self.prediction.label
+
+    @property
+    def probability(self) -> float:
+        """Of that class."""
+        return self.prediction.probabilities[self.label]
+
+    @property
+    def explained(self) -> float:
+        """Share of the photo that that class explains."""
+        return self.prediction.explained[self.label]
+
+    @property
+    def right(self) -> bool:
+        """Whether that is its class."""
+        return self.label == self.truth
+
+
+@dataclass(frozen=True, slots=True)
+class ClassScore:
+    """One class; shares are NaN where there is nothing to take one of."""
+
+    name: str
+    photos: int
+    right: int
+    called: int
+    """Photos of all classes that were called this."""
+
+    @property
+    def recall(self) -> float:
+        """Share of its photos that were called this."""
+        return self.right / self.photos if self.photos else math.nan
+
+    @property
+    def precision(self) -> float:
+        """Share of the photos called this that are of it."""
+        return self.right / self.called if self.called else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Photos whose probability lies in one bin: what was said of them, and what was so."""
+
+    photos: int
+    said: float
+    """Mean probability."""
+    right: float
+    """Share that was right."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledScore:
+    """All answers, and what follows from them. Shares are between 0 and 1."""
+
+    classes: tuple[str, ...]
+    """Names of the enrolled classes."""
+    known: tuple[Answer, ...]
+    """Photos of the enrolled classes."""
+    strangers: tuple[Answer, ...]
+    """Photos of other classes."""
+    examples: tuple[Path, ...]
+    """Left out: they are examples of a class themselves."""
+    broken: tuple[FrnError, ...]
+    """Why files could not be read."""
+
+    @property
+    def right(self) -> int:
+        """Photos of enrolled classes that got their class."""
+        return sum(answer.right for answer in self.known)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the photos of enrolled classes that got their class."""
+        return self.right / len(self.known)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the accuracy, 95 %."""
+        return wilson(self.right, len(self.known))
+
+    @property
+    def per_class(self) -> list[ClassScore]:
+        """Each enrolled class; `strangers` count nowhere."""
+        table = self.confusion
+        return [
+            ClassScore(name, int(table[i].sum()), int(table[i, i]), int(table[:, i].sum()))
+            for i, name in enumerate(self.classes)
+        ]
+
+    @property
+    def confusion(self) -> NDArray[np.int64]:
+        """Photos of each class (rows) that were called each class (columns)."""
+        at = {name: index for index, name in enumerate(self.classes)}
+        table = np.zeros((len(at), len(at)), dtype=np.int64)
+        for answer in self.known:
+            table[at[answer.truth], at[answer.label]] += 1
+        return table
+
+    @property
+    def errors(self) -> list[Answer]:
+        """Wrong answers, the most certain first."""
+        return sorted((a for a in self.known if not a.right), key=lambda a: -a.probability)
+
+    @property
+    def reliability(self) -> list[Reliability]:
+        """Bins of the probability that have photos, from low to high."""
+        said = np.array([answer.probability for answer in self.known])
+        right = np.array([answer.right for answer in self.known], dtype=float)
+        bins = np.minimum((said * BINS).astype(int), BINS - 1)
+        chosen = [bins == index for index in range(BINS)]
+        return [Reliability(int(c.sum()), float(said[c].mean()), float(right[c].mean())) for c in chosen if c.any()]
+
+    @property
+    def calibration_error(self) -> float:
+        """Expected calibration error: how far what is said is from what is so, over the bins."""
+        return sum(bin_.photos * abs(bin_.said - bin_.right) for bin_ in self.reliability) / len(self.known)
+
+    @property
+    def missed(self) -> float:
+        """Share of the photos of enrolled classes that are called unknown."""
+        return sum(answer.prediction.unknown for answer in self.known) / len(self.known)
+
+    @property
+    def caught(self) -> float:
+        """Share of the other photos that are called unknown; NaN without any."""
+        return (
+            sum(answer.prediction.unknown for answer in self.strangers) / len(self.strangers)
+            if self.strangers
+            else math.nan
+        )
+
+    @property
+    def auroc(self) -> float:
+        """Chance that a photo of an enrolled class is explained better than another one; NaN without any other."""
+        if not self.strangers:
+            return math.nan
+        return auroc(*(np.array([answer.explained for answer in side]) for side in (self.known, self.strangers)))
+
+
+def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]) -> LabelledScore:
+    """Classify the photos of each class and compare.
+
+    FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
+    """
+    names = tuple(classifier.classes)
+    if not members.keys() & set(names):
+        raise FrnError(
+            f"none of its folders ({_some(members)}) is called like one of the classes ({_some(names)}): nothing can "
+            "be right"
+        )
+    holders = classifier.state.holders()
+    truths = [name for name, paths in members.items() for _ in paths]
+    files = (path for paths in members.values() for path in paths)
+    answers: dict[bool, list[Answer]] = {True: [], False: []}
+    examples, broken = [], []
+    for truth, (path, outcome) in zip(truths, classifier.extractor.read(files, store=classifier.store), strict=True):
+        if isinstance(outcome, FrnError):
+            broken.append(outcome)
+        elif outcome.key in holders:
+            examples.append(path)
+        else:
+            answers[truth in classifier.classes].append(Answer(path, truth, classifier.predict(outcome.maps)))
+    if not answers[True]:
+        raise FrnError(
+            f"there is no photo to score: {len(examples)} are examples of the classes themselves, {len(broken)} cannot "
+            "be read. Give photos that are no examples."
+        )
+    return LabelledScore(names, tuple(answers[True]), tuple(answers[False]), tuple(examples), tuple(broken))
+
+
+def wilson(right: int, photos: int) -> tuple[float, float]:
+    """Wilson's interval of 95 % for a share: unlike the normal one it is right for few photos and near 0 and 1."""
+    share, reach = right / photos, Z**2 / photos
+    centre = (share + reach / 2) / (1 + reach)
+    half = Z / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:5]) + (", ..." if len(listed) > 5 else "")

@@ -1,0 +1,133 @@
+"""Scores on labelled photos: what is counted, what is left out, and the files that hold it."""
+
+import csv
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.errors import FrnError
+from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
+from frn.evaluation.score_page import as_csv, as_page
+from frn.inference.classifier import Prediction
+from frn.loading import load_classifier
+from frn.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples"
+
+
+def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:
+    """A photo that is called `a` with this probability, else `b`."""
+    return Answer(
+        Path(name), truth, Prediction({"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}, {"a": known, "b": known}, 0.5)
+    )
+
+
+COUNTED = LabelledScore(
+    classes=("a", "b"),
+    known=(answer("a", 0.9), answer("a", 0.7), answer("a", 0.2), answer("b", 0.95, known=0.4, name="<b>.jpg")),
+    strangers=(answer("c", 0.6, known=0.3), answer("c", 0.6, known=0.6)),
+    examples=(),
+    broken=(),
+)
+
+
+def test_every_number_is_the_one_counted_by_hand() -> None:
+    assert (COUNTED.right, COUNTED.accuracy) == (2, 0.5)
+    np.testing.assert_array_equal(COUNTED.confusion, [[2, 1], [1, 0]])
+    assert [(c.photos, c.right, c.called) for c in COUNTED.per_class] == [(3, 2, 3), (1, 0, 1)]
+    assert COUNTED.per_class[0].recall == COUNTED.per_class[0].precision == pytest.approx(2 / 3)
+    assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most certain first
+    # Bins: 0.7 is right; 0.8 is wrong; 0.9 and 0.95 are right in half.
+    assert COUNTED.calibration_error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
+    assert (COUNTED.missed, COUNTED.caught) == (0.25, 0.5)
+    assert COUNTED.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
+
+
+def test_a_class_nobody_asked_for_has_no_share() -> None:
+    one = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ())
+    assert [math.isnan(n) for n in (one.per_class[1].recall, one.per_class[1].precision, one.caught, one.auroc)]
+
+
+@pytest.mark.parametrize("right", [0, 1, 5, 19, 20])
+def test_wilsons_interval_is_where_the_score_test_accepts(right: int) -> None:
+    """Its ends are the shares p that differ from the measured one by Z standard errors of p itself."""
+    for end in wilson(right, 20):
+        assert 0 <= end <= 1
+        assert abs(right / 20 - end) == pytest.approx(1.959964 * math.sqrt(end * (1 - end) / 20), abs=1e-9)
+
+
+def test_the_files_hold_every_photo_and_no_markup_of_strangers() -> None:
+    rows = list(csv.DictReader(as_csv(COUNTED).splitlines()))
+    assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
+    assert float(rows[2]["p(b)"]) == 0.8
+    page = as_page(COUNTED, "a & b")
+    assert "&lt;b&gt;.jpg" in page
+    assert "<b>.jpg" not in page
+    assert "a &amp; b" in page
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    """The sample queries by class, one example among them, a broken file, and a class that is not enrolled."""
+    for query in (SAMPLES / "queries").iterdir():
+        home = tmp_path / "labelled" / query.stem.rpartition(" ")[0]
+        home.mkdir(parents=True, exist_ok=True)
+        shutil.copy(query, home)
+    example = next((SAMPLES / "moths" / "eyed footman").iterdir())
+    shutil.copy(example, tmp_path / "labelled" / "eyed footman" / "under another name.jpg")
+    (tmp_path / "labelled" / "eyed footman" / "broken.jpg").write_bytes(b"no picture")
+    (tmp_path / "labelled" / "noise").mkdir()
+    noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "labelled" / "noise" / "1.png")
+    return tmp_path / "labelled"
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def test_the_command_tells_all_of_it(labelled: Path, tmp_path: Path) -> None:
+    files = ["--csv", tmp_path / "s.csv", "--html", tmp_path / "s.html"]
+    told = frn("score", SAMPLES / "moths", labelled, "--json", *files)
+    assert told.exit_code == 1  # one cannot be read
+    found = json.loads(told.stdout)
+    assert (found["photos"], found["examples_left_out"], found["strangers"], len(found["broken"])) == (18, 1, 1, 1)
+    right = sum(entry["right"] for entry in found["per_class"].values())
+    assert found["accuracy"] == pytest.approx(right / 18, abs=1e-6)
+    assert right >= 15
+    assert found["interval"][0] < found["accuracy"] < found["interval"][1]
+    assert np.sum(found["confusion"]) == 18
+    assert found["caught"] == 1.0
+    assert len((tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()) == 1 + 19
+    page = (tmp_path / "s.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg") == len(found["errors"])
+
+    (labelled / "eyed footman" / "broken.jpg").unlink()
+    shown = frn("score", SAMPLES / "moths", labelled)
+    assert shown.exit_code == 0
+    assert f"accuracy {found['accuracy']:.1%} (" in shown.stdout
+
+
+def test_folders_that_cannot_be_scored_are_told(tmp_path: Path, labelled: Path) -> None:
+    classifier, _ = load_classifier(SAMPLES / "moths", "conv4")
+    with pytest.raises(FrnError, match=r"none of its folders \(jay\) is called like one of the classes \(banded"):
+        score_labelled(classifier, {"jay": []})
+    with pytest.raises(FrnError, match="5 are examples of the classes themselves"):
+        score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})
+
+
+def test_scoring_needs_no_torch(labelled: Path) -> None:
+    code = "import sys; from frn.cli.main import app; app(sys.argv[1:], standalone_mode=False)"
+    words = [sys.executable, "-c", code + "; print('torch' in sys.modules)", "score", str(SAMPLES / "moths")]
+    (labelled / "eyed footman" / "broken.jpg").unlink()
+    result = subprocess.run([*words, str(labelled), "--model", "conv4"], capture_output=True, text=True, check=False)
+    assert result.stdout.rstrip().endswith("False"), result.stderr
