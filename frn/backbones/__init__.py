@@ -10,7 +10,7 @@ from typing import Protocol
 from frn.backbones.base import Backbone
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
-from frn.backbones.resnet12 import PATCHES, SMALL, ResNet12
+from frn.backbones.resnet12 import PATCHES, SMALL, WIDE_PATCHES, ResNet12
 from frn.errors import FrnError
 
 
@@ -26,6 +26,7 @@ BACKBONES: dict[str, BackboneFactory] = {
     "resnet12": ResNet12,
     "resnet12-small": partial(ResNet12, SMALL),
     "resnet9-patch4": partial(ResNet12, PATCHES, stem=4),
+    "resnet9-patch4-wide": partial(ResNet12, WIDE_PATCHES, stem=4),
 }
 
 

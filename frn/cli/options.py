@@ -35,7 +35,8 @@ TrainingData = Annotated[
 ]
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
 Backbone = Annotated[
-    str | None, typer.Option(help="conv4, resnet12, resnet12-small or resnet9-patch4.", show_default=False)
+    str | None,
+    typer.Option(help="conv4, resnet12, resnet12-small, resnet9-patch4 or resnet9-patch4-wide.", show_default=False),
 ]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)]
 WarmUp = Annotated[

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from frn.backbones.resnet12 import ResNet12
+from frn.backbones.widen import widen
 from frn.data.cache import StoredImages
 from frn.data.concat import ConcatImages
 from frn.episodes import EpisodeShape, check_classes
@@ -38,9 +40,14 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
         torch.manual_seed(seed)
         model = Model(config)
     if init is not None:
-        if init.config.backbone != preset.backbone:
+        if init.config.backbone == preset.backbone:
+            model.backbone.load_state_dict(init.backbone.state_dict())
+        elif isinstance(init.backbone, ResNet12) and isinstance(model.backbone, ResNet12):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                widen(init.backbone, model.backbone)
+        else:
             raise FrnError(f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}")
-        model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())
     fix_regularisers(model, preset)

@@ -268,12 +268,25 @@ def shipped_photo_longer_average() -> Preset:
     )
 
 
-def shipped_photo_longer() -> Preset:
-    """The fourth: episodes once more."""
+def shipped_photo_wide_average() -> Preset:
+    """The fourth: the network gets wider and begins as what the third made of the narrow one."""
+    return replace(
+        shipped_photo_average(),
+        about="resnet9-photo, fourth part: the same five data sets, a wider network",
+        backbone="resnet9-patch4-wide",
+        pretraining=Pretraining(init_from="shipped-photo-longer-average"),
+        schedule=Schedule(epochs=6, milestones=(3, 5), lr_decay=0.2, warm_up=300),
+        small_first=(3, 64),
+    )
+
+
+def shipped_photo_wide() -> Preset:
+    """The last: episodes."""
     return replace(
         shipped_photo(),
-        about="resnet9-photo, fourth part: the same five data sets",
-        pretraining=Pretraining(init_from="shipped-photo-longer-average", tune_head_at_start=True),
+        about="resnet9-photo, last part: the same five data sets",
+        backbone="resnet9-patch4-wide",
+        pretraining=Pretraining(init_from="shipped-photo-wide-average", tune_head_at_start=True),
         schedule=Schedule(epochs=3, milestones=(1, 2), learning_rate=0.01, lr_decay=0.4),
     )
 
@@ -313,7 +326,8 @@ GENERAL: dict[str, Preset] = {
         shipped_photo_average,
         shipped_photo,
         shipped_photo_longer_average,
-        shipped_photo_longer,
+        shipped_photo_wide_average,
+        shipped_photo_wide,
         general_conv4,
     )
 }

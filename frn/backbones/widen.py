@@ -1,0 +1,57 @@
+"""A wider network that begins as the same function (Chen et al., Net2Net, 2016): what a narrow one learned is kept.
+
+Each new channel is a copy of an old one, and whoever reads a channel and its copies shares its old weight among them,
+at random, so that the copies part ways in training.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from frn.backbones.resnet12 import ResidualBlock, ResNet12
+from frn.errors import FrnError
+
+
+def widen(narrow: ResNet12, wide: ResNet12) -> None:
+    """Fill `wide` so that its maps are those of `narrow`, some channels of them twice or more.
+
+    FrnError if the networks differ in more than width, or `wide` is the narrower one somewhere.
+    """
+    if (len(narrow.blocks), narrow.stem, narrow.stride) != (len(wide.blocks), wide.stem, wide.stride):
+        raise FrnError("one network widens another only where both have the same blocks and the same stem")
+    inputs = torch.arange(3 * narrow.stem**2)
+    for old, new in zip(narrow.blocks, wide.blocks, strict=True):
+        assert isinstance(old, ResidualBlock)
+        assert isinstance(new, ResidualBlock)
+        first, second, outputs = (_copies(old.conv3, new.conv3) for _ in range(3))
+        _fill(old.conv1, new.conv1, inputs, first)
+        _fill(old.conv2, new.conv2, first, second)
+        _fill(old.conv3, new.conv3, second, outputs)
+        _fill(old.shortcut, new.shortcut, inputs, outputs)
+        inputs = outputs
+
+
+def _copies(narrow: nn.Module, wide: nn.Module) -> Tensor:
+    """The old channel that each new one is: first every old one, then some of them again."""
+    (old, _), (new, _) = narrow.children(), wide.children()
+    assert isinstance(old, nn.Conv2d)
+    assert isinstance(new, nn.Conv2d)
+    more = new.out_channels - old.out_channels
+    if more < 0:
+        raise FrnError(f"a block of {old.out_channels} channels cannot begin one of {new.out_channels}")
+    rounds = range(-(-more // old.out_channels))
+    again = [torch.randperm(old.out_channels) for _ in rounds]
+    return torch.cat([torch.arange(old.out_channels), *again])[: new.out_channels]
+
+
+@torch.no_grad()
+def _fill(narrow: nn.Module, wide: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
+    (old, old_norm), (new, new_norm) = narrow.children(), wide.children()
+    assert isinstance(old, nn.Conv2d)
+    assert isinstance(new, nn.Conv2d)
+    share = torch.rand(len(outputs), len(inputs)) + 0.5
+    total = torch.zeros(len(outputs), old.in_channels).index_add_(1, inputs, share)
+    share /= total[:, inputs]
+    new.weight.copy_(old.weight[outputs][:, inputs] * share[:, :, None, None])
+    new_norm.load_state_dict(
+        {name: value[outputs] if value.dim() else value for name, value in old_norm.state_dict().items()}
+    )
