@@ -96,7 +96,7 @@ def save_model(model: Model, path: Path, record: Mapping[str, object] | None = N
 
 
 def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
-    """Read a checkpoint of the authors' code (FRN or ProtoNet, Conv-4 or ResNet-12), in evaluation mode.
+    """Read a checkpoint of the authors' code (FRN or ProtoNet), or of Bi-FRN's, in evaluation mode.
 
     Its keys tell what it is, unless `config` does. FrnError if the file holds anything but tensors, or keys that are
     not theirs.
@@ -104,7 +104,9 @@ def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
     weights = read_reference(path)
     if config is None:
         backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
-        config = ModelConfig(backbone=backbone, method="frn" if "head.alpha" in weights else "proto")
+        known = {"head.alpha": "frn", "head.weight_back": "bifrn"}
+        method = next((method for name, method in known.items() if name in weights), "proto")
+        config = ModelConfig(backbone=backbone, method=method)
     return _filled(Model(config), weights, path, {"imported_from": path.name})
 
 

@@ -35,18 +35,33 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     return _tensors(state, path)
 
 
+SCALARS = {"scale": "head.gamma", "w1": "head.weight_back", "w2": "head.weight_forth"}
+LEFT_OUT = ("cat_mat", "fsrm.transformer.positional_emb")
+"""Dummy maps of pre-training, which the authors, too, leave out of fine-tuning; and sines, which nothing learns."""
+SELF_RECONSTRUCTION = {
+    "blocks.0.pre_norm": "before_attention",
+    "blocks.0.self_attn.qkv": "attention",
+    "blocks.0.self_attn.proj": "attended",
+    "blocks.0.norm1": "after_attention",
+    "blocks.0.linear1": "inner",
+    "blocks.0.linear2": "outer",
+    "norm": "last",
+}
+"""Layers of Bi-FRN's transformer, by the names of its authors."""
+
+
 def read_reference(path: Path) -> dict[str, Tensor]:
-    """A checkpoint of the authors' code under our names (theirs: `scale`, `r`, `feature_extractor...`).
+    """A checkpoint of the authors' code, or of Bi-FRN's, under our names (theirs: `scale`, `r`, ...).
 
     FrnError if the file cannot be read, or holds anything but tensors.
     """
     weights: dict[str, Tensor] = {}
     for key, value in _tensors(_unpickle(path), path).items():
-        if key == "scale":
-            weights["head.gamma"] = value.reshape(())
+        if key in SCALARS:
+            weights[SCALARS[key]] = value.reshape(())
         elif key == "r":
             weights["head.alpha"], weights["head.beta"] = value[0].clone(), value[1].clone()
-        elif key != "cat_mat":  # the dummy maps of pre-training: the authors, too, leave them out of fine-tuning
+        elif key not in LEFT_OUT:
             weights[_rename(key.removeprefix("module."))] = value
     return weights
 
@@ -61,7 +76,10 @@ def _rename(key: str) -> str:
     if match := re.fullmatch(r"feature_extractor\.layer(\d)\.0\.downsample\.([01])\.(\w+)", key):
         block, part, name = match.groups()
         return f"backbone.blocks.{int(block) - 1}.shortcut.{part}.{name}"
-    return key
+    if match := re.fullmatch(r"fsrm\.transformer\.(.+)\.(weight|bias)", key):
+        layer, name = match.groups()
+        return f"head.itself.{SELF_RECONSTRUCTION.get(layer, layer)}.{name}"
+    return "head.projections.weight" if key == "fmrm.to_qkv.0.weight" else key
 
 
 def _unpickle(path: Path) -> object:

@@ -7,7 +7,8 @@ import typer
 
 from frn.zoo import DEFAULT_MODEL
 
-MethodName = Literal["frn", "proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "bifrn", "deepemd"]
+Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd"]
+MethodName = Literal["frn", "bifrn", "frn-tdm", "proto-tdm", Baseline]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["auto", "fp32", "bf16"]
 

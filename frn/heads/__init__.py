@@ -17,6 +17,7 @@ from frn.heads.frn import FRNHead
 from frn.heads.proto import ProtoHead
 from frn.heads.ridge import RidgeHead
 from frn.heads.simpleshot import SimpleShotHead
+from frn.heads.tdm import TDMFRNHead, TDMProtoHead
 
 SMALL = 64
 """Up to this many channels the authors compare whole flattened maps, beyond it average-pooled ones."""
@@ -30,7 +31,9 @@ HEADS: dict[str, Callable[[int], Head]] = {
     "simpleshot": SimpleShotHead,
     "cosine": lambda d: CosineHead(),
     "ridge": lambda d: RidgeHead(pooled=d > SMALL),
-    "bifrn": lambda d: BiFRNHead(),
+    "bifrn": BiFRNHead,
+    "frn-tdm": TDMFRNHead,
+    "proto-tdm": lambda d: TDMProtoHead(d, pooled=d > SMALL),
     # The authors' rate would move a location of Conv-4, whose features are short, by several times its length.
     "deepemd": lambda d: DeepEMDHead(sfc_rate=1.0 if d <= SMALL else 100.0),
 }

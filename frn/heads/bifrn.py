@@ -1,33 +1,93 @@
-"""Bi-directional FRN (Wu et al., AAAI 2023): supports rebuild the query, and the query rebuilds the supports.
+"""Bi-FRN (Wu et al., AAAI 2023): query and supports rebuild each other by attention, after each has rebuilt itself.
 
-The first direction keeps classes apart, the second keeps a class together. Each has its own lambda and rho, and the two
-errors are weighted by learned numbers that start at a half.
+Followed is the authors' code (PRIS-CV/Bi-FRN). Its two modules: feature self-reconstruction (FSRM), a small transformer
+within each map, and feature mutual reconstruction (FMRM), softmax attention between learned projections. It shares
+with FRN what is measured, not how: no ridge regression, no lambda and rho, no auxiliary loss.
+
+Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels, q queries; m rows that are
+rebuilt, g groups of n rows that they are rebuilt from.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.heads.base import Head
-from frn.heads.frn import FRNHead
-from frn.ridge.reconstruction import class_error
+
+DROPOUT = 0.1
+"""Of attention between maps, in training (the authors' code)."""
 
 
 class BiFRNHead(Head):
-    """Scores a query by how well it and each class's supports rebuild each other."""
+    """Scores a query by how well it and each class's supports rebuild each other.
 
-    scaled_maps = True
+    Errors are summed over the maps, so that of the supports grows with the shot; logits are divided by r d.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, d: int) -> None:
+        """Queries, keys and values of d channels."""
         super().__init__()
-        self.forth, self.back = FRNHead(), FRNHead()
+        self.itself = SelfReconstruction(d)
+        self.projections = nn.Linear(d, 3 * d, bias=False)
         self.weight_forth = nn.Parameter(torch.tensor(0.5))
+        """Of the error of the query rebuilt from the supports (the code's `w2`)."""
         self.weight_back = nn.Parameter(torch.tensor(0.5))
-        self.back.gamma.requires_grad_(False)  # one temperature is enough: the weights say the rest
+        """Of the error of the supports rebuilt from the query (`w1`)."""
+        self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
-        pool = support.flatten(1, 2)  # way, p, d
-        forth = self.forth.class_error(support, query)
-        lam, rho = self.back.lam(*query.shape[1:]), self.back.rho()
-        back = class_error(pool, query, lam=lam, rho=rho).mT  # a pool is the map, each query a pool
-        return -self.forth.gamma * (self.weight_forth * forth + self.weight_back * back)
+        way, shot, r, d = support.shape
+        with torch.autocast(query.device.type, enabled=False):
+            dtype = torch.promote_types(query.dtype, torch.float32)
+            pool = (
+                self.projections(self.itself(support.flatten(0, 1).to(dtype))).unflatten(0, (way, shot)).flatten(1, 2)
+            )
+            locations = self.projections(self.itself(query.to(dtype)))  # q, r, 3 d; pool is way, p, 3 d
+            forth = self.attention_error(locations.flatten(0, 1), pool)  # way, q * r
+            back = self.attention_error(pool.flatten(0, 1), locations)  # q, way * p
+            forth, back = forth.unflatten(1, (-1, r)).sum(-1).mT, back.unflatten(1, (way, -1)).sum(-1)
+            return -self.gamma * (self.weight_forth * forth + self.weight_back * back) / (r * d)
+
+    def attention_error(self, rows: Tensor, groups: Tensor) -> Tensor:
+        """Squared error of the values of rows (m, 3 d), each rebuilt from each of the groups (g, n, 3 d): (g, m)."""
+        asked, _, value = rows.chunk(3, -1)
+        _, keys, values = groups.chunk(3, -1)
+        attention = (asked @ keys.mT / value.shape[-1] ** 0.5).softmax(-1)  # g, m, n
+        rebuilt = F.dropout(attention, DROPOUT, self.training) @ values
+        return (value - rebuilt).square().sum(-1)
+
+
+class SelfReconstruction(nn.Module):
+    """A transformer of one layer and one head over the locations of a map (FSRM), which it keeps in shape."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.before_attention = nn.LayerNorm(d)
+        self.attention = nn.Linear(d, 3 * d, bias=False)
+        self.attended = nn.Linear(d, d)
+        self.after_attention = nn.LayerNorm(d)
+        self.inner = nn.Linear(d, d)
+        self.outer = nn.Linear(d, d)
+        self.last = nn.LayerNorm(d)
+        for layer in (self.attention, self.attended, self.inner, self.outer):
+            nn.init.trunc_normal_(layer.weight, std=0.02)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Map (n, r, d) to (n, r, d)."""
+        maps = maps + positions(*maps.shape[1:], like=maps)
+        asked, keys, values = self.attention(self.before_attention(maps)).chunk(3, -1)
+        attention = (asked @ keys.mT / maps.shape[-1] ** 0.5).softmax(-1)
+        maps = self.after_attention(maps + self.attended(attention @ values))  # normalised on the trunk, as in the code
+        maps = maps + self.outer(F.gelu(self.inner(maps)))
+        rebuilt: Tensor = self.last(maps)
+        return rebuilt
+
+
+def positions(r: int, d: int, *, like: Tensor) -> Tensor:
+    """Sines of location numbers at falling frequencies, and their cosines at odd channels: (r, d)."""
+    channel = torch.arange(d, device=like.device)
+    angle = torch.arange(r, device=like.device)[:, None] / 10000 ** ((channel // 2).double() * 2 / d)
+    return torch.where(channel % 2 == 0, angle.sin(), angle.cos()).to(like.dtype)

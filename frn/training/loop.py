@@ -24,7 +24,14 @@ from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
 from frn.training.run import RunResult, RunSettings, TrainingRun
 from frn.training.run_folder import RunFolder
-from frn.training.setup import build_optimizer, describe_images, fix_regularisers, new_model, validation_shape
+from frn.training.setup import (
+    build_optimizer,
+    describe_images,
+    drawing_from,
+    fix_regularisers,
+    new_model,
+    validation_shape,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +150,8 @@ class _Trainer:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, position.epoch, position.step, 1])
         maps = self.feature_maps(drawn, generator, position.epoch)
-        loss, logits, target = self.objective.score(self.model, maps, drawn)
+        with drawing_from(generator, settings.device):  # heads with dropout or noise
+            loss, logits, target = self.objective.score(self.model, maps, drawn)
         value = loss.item()
         if not np.isfinite(value):
             raise FrnError(

@@ -1,8 +1,10 @@
 """What a run begins with: its model, optimiser, validation episodes, and what tells its images apart."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -74,6 +76,15 @@ def build_optimizer(parameters: Iterable[nn.Parameter], schedule: Schedule) -> t
         nesterov=schedule.nesterov,
         weight_decay=schedule.weight_decay,
     )
+
+
+@contextmanager
+def drawing_from(generator: np.random.Generator, device: torch.device | str) -> Iterator[None]:
+    """Let torch's random numbers follow `generator`: the same step draws the same, also after a resume."""
+    devices = [torch.device(device)] if torch.device(device).type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(int(generator.integers(2**63)))
+        yield
 
 
 def validation_shape(preset: Preset, images: StoredImages) -> EpisodeShape:

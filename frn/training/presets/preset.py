@@ -9,8 +9,8 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 
-WITH_AUXILIARY_LOSS = frozenset({"frn", "bifrn", "dsn", "ctx"})
-"""Methods that the paper trains with Eq. 11 (SM, Implemented Baselines), and FRN's own kin."""
+WITH_AUXILIARY_LOSS = frozenset({"frn", "frn-tdm", "dsn", "ctx"})
+"""Methods that are trained with Eq. 11: the paper's (SM, Implemented Baselines), and TDM over FRN."""
 
 Regulariser = Literal["lambda", "rho"]
 

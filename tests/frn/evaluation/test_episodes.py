@@ -107,5 +107,5 @@ def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> N
 
     with pytest.raises(FrnError, match=r"exported ctx model does not hold its whole head \(key.weight, value.weight\)"):
         exported("ctx").new_head()
-    for method in ("frn", "proto", "dsn", "ridge", "bifrn"):
+    for method in ("frn", "proto", "dsn", "ridge"):
         assert type(exported(method).new_head()) is type(build_head(method, 64))

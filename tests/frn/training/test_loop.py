@@ -132,6 +132,8 @@ PIECES = {
     "dummy maps": pretraining(),
     "average": pretraining("average-pretrain"),
     "a head beside": replace(TINY, aux_heads=("proto",)),
+    "dropout": replace(TINY, method="bifrn", aux="off"),
+    "noise": replace(TINY, method="frn-tdm"),
 }
 
 

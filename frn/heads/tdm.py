@@ -1,0 +1,110 @@
+"""TDM, task discrepancy maximisation (Lee et al., CVPR 2022): channels weighted by what tells classes apart.
+
+Followed is the authors' code. A channel's activation is compared with the mean over channels: a small distance means
+that it looks where most channels look. From these distances three small networks make weights between 0 and 2, per
+class (support attention) and per query (query attention), and the head below them compares weighted maps.
+
+Shape letters: way classes, q queries, r locations, d channels.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from frn.heads.base import Head
+from frn.heads.frn import FRNHead
+from frn.ridge.reconstruction import reconstruct
+
+NOISE = 0.2
+"""Weights move by up to so much in training (the authors' code)."""
+
+
+class ChannelWeights(nn.Module):
+    """Weights of every channel for every pair of a class and a query."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.within, self.between, self.query = SandGlass(d), SandGlass(d), SandGlass(d)
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return weights (way, q, d) from support (way, shot, r, d) and query (q, r, d)."""
+        prototypes = support.mean(1)  # way, r, d
+        distances = channel_distances(prototypes, prototypes.mean(-1))  # way, way, d
+        own = torch.eye(len(prototypes), dtype=torch.bool, device=prototypes.device)
+        others = distances.masked_fill(own[..., None], torch.inf).amin(1)
+        classes = (self.within(distances[own]) + self.between(others)) / 2
+        of_queries = (query - query.mean(-1, keepdim=True)).square().mean(1)  # q, d
+        weights = (classes[:, None] + self.query(of_queries)) / 2
+        if self.training:
+            weights = (weights + NOISE * (2 * torch.rand_like(weights) - 1)).clamp(0, 2)
+        return weights
+
+
+class SandGlass(nn.Module):
+    """Distances of channels (n, d) to weights between 0 and 2."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.wide = nn.Linear(d, 2 * d, bias=False)
+        self.norm = nn.BatchNorm1d(2 * d)
+        self.narrow = nn.Linear(2 * d, d, bias=False)
+        for layer in (self.wide, self.narrow):
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, distances: Tensor) -> Tensor:
+        """Return weights (n, d)."""
+        return 1 + self.narrow(self.norm(self.wide(distances)).relu()).tanh()
+
+
+def channel_distances(maps: Tensor, means: Tensor) -> Tensor:
+    """Mean squared distance of each channel of maps (a, r, d) from each mean over channels (b, r): (a, b, d)."""
+    return (maps[:, None] - means[..., None]).square().mean(2)
+
+
+class TDMProtoHead(Head):
+    """ProtoNet on weighted maps. Logits are divided by the number of dimensions and multiplied by gamma."""
+
+    def __init__(self, d: int, *, pooled: bool) -> None:
+        """Compare average-pooled maps (ResNet-12) or whole ones (Conv-4)."""
+        super().__init__()
+        self.pooled = pooled
+        self.weights = ChannelWeights(d)
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        with torch.autocast(query.device.type, enabled=False):
+            support, query = in_float(support), in_float(query)
+            weights = self.weights(support, query)  # way, q, d
+            prototypes = support.mean(1)[:, None]
+            difference = prototypes - query  # way, q, r, d
+            squared = difference.mean(2).square() if self.pooled else difference.square().mean(2)
+            return -self.gamma * (weights.square() * squared).mean(-1).mT
+
+
+class TDMFRNHead(Head):
+    """FRN whose errors of reconstruction are weighted. The reconstruction itself is FRN's (Eq. 10)."""
+
+    scaled_maps = True
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.weights = ChannelWeights(d)
+        self.frn = FRNHead()
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        with torch.autocast(query.device.type, enabled=False):
+            support, query = in_float(support), in_float(query)
+            pool, locations = support.flatten(1, 2), query.flatten(0, 1)
+            rebuilt = reconstruct(locations, pool, lam=self.frn.lam(*pool.shape[1:]), rho=self.frn.rho())  # way, n, d
+            error = (rebuilt - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
+            return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
+
+    def trouble(self) -> str:
+        """What training has done to the head that it does not come back from; empty if nothing."""
+        return self.frn.trouble()
+
+
+def in_float(maps: Tensor) -> Tensor:
+    """Maps in float32 at least."""
+    return maps.to(torch.promote_types(maps.dtype, torch.float32))

@@ -1,0 +1,126 @@
+"""Bi-FRN: against its formulas written out in float64, and against numbers of its authors' code."""
+
+import json
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from frn.heads.bifrn import BiFRNHead, SelfReconstruction, positions
+from frn.model import load_model
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5
+
+
+def lively(head: BiFRNHead) -> BiFRNHead:
+    """A head whose layers all do something."""
+    generator = torch.Generator().manual_seed(1)
+    for parameter in head.parameters():
+        parameter.data.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return head.double().eval()
+
+
+def normalised(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return (x - x.mean()) / (x.var(correction=0) + 1e-5).sqrt() * weight + bias
+
+
+def attended(asked: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    """One row (d) from n rows."""
+    weights = (keys @ asked / math.sqrt(len(asked))).exp()
+    return weights @ values / weights.sum()
+
+
+def itself(maps: Tensor, net: SelfReconstruction) -> Tensor:
+    """FSRM of one map (r, d), location by location."""
+    w = {name: parameter.detach() for name, parameter in net.named_parameters()}
+    channels = range(maps.shape[1])
+    sines = [
+        [(math.sin, math.cos)[c % 2](p / 10000 ** (2 * (c // 2) / maps.shape[1])) for c in channels]
+        for p in range(len(maps))
+    ]
+    trunk = maps + torch.tensor(sines, dtype=maps.dtype)
+    before = torch.stack([normalised(x, w["before_attention.weight"], w["before_attention.bias"]) for x in trunk])
+    asked, keys, values = (before @ w["attention.weight"].T).split(maps.shape[1], 1)
+    rebuilt = []
+    for location, x in zip(asked, trunk, strict=True):
+        y = w["attended.weight"] @ attended(location, keys, values) + w["attended.bias"]
+        x = normalised(x + y, w["after_attention.weight"], w["after_attention.bias"])
+        inner = w["inner.weight"] @ x + w["inner.bias"]
+        gelu = inner * (1 + torch.erf(inner / math.sqrt(2))) / 2
+        x = x + w["outer.weight"] @ gelu + w["outer.bias"]
+        rebuilt.append(normalised(x, w["last.weight"], w["last.bias"]))
+    return torch.stack(rebuilt)
+
+
+def test_it_is_self_reconstruction_and_then_attention_both_ways() -> None:
+    generator = torch.Generator().manual_seed(3)
+    support = torch.randn(WAY, SHOT, R, D, generator=generator, dtype=torch.float64)
+    query = torch.randn(QUERIES, R, D, generator=generator, dtype=torch.float64)
+    head = lively(BiFRNHead(D))
+    with torch.no_grad():
+        head.gamma.fill_(1.7)
+        ask, key, value = head.projections.weight.split(D)
+
+        def error(rows: Tensor, others: Tensor) -> Tensor:
+            """Of all values of `rows` (m, d), rebuilt from `others` (n, d)."""
+            rebuilt = torch.stack([attended(ask @ row, others @ key.T, others @ value.T) for row in rows])
+            return (rows @ value.T - rebuilt).square().sum()
+
+        expected = torch.empty(QUERIES, WAY, dtype=torch.float64)
+        for i, q in enumerate(query):
+            for j, s in enumerate(support):
+                pool, locations = torch.cat([itself(m, head.itself) for m in s]), itself(q, head.itself)
+                both = head.weight_forth * error(locations, pool) + head.weight_back * error(pool, locations)
+                expected[i, j] = -1.7 * both / (R * D)
+        torch.testing.assert_close(head(support, query), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_positions_do_not_depend_on_how_large_the_map_is() -> None:
+    maps = torch.zeros(1, dtype=torch.float64)
+    torch.testing.assert_close(positions(25, 64, like=maps)[:9], positions(9, 64, like=maps))
+
+
+def test_attention_is_thinned_out_in_training_only() -> None:
+    maps = torch.randn(2, 1, R, D, generator=torch.Generator().manual_seed(0))
+    head = BiFRNHead(D)
+    with torch.no_grad():
+        assert not torch.equal(head(maps, maps[:, 0]), head(maps, maps[:, 0]))
+        head.eval()
+        assert torch.equal(head(maps, maps[:, 0]), head(maps, maps[:, 0]))
+
+
+def weights_by_rule(shapes: dict[str, list[int]]) -> dict[str, Tensor]:
+    """The weights of the recording: random, but the same everywhere."""
+    state = {}
+    for key, shape in shapes.items():
+        z = np.random.default_rng(zlib.crc32(key.encode())).standard_normal(shape)
+        if key.endswith("num_batches_tracked"):
+            state[key] = torch.tensor(7)
+            continue
+        if key.endswith("running_var"):
+            z = 1 + 0.1 * np.abs(z)
+        elif len(shape) >= 2:
+            z = z / np.sqrt(np.prod(shape[1:]))
+        elif key == "scale":
+            z = np.array([1.7])
+        else:
+            z = 1 + 0.1 * z if key in ("w1", "w2") or key.endswith("weight") else 0.1 * z
+        state[key] = torch.from_numpy(np.asarray(z, dtype=np.float32))
+    return state
+
+
+def test_a_checkpoint_of_its_authors_gives_their_logits(tmp_path: Path) -> None:
+    path = tmp_path / "model_Conv-4.pth"
+    torch.save(weights_by_rule(json.loads((GOLDEN / "bifrn.keys.json").read_text())), path)
+    model = load_model(path)
+    assert (model.config.method, model.config.backbone) == ("bifrn", "conv4")
+    episode = np.load(GOLDEN / "episode.npz")
+    support, query = (torch.from_numpy(episode[name]).double() for name in ("support", "query"))
+    with torch.no_grad():
+        logits = model.head.double()(support, query)
+    expected = torch.from_numpy(np.load(GOLDEN / "bifrn.npz")["logits"])
+    torch.testing.assert_close(logits, expected, rtol=1e-7, atol=0)  # their sines are float32

@@ -1,0 +1,149 @@
+"""TDM: against its formulas written out in float64, and against numbers of its authors' code."""
+
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from frn.heads import build_head
+from frn.heads.frn import FRNHead
+from frn.heads.proto import ProtoHead
+from frn.heads.tdm import ChannelWeights, SandGlass, TDMFRNHead, TDMProtoHead
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5
+
+
+def episode() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    support = torch.randn(WAY, SHOT, R, D, generator=generator, dtype=torch.float64)
+    return support, torch.randn(QUERIES, R, D, generator=generator, dtype=torch.float64)
+
+
+def lively(weights: ChannelWeights) -> ChannelWeights:
+    """Weights whose BatchNorm does something."""
+    generator = torch.Generator().manual_seed(1)
+    for name, tensor in weights.state_dict().items():
+        if "norm" in name and tensor.dim():
+            tensor.add_(0.3 * torch.rand(tensor.shape, generator=generator, dtype=tensor.dtype))
+    return weights.double().eval()
+
+
+def by_hand(weights: ChannelWeights, support: Tensor, q: Tensor, label: int) -> Tensor:
+    """Weights of the channels for one class and one query, channel by channel."""
+
+    def network(net: SandGlass, distances: list[float]) -> Tensor:
+        x = net.wide.weight @ torch.tensor(distances, dtype=torch.float64)
+        mean, var = net.norm.running_mean, net.norm.running_var
+        assert mean is not None
+        assert var is not None
+        x = (x - mean) / (var + 1e-5).sqrt() * net.norm.weight + net.norm.bias
+        return 1 + torch.tanh(net.narrow.weight @ x.clamp(min=0))
+
+    prototypes = support.mean(1)
+    within, between, of_query = [], [], []
+    for c in range(D):
+        to_means = [(prototypes[label, :, c] - other.mean(-1)).square().mean().item() for other in prototypes]
+        within.append(to_means.pop(label))
+        between.append(min(to_means))
+        of_query.append((q[:, c] - q.mean(-1)).square().mean().item())
+    classes = (network(weights.within, within) + network(weights.between, between)) / 2
+    return (classes + network(weights.query, of_query)) / 2
+
+
+def test_weights_come_from_distances_to_the_mean_channel() -> None:
+    weights, (support, query) = lively(ChannelWeights(D)), episode()
+    with torch.no_grad():
+        expected = [[by_hand(weights, support, q, label) for q in query] for label in range(WAY)]
+        torch.testing.assert_close(weights(support, query), torch.stack([torch.stack(row) for row in expected]))
+
+
+def test_frn_compares_weighted_maps() -> None:
+    head, (support, query) = TDMFRNHead(D).double().eval(), episode()
+    lively(head.weights)
+    with torch.no_grad():
+        head.frn.alpha.fill_(0.4)
+        head.frn.beta.fill_(-0.2)
+        head.frn.gamma.fill_(1.7)
+        expected = torch.empty(QUERIES, WAY, dtype=torch.float64)
+        for j, s in enumerate(support):
+            pool = s.flatten(0, 1)
+            lam = len(pool) / D * math.exp(0.4) + 1e-6
+            gram, identity = pool.T @ pool, torch.eye(D, dtype=pool.dtype)
+            hat = math.exp(-0.2) * torch.linalg.solve(gram + lam * identity, gram)  # Eq. 10
+            for i, q in enumerate(query):
+                weight = by_hand(head.weights, support, q, j)
+                expected[i, j] = -1.7 * (q @ hat * weight - q * weight).square().sum() / R
+        torch.testing.assert_close(head(support, query), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_protonet_compares_weighted_maps(pooled: bool) -> None:
+    head, (support, query) = TDMProtoHead(D, pooled=pooled).double().eval(), episode()
+    lively(head.weights)
+    with torch.no_grad():
+        expected = torch.empty(QUERIES, WAY, dtype=torch.float64)
+        for j, s in enumerate(support):
+            for i, q in enumerate(query):
+                weight = by_hand(head.weights, support, q, j)
+                ours, prototype = q * weight, s.mean(0) * weight
+                if pooled:
+                    ours, prototype = ours.mean(0), prototype.mean(0)
+                expected[i, j] = -(ours - prototype).square().mean()
+        torch.testing.assert_close(head(support, query), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "plain"), [("frn-tdm", FRNHead()), ("proto-tdm", ProtoHead(pooled=False))])
+def test_with_equal_weights_it_is_the_method_below(name: str, plain: torch.nn.Module) -> None:
+    head, (support, query) = build_head(name, D).double().eval(), episode()
+    for net in head.get_submodule("weights").children():
+        net.get_parameter("narrow.weight").data.zero_()  # every weight is one
+    with torch.no_grad():
+        torch.testing.assert_close(head(support, query), plain(support, query))
+
+
+def test_weights_are_shaken_in_training_only_and_stay_between_0_and_2() -> None:
+    weights, (support, query) = lively(ChannelWeights(D)), episode()
+    with torch.no_grad():
+        assert torch.equal(weights(support, query), weights(support, query))
+        weights.train()
+        assert not torch.equal(weights(support, query), weights(support, query))
+        for net in (weights.within, weights.between, weights.query):
+            net.narrow.weight.fill_(100.0)
+        assert weights(support, query).max() <= 2
+        assert weights(support, query).min() >= 0
+
+
+NAMES = {"within": "prt_self", "between": "prt_other", "query": "qry_self"}
+LAYERS = {"wide": "linear1", "norm": "bn1", "narrow": "linear2"}
+
+
+@pytest.mark.parametrize("name", ["frn-tdm", "proto-tdm"])
+def test_logits_are_those_of_the_authors_code(name: str) -> None:
+    head = build_head(name, 64)
+    for key, tensor in head.get_submodule("weights").state_dict().items():
+        net, layer, last = key.split(".")
+        z = np.random.default_rng(zlib.crc32(f"TDM.{NAMES[net]}.{LAYERS[layer]}.{last}".encode()))
+        if tensor.dim() == 2:  # the rule of the recording
+            tensor.copy_(torch.from_numpy(z.standard_normal(tensor.shape) / math.sqrt(tensor.shape[1])))
+        elif last == "running_var":
+            tensor.copy_(torch.from_numpy(1 + 0.1 * np.abs(z.standard_normal(tensor.shape))))
+        elif tensor.dim():
+            tensor.copy_(torch.from_numpy((last == "weight") + 0.1 * z.standard_normal(tensor.shape)))
+    frn = isinstance(head, TDMFRNHead)
+    scalars = {"frn.alpha": 0.4, "frn.beta": -0.2, "frn.gamma": 1.7} if frn else {"gamma": 1.7}
+    for key, value in scalars.items():
+        head.get_parameter(key).data.fill_(value)
+    arrays = np.load(GOLDEN / "episode.npz"), np.load(GOLDEN / "tdm.npz")
+    support, query = (torch.from_numpy(arrays[0][key]).double() for key in ("support", "query"))
+    with torch.no_grad():
+        head.double().eval()
+        weights = head.get_submodule("weights")(support, query)
+        torch.testing.assert_close(weights, torch.from_numpy(arrays[1]["weights"]))
+        logits = head(support, query)
+    expected = torch.from_numpy(arrays[1]["frn" if frn else "proto"])
+    torch.testing.assert_close(logits, expected, rtol=1e-6, atol=0)  # their scalars are float32
