@@ -21,6 +21,7 @@ ORDER = [
     {"frn.weight_files"},
     {"frn.model"},
     {"frn.evaluation"},
+    {"frn.report"},
     {"frn.training"},
     {"frn.reproduce"},  # tables of presets
     {"frn.visualize"},  # trains a decoder, into a run folder
@@ -49,6 +50,8 @@ TORCH_FREE = (
     ),
     *("inference", "reproduce"),
     *("labels", "photos", "estimator"),
+    *(f"report.{name}" for name in ("page", "charts", "photos", "curves")),
+    "evaluation.tally",
     *(f"ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),
 )
 

@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.console import note, print_json, printable, report_left_out, stdout, user_errors
-from frn.cli.options import Classes, ClassifierDevice, ClassifierModel
+from frn.cli.console import (
+    check_report,
+    command_line,
+    note,
+    one_format,
+    print_csv,
+    print_json,
+    printable,
+    report_left_out,
+    stdout,
+    user_errors,
+)
+from frn.cli.options import AsCsv, Classes, ClassifierDevice, ClassifierModel
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
-    from frn.inference.classifier import Prediction
+    from frn.inference.classifier import Classifier, Prediction
+    from frn.report.photos import Album
 
 BAR = 24
 """Width of a full bar, in characters."""
@@ -33,13 +45,20 @@ def classify(
         ),
     ] = None,
     device: ClassifierDevice = "auto",
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per photo on stdout.")] = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Label photos by the class whose examples rebuild them best.
 
-    Broken photos are reported and stop nothing; the exit status is then 1.
+    Broken photos are reported and stop nothing; the exit status is then 1. A report has the photos as thumbnails sorted
+    by sureness, to be filtered by class, with their error maps, in one file that needs no network.
     """
     with user_errors():
+        one_format(as_json, as_csv)
+        check_report(report)
         paths, skipped = _image_paths(images)  # before the model is loaded: a wrong path is told at once
         report_left_out(skipped, all_of_them="")
 
@@ -53,17 +72,32 @@ def classify(
             note(
                 f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
             )
-        failed = 0
-        for path, outcome in classifier.classify(paths):
-            if isinstance(outcome, FrnError):
-                failed += 1
+        album = _album(classifier) if report else None
+        failed, rows = 0, []
+        for path, outcome in album.classify(paths) if album else classifier.classify(paths):
+            failed += isinstance(outcome, FrnError)
+            if as_csv:
+                rows.append(_as_row(path, outcome))
+            elif isinstance(outcome, FrnError):
                 print_json({"image": str(path), "error": str(outcome)}) if as_json else note(f"error: {outcome}")
             elif as_json:
                 print_json(_as_line(path, outcome))
             else:
                 _show(path, outcome, top)
+        if as_csv:
+            print_csv(rows)
+        if album and report:
+            from frn.files import write_atomically
+
+            write_atomically(report, album.page(command_line()))
         if failed:
             raise FrnError(f"{failed} of {len(paths)} images could not be read")
+
+
+def _album(classifier: "Classifier") -> "Album":
+    from frn.report.photos import Album
+
+    return Album(classifier)
 
 
 def _image_paths(words: Sequence[str]) -> tuple[list[Path], list[str]]:
@@ -104,6 +138,16 @@ def _as_line(path: Path, prediction: "Prediction") -> dict[str, object]:
         "threshold": round(prediction.threshold, 6),
         "unknown": prediction.unknown,
     }
+
+
+def _as_row(path: Path, outcome: "Prediction | FrnError") -> dict[str, object]:
+    """A photo as one flat row: a column for every class's probability."""
+    if isinstance(outcome, FrnError):
+        return {"image": str(path), "error": str(outcome)}
+    line = _as_line(path, outcome)
+    row = {key: line[key] for key in ("image", "label", "probability", "explained", "threshold", "unknown")}
+    shares = {f"probability of {name}": round(value, 6) for name, value in outcome.probabilities.items()}
+    return {**row, "error": "", **shares}
 
 
 def _show(path: Path, prediction: "Prediction", top: int) -> None:

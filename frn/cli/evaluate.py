@@ -1,16 +1,29 @@
 """`frn eval`: accuracy over random episodes."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
-from frn.cli.options import AsJson, Device, EpisodeSeed, MethodName, PrecisionName, Split, SplitData, Threads
+from frn.cli.console import (
+    check_report,
+    command_line,
+    one_format,
+    print_csv,
+    print_json,
+    progress_bar,
+    report_left_out,
+    stdout,
+    user_errors,
+)
+from frn.cli.options import AsCsv, AsJson, Device, EpisodeSeed, MethodName, PrecisionName, Split, SplitData, Threads
 from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
     from frn.evaluation.open_set import Unknown
     from frn.evaluation.report import Result
+    from frn.evaluation.run import EvaluationOptions
 
 
 def evaluate(
@@ -32,19 +45,32 @@ def evaluate(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
     ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page (.html) that shows the results.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
 
-    Features are computed once per image, so ten thousand episodes take seconds.
+    Features are computed once per image, so ten thousand episodes take seconds. A report shows accuracy by class,
+    calibration, confusion, and the hardest photos and episodes, in one file that needs no network.
     """
-    given = {name: value for name, value in locals().items() if name != "as_json"}
+    given = {name: value for name, value in locals().items() if name not in ("report", "as_json", "as_csv")}
     leave_threads_to_torch()
     with user_errors():
+        check_report(report)
+        one_format(as_json, as_csv)
         from frn.evaluation.run import EvaluationOptions
         from frn.evaluation.run import evaluate as run
 
-        results = run(EvaluationOptions(**given), bars=progress_bar, warn=report_left_out)
+        if report is None:
+            results = run(EvaluationOptions(**given), bars=progress_bar, warn=report_left_out)
+        else:
+            results = _reported(EvaluationOptions(**given), report)
+    if as_csv:
+        print_csv(_rows(results))
+        return
     if as_json:
         head = {"method": method} if method else {}
         print_json({"model": model, **head, "data": str(data), "split": split, "seed": seed, "results": results})
@@ -54,6 +80,32 @@ def evaluate(
         console.print(describe(result))
         if unknown:
             console.print(f"  {describe_unknown(result['unknown'])}")
+
+
+def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
+    """Evaluate, and write the page."""
+    from frn.evaluation.findings import Findings, find
+    from frn.evaluation.run import evaluate as run
+    from frn.files import write_atomically
+    from frn.report.evaluation import evaluation_page
+
+    found: list[Findings] = []
+    results = run(options, bars=progress_bar, warn=report_left_out, inspect=lambda shown: found.append(find(shown)))
+    facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
+    write_atomically(report, evaluation_page(options.model, found, command_line(), facts))
+    return results
+
+
+def _rows(results: "Sequence[Result]") -> list[dict[str, object]]:
+    """Each result as one flat row."""
+    rows = []
+    for result in results:
+        nested = {key: value for key, value in result.items() if isinstance(value, dict)}
+        flat: dict[str, object] = {key: value for key, value in result.items() if key not in nested}
+        for key, values in nested.items():
+            flat |= {f"{key}_{name}": value for name, value in values.items()}
+        rows.append(flat)
+    return rows
 
 
 def describe(result: "Result") -> str:

@@ -13,6 +13,7 @@ from frn.cli.evaluate import evaluate
 from frn.cli.explain import explain
 from frn.cli.export import export
 from frn.cli.models import app as models_app
+from frn.cli.plot import plot
 from frn.cli.presets import presets
 from frn.cli.pretrained import import_backbone
 from frn.cli.reproduce import reproduce
@@ -58,6 +59,7 @@ app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(train)
 app.command(rich_help_panel="Train and measure")(pretrain)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
+app.command(rich_help_panel="Train and measure")(plot)
 app.command(rich_help_panel="Train and measure")(presets)
 app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")

@@ -13,6 +13,7 @@ DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["auto", "fp32", "bf16"]
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Rows of comma-separated values on stdout, with a head.")]
 Device = Annotated[DeviceName, typer.Option(help="auto: CUDA where it is.")]
 Precision = Annotated[PrecisionName, typer.Option(help="auto: bf16 where the processor has it.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")]

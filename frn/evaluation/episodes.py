@@ -14,6 +14,7 @@ from torch import Tensor
 from frn.data.cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
+from frn.evaluation.tally import Tally
 from frn.heads.base import Head
 from frn.heads.frn import FRNHead
 from frn.ridge.matmul import matmul_small
@@ -38,8 +39,12 @@ def evaluate_episodes(
     episodes: int,
     seed: int,
     progress: Progress | None = None,
+    tally: Tally | None = None,
 ) -> Accuracy:
-    """Accuracy of a head over random episodes of images by their feature maps (n, r, d), class by class."""
+    """Accuracy of a head over random episodes of images by their feature maps (n, r, d), class by class.
+
+    A tally notes what every query was taken for.
+    """
     with torch.inference_mode():
         score = episode_scorer(head, feature_maps, shape)
     target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)
@@ -47,9 +52,11 @@ def evaluate_episodes(
     @torch.inference_mode()
     def evaluate(start: int) -> NDArray[np.float64]:
         chunk = range(start, min(start + CHUNK, episodes))
-        drawn = [evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk]
-        predicted = score(torch.from_numpy(np.stack(drawn)).to(feature_maps.device)).argmax(-1)
-        accuracy: NDArray[np.float64] = (predicted == target).double().mean(-1).cpu().numpy()
+        drawn = np.stack([evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk])
+        logits = score(torch.from_numpy(drawn).to(feature_maps.device))
+        if tally:
+            tally.add(start, drawn, logits.float().cpu().numpy())
+        accuracy: NDArray[np.float64] = (logits.argmax(-1) == target).double().mean(-1).cpu().numpy()
         return accuracy
 
     correct, starts = np.empty(episodes), range(0, episodes, CHUNK)

@@ -7,6 +7,7 @@ and, for comparison, by the largest probability.
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
 
+from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -51,18 +52,9 @@ def measure_open_set(
     """Measure over random episodes; `shape` is that of the enrolled half, and there must be twice as many classes."""
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
-        drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
-        supports = feature_maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
-        bank = ClassScorer([enroll(pool, head) for pool in supports])
-        left_out = [left_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
-        threshold = calibrate(left_out)
-        best, likeliest = [], []
-        for half in (drawn[: shape.way], drawn[shape.way :]):
-            queries = feature_maps[half[:, shape.shot :].flatten()]
-            errors = bank.class_error(queries)
-            best.append(explained(errors, queries).max(1))
-            likeliest.append(probabilities(errors, head.gamma).max(1))
-        outcomes[index] = (auroc(*best), auroc(*likeliest), *(np.mean(half < threshold) for half in best))
+        found = judge_episode(head, feature_maps, sizes, shape, seed=seed, index=index)
+        below = [float((half < found.threshold).mean()) for half in found.explained]
+        outcomes[index] = (auroc(*found.explained), auroc(*found.likeliest), *below)
         if progress:
             progress(index + 1, episodes)
     by_share, softmax, missed, caught = (summarise(column) for column in outcomes.T)
@@ -74,6 +66,41 @@ def measure_open_set(
         "missed": missed.mean,
         "caught": caught.mean,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One episode's queries: first those of enrolled classes, then those of others."""
+
+    explained: tuple[Scores, Scores]
+    """Share of each query that the best class explains."""
+    likeliest: tuple[Scores, Scores]
+    """Largest probability of each query."""
+    threshold: float
+    """Calibrated from the supports."""
+
+
+def judge_episode(
+    head: HeadParameters,
+    feature_maps: NDArray[np.float32],
+    sizes: tuple[int, ...],
+    shape: EpisodeShape,
+    *,
+    seed: int,
+    index: int,
+) -> Judged:
+    """Enroll the first half of the classes of episode number `index`, and score queries of both halves."""
+    drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
+    supports = feature_maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
+    bank = ClassScorer([enroll(pool, head) for pool in supports])
+    left_out = [left_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
+    best, likeliest = [], []
+    for half in (drawn[: shape.way], drawn[shape.way :]):
+        queries = feature_maps[half[:, shape.shot :].flatten()]
+        errors = bank.class_error(queries)
+        best.append(explained(errors, queries).max(1))
+        likeliest.append(probabilities(errors, head.gamma).max(1))
+    return Judged((best[0], best[1]), (likeliest[0], likeliest[1]), calibrate(left_out))
 
 
 def auroc(known: Scores, unknown: Scores) -> float:

@@ -1,9 +1,11 @@
 """A model measured on a split: several episode shapes from features that are computed once."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NotRequired, TypedDict
+
+from torch import Tensor
 
 from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
@@ -11,6 +13,8 @@ from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import FeatureExtractor
 from frn.evaluation.open_set import Unknown, doubled, measure_open_set
+from frn.evaluation.tally import Tally
+from frn.heads.base import Head
 from frn.numerics import keep_freed_memory
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_on_episodes
@@ -29,6 +33,23 @@ class Result(TypedDict):
     unknown: NotRequired[Unknown]
     head: NotRequired[dict[str, float]]
     """What was chosen from the validation split, for a head that nobody trained."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """One shape's result, and what it was made from."""
+
+    result: Result
+    seed: int
+    head: Head
+    feature_maps: Tensor
+    """(n, r, d) of `images`."""
+    images: StoredImages
+    tally: Tally
+
+
+Inspect = Callable[[Inspection], None]
+"""Is shown each shape's answers before the next one begins."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,12 +81,13 @@ def evaluate_images(
     where: str = "the split",
     extracting: Progress | None = None,
     scoring: Progress | None = None,
+    inspect: Inspect | None = None,
 ) -> list[Result]:
     """Evaluate a model on images prepared by its own transform. The model stays as it is.
 
     An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
-    `where`; progress is told over images, and over the episodes of one shape. FrnError if a class is too small for one
-    of the shapes.
+    `where`; progress is told over images, and over the episodes of one shape; `inspect` is shown each shape's answers.
+    FrnError if a class is too small for one of the shapes.
     """
     keep_freed_memory()
     if validation is not None:
@@ -80,8 +102,16 @@ def evaluate_images(
             chosen = tune_on_episodes(examples, validation.sizes, shape, seed=plan.seed)
             head.ridge.set_parameters(chosen)
         began = time.perf_counter()
+        tally = Tally(images.sizes, shape, plan.episodes) if inspect else None
         accuracy = evaluate_episodes(
-            head, feature_maps, images.sizes, shape, episodes=plan.episodes, seed=plan.seed, progress=scoring
+            head,
+            feature_maps,
+            images.sizes,
+            shape,
+            episodes=plan.episodes,
+            seed=plan.seed,
+            progress=scoring,
+            tally=tally,
         )
         result: Result = {
             "way": shape.way,
@@ -110,4 +140,6 @@ def evaluate_images(
                 progress=scoring,
             )
         results.append(result)
+        if inspect and tally:
+            inspect(Inspection(result, plan.seed, head, feature_maps, images, tally))
     return results

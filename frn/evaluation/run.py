@@ -13,7 +13,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.evaluation.method import with_method
-from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
+from frn.evaluation.report import EvaluationPlan, Inspect, Result, evaluate_images
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import Device
 from frn.model import load_model
@@ -59,8 +59,11 @@ def evaluate(
     *,
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
+    inspect: Inspect | None = None,
 ) -> list[Result]:
     """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
+
+    `inspect` is shown each shape's answers, for a report.
 
     FrnError if there is no such model or data set, or a class is too small for the episodes.
     """
@@ -90,6 +93,7 @@ def evaluate(
             where=str(folders.root),
             extracting=extracting,
             scoring=scoring,
+            inspect=inspect,
         )
 
 

@@ -1,0 +1,44 @@
+"""`frn plot`: the curves of training runs as pictures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frn.cli.console import print_csv, printable, stdout, user_errors
+from frn.cli.options import AsCsv
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, of one plot.")],
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Picture to write: .png, .svg or .pdf. Repeatable.", show_default="curves.png and curves.svg"
+        ),
+    ] = None,
+    as_csv: AsCsv = False,
+) -> None:
+    """Draw the curves of one or several runs: loss, accuracy of episodes, accuracy on validation classes.
+
+    A run may still be going on. It needs matplotlib: `pip install 'frn[plots]'`. With --csv the validations are printed
+    and nothing is drawn, unless --out says so.
+    """
+    with user_errors():
+        from frn.errors import FrnError
+        from frn.files import write_atomically
+        from frn.report.curves import FORMATS, draw_curves, read_curves
+
+        paths = out or ([] if as_csv else [Path("curves.png"), Path("curves.svg")])
+        for path in paths:
+            if path.suffix.lower() not in FORMATS:
+                raise FrnError(f"{path}: a picture is called something{', something'.join(FORMATS)}")
+        curves = [read_curves(run) for run in runs]
+        for path in paths:
+            write_atomically(path, draw_curves(curves, path.suffix.lower()))
+        if as_csv:
+            points = [(run.name, *point) for run in curves for point in zip(*run.validation, strict=True)]
+            print_csv([{"run": name, "total_steps": int(step), "val_accuracy": value} for name, step, value in points])
+            return
+        for path in paths:
+            stdout().print(printable(str(path)), markup=False)

@@ -1,0 +1,161 @@
+"""What a report shows of an evaluation: counts, calibration, and the photos and episodes that were hardest."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.episodes import EpisodeShape, evaluation_episode
+from frn.evaluation.open_set import judge_episode
+from frn.evaluation.report import Inspection, Result
+from frn.evaluation.tally import Calibration, Counts, Shares
+from frn.images import Pixels
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import HeadParameters
+
+HARDEST_IMAGES, HARDEST_EPISODES = 12, 4
+OPEN_SET_EPISODES = 200
+"""Episodes behind the histogram of explained energy: enough for a smooth one."""
+MISTAKES = 6
+"""Wrong answers shown of one class of one episode."""
+
+Maps = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A photo and the wrong answer it got."""
+
+    crop: Pixels
+    """(S, S, 3), as the network sees it."""
+    number: int
+    """In the split."""
+    truth: str
+    answer: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class HardImage:
+    """A photo that was often taken for another class, in the episode with the surest mistake."""
+
+    mistake: Mistake
+    asked: int
+    wrong: int
+    supports: dict[str, list[Pixels]]
+    """Crops of the examples of its own class and of the answer's."""
+    error_maps: dict[str, NDArray[np.floating]]
+    """(h, w) of both classes; empty where the head rebuilds nothing, or maps are not square."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardEpisode:
+    """An episode with few right answers."""
+
+    number: int
+    accuracy: float
+    """In percent."""
+    supports: dict[str, list[Pixels]]
+    mistakes: dict[str, list[Mistake]]
+    """Of each class, the surest first; at most `MISTAKES`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """One shape's result, laid open."""
+
+    result: Result
+    names: tuple[str, ...]
+    recall: tuple[Shares, Shares]
+    confusion: Counts
+    calibration: Calibration
+    explained: tuple[NDArray[np.floating], NDArray[np.floating]] | None
+    """Shares of known and of unknown queries that the best class explains; None where there is nothing to measure."""
+    images: list[HardImage]
+    episodes: list[HardEpisode]
+
+
+def find(inspection: Inspection) -> Findings:
+    """Gather what a report shows of one shape's answers."""
+    tally, images = inspection.tally, inspection.images
+    return Findings(
+        inspection.result,
+        images.names,
+        tally.recall(),
+        tally.confusion(),
+        tally.calibration(),
+        _open_set(inspection),
+        [_hard_image(inspection, int(image)) for image in tally.hardest_images(HARDEST_IMAGES)],
+        [_hard_episode(inspection, int(episode)) for episode in tally.hardest_episodes(HARDEST_EPISODES)],
+    )
+
+
+def _open_set(inspection: Inspection) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
+    shape, sizes, ridge = inspection.tally.shape, inspection.images.sizes, inspection.head.ridge
+    if ridge is None or len(sizes) < 2 * shape.way:
+        return None
+    head, feature_maps = HeadParameters.of(ridge), inspection.feature_maps.cpu().numpy()
+    found = [
+        judge_episode(head, feature_maps, sizes, shape, seed=inspection.seed, index=index).explained
+        for index in range(min(OPEN_SET_EPISODES, inspection.result["episodes"]))
+    ]
+    return np.concatenate([known for known, _ in found]), np.concatenate([unknown for _, unknown in found])
+
+
+def _drawn(inspection: Inspection, episode: int) -> NDArray[np.int64]:
+    shape: EpisodeShape = inspection.tally.shape
+    return evaluation_episode(inspection.images.sizes, shape, seed=inspection.seed, index=episode)
+
+
+def _mistake(inspection: Inspection, episode: int, query: int) -> Mistake:
+    tally, images = inspection.tally, inspection.images
+    image = int(tally.image[episode, query])
+    truth, answer = int(tally.class_of(tally.image[episode, query])), int(tally.answer[episode, query])
+    probability = float(tally.probability[episode, query])
+    return Mistake(_crops(inspection, [image])[0], image, images.names[truth], images.names[answer], probability)
+
+
+def _crops(inspection: Inspection, numbers: Sequence[int] | NDArray[np.int64]) -> list[Pixels]:
+    return list(inspection.images.gather(numbers)[0])
+
+
+def _hard_image(inspection: Inspection, image: int) -> HardImage:
+    tally, shape = inspection.tally, inspection.tally.shape
+    asked, wrong = tally.asked()
+    episode, query = tally.surest_mistake(image)
+    mistake, drawn = _mistake(inspection, episode, query), _drawn(inspection, episode)
+    labels = [inspection.images.names[int(tally.class_of(row[0]))] for row in drawn]
+    rows = {name: drawn[labels.index(name), : shape.shot] for name in (mistake.truth, mistake.answer)}
+    supports = {name: _crops(inspection, row) for name, row in rows.items()}
+    maps = _error_maps(inspection, rows, image)
+    return HardImage(mistake, int(asked[image]), int(wrong[image]), supports, maps)
+
+
+def _error_maps(
+    inspection: Inspection, rows: dict[str, NDArray[np.int64]], image: int
+) -> dict[str, NDArray[np.floating]]:
+    """Squared error of each location (h, w) of an image, for classes given by the numbers of their examples."""
+    ridge, r = inspection.head.ridge, inspection.feature_maps.shape[1]
+    side = math.isqrt(r)
+    if ridge is None or side * side != r:
+        return {}
+    head = HeadParameters.of(ridge)
+    bank = ClassScorer([enroll(inspection.feature_maps[row].cpu().numpy(), head) for row in rows.values()])
+    errors = bank.location_error(inspection.feature_maps[[image]].cpu().numpy())[0]  # r, 2
+    return {name: error.reshape(side, side) for name, error in zip(rows, errors.T, strict=True)}
+
+
+def _hard_episode(inspection: Inspection, episode: int) -> HardEpisode:
+    tally, shape, drawn = inspection.tally, inspection.tally.shape, _drawn(inspection, episode)
+    wrong = np.flatnonzero(~tally.right[episode])
+    wrong = wrong[np.argsort(-tally.probability[episode, wrong], kind="stable")]
+    supports: dict[str, list[Pixels]] = {}
+    mistakes: dict[str, list[Mistake]] = {}
+    for place, row in enumerate(drawn):
+        name = inspection.images.names[int(tally.class_of(row[0]))]
+        supports[name] = _crops(inspection, row[: shape.shot])
+        own = [query for query in wrong if query // shape.queries == place][:MISTAKES]
+        mistakes[name] = [_mistake(inspection, episode, int(query)) for query in own]
+    return HardEpisode(episode, 100 * float(tally.right[episode].mean()), supports, mistakes)

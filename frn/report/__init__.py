@@ -1,0 +1,1 @@
+"""Pages that show results: each one self-contained HTML file that asks nothing of a network."""

@@ -1,0 +1,103 @@
+"""The curves of training runs: read from their metrics, drawn by matplotlib."""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.errors import FrnError
+
+METRICS = "metrics.jsonl"
+FORMATS = (".png", ".svg", ".pdf")
+UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+"""What keeps the time out of a file."""
+WINDOWS = 100
+"""A curve is smoothed over one part in so many of its steps."""
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """One run over its steps; each pair is (steps, values)."""
+
+    name: str
+    loss: tuple[Values, Values]
+    accuracy: tuple[Values, Values]
+    """Of training episodes, in percent."""
+    validation: tuple[Values, Values]
+    """In percent; one value per validation."""
+
+
+def read_curves(folder: Path) -> Curves:
+    """Read the curves of a run folder. FrnError if the folder holds no run, or its metrics hold no numbers."""
+    path = folder / METRICS
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise FrnError(f"{folder}: is no run folder, it has no {path.name} ({error.strerror})") from error
+    lines = []
+    for line in text.splitlines():
+        try:
+            lines.append(dict(json.loads(line)))
+        except (ValueError, TypeError):
+            continue  # the half line of a run that is being written, or was killed
+
+    def curve(name: str) -> tuple[Values, Values]:
+        points = [(line["total_steps"], line[name]) for line in lines if line.get(name) is not None]
+        steps, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
+        return steps, values
+
+    found = Curves(folder.resolve().name, curve("loss"), curve("accuracy"), curve("val_accuracy"))
+    if not len(found.loss[0]):
+        raise FrnError(f"{path}: has no step in it yet")
+    return found
+
+
+def smooth(values: Values, width: int) -> Values:
+    """Mean of the last `width` values at each place; of fewer at the beginning."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    ends = np.arange(1, len(values) + 1)
+    starts = np.maximum(0, ends - width)
+    return np.asarray((sums[ends] - sums[starts]) / (ends - starts))
+
+
+def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
+    """Draw loss and accuracy of runs over their steps, as a file of one of `FORMATS`.
+
+    FrnError if matplotlib is not installed.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure  # without pyplot, which would look for a screen
+    except ImportError as error:
+        raise FrnError("curves are drawn by matplotlib: pip install 'frn[plots]'") from error
+    with rc_context({"svg.hashsalt": "frn", "svg.fonttype": "none"}):  # the same curves, the same bytes
+        figure = Figure(figsize=(10, 4.2), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for number, run in enumerate(runs):
+            colour = f"C{number}"
+            _line(left, run.loss, colour, label=run.name)
+            _line(right, run.accuracy, colour, alpha=0.5)
+            steps, values = run.validation
+            right.plot(steps, values, color=colour, marker="o", markersize=4, label=run.name)
+        for axes, title in ((left, "training loss"), (right, "accuracy in percent; dots: validation")):
+            axes.set(xlabel="steps", title=title)
+            axes.grid(alpha=0.3)
+        if len(runs) > 1:
+            left.legend()
+        elif runs:
+            figure.suptitle(runs[0].name)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=kind.removeprefix("."), dpi=150, metadata=UNDATED.get(kind))
+    return picture.getvalue()
+
+
+def _line(axes: Any, curve: tuple[Values, Values], colour: str, **style: Any) -> None:
+    steps, values = curve
+    axes.plot(steps, smooth(values, max(1, len(values) // WINDOWS)), color=colour, linewidth=1.2, **style)

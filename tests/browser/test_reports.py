@@ -1,0 +1,72 @@
+"""Reports in a browser: no complaint of its console, whole at the width of a phone, usable by keys."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from frn.cli.main import app
+from frn.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples"
+PHONE = (390, 844)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report") / "photos.html"
+    words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--report", out, "--model", "conv4"]
+    CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    return out
+
+
+@pytest.fixture(scope="module")
+def evaluation(moths: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report") / "eval.html"
+    words = ["eval", "conv4", "--data", moths, "--way", 2, "--queries", 5, "--episodes", 20, "--report", out]
+    CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    return out
+
+
+@pytest.mark.parametrize("report", ["photos", "evaluation"])
+def test_a_report_is_whole_on_a_phone_light_and_dark(
+    report: str, show: Callable[..., Any], request: pytest.FixtureRequest
+) -> None:
+    page = request.getfixturevalue(report).as_uri()
+    for dark in (False, True):
+        browser = show(page, PHONE, dark=dark)
+        assert browser.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
+        assert browser.get_log("browser") == []
+        red = int(browser.execute_script("return getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0]"))
+        assert (red < 128) == dark
+    sizes = browser.execute_script("return [...document.images].map(i => i.complete ? i.naturalWidth : 1)")
+    assert min(sizes) > 0
+    assert len(sizes) >= 18
+
+
+def test_photos_are_filtered_and_sorted_by_keys(photos: Path, show: Callable[..., Any]) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    browser = show(photos.as_uri())
+    visible = "return [...document.querySelectorAll('.card')].filter(c => !c.hidden).map(c => "
+    assert len(browser.execute_script(f"{visible} c.dataset.key)")) == 18
+    for _ in range(10):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        if browser.switch_to.active_element.get_attribute("id") == "filter":
+            break
+    browser.switch_to.active_element.send_keys("eyed")
+    left = browser.execute_script(f"{visible} c.dataset.key)")
+    assert set(left) == {"=eyed footman"}
+    assert browser.find_element(By.ID, "shown").text == f"{len(left)} of 18 photos"
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    browser.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+    sure = browser.execute_script(f"{visible} Number(c.dataset.sure))")
+    assert sure == sorted(sure)
+    assert not browser.find_element(By.CSS_SELECTOR, ".card:not([hidden]) .map").is_displayed()
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    browser.switch_to.active_element.send_keys(Keys.SPACE)
+    assert browser.find_element(By.CSS_SELECTOR, ".card:not([hidden]) .map").is_displayed()
+    assert browser.get_log("browser") == []

@@ -1,0 +1,65 @@
+"""Curves of runs, from their metrics."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.report.curves import read_curves, smooth
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of forty steps and two validations, killed in the middle of a line."""
+    folder = tmp_path / "a run"
+    folder.mkdir()
+    lines = [json.dumps({"total_steps": i, "loss": 2 / i, "accuracy": 50 + i}) for i in range(1, 41)]
+    lines.insert(20, json.dumps({"total_steps": 20, "val_accuracy": 61.5, "val_ci95": 1.0}))
+    lines.append(json.dumps({"total_steps": 40, "val_accuracy": 70.25, "val_ci95": 1.0}))
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + '\n{"total_steps": 41, "lo')
+    return folder
+
+
+def test_curves_are_what_the_metrics_say(run: Path) -> None:
+    found = read_curves(run)
+    assert found.loss[0].tolist() == list(range(1, 41))
+    assert found.loss[1] == pytest.approx([2 / i for i in range(1, 41)])
+    assert [part.tolist() for part in found.validation] == [[20, 40], [61.5, 70.25]]
+
+
+def test_a_smoothed_value_is_the_mean_of_those_before_it() -> None:
+    values = np.arange(10.0) ** 2
+    assert smooth(values, 4).tolist() == pytest.approx([values[max(0, i - 3) : i + 1].mean() for i in range(10)])
+
+
+def test_runs_are_drawn_as_png_and_svg(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    png, svg = tmp_path / "c.png", tmp_path / "c.svg"
+    done = frn("plot", run, run, "--out", png, "--out", svg)
+    assert done.exit_code == 0
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "a run" in svg.read_text(encoding="utf-8")
+    first = svg.read_bytes()
+    frn("plot", run, run, "--out", svg)
+    assert svg.read_bytes() == first
+
+
+def test_validations_come_out_as_rows(run: Path) -> None:
+    rows = ["run,total_steps,val_accuracy", "a run,20,61.5", "a run,40,70.25"]
+    assert frn("plot", run, "--csv").stdout.splitlines() == rows
+
+
+def test_what_is_no_run_is_told(tmp_path: Path) -> None:
+    done = frn("plot", tmp_path, "--out", tmp_path / "c.png")
+    assert done.exit_code == 1
+    assert "is no run folder, it has no metrics.jsonl" in done.stderr
+    (tmp_path / "metrics.jsonl").write_text("")
+    assert "has no step in it yet" in frn("plot", tmp_path, "--csv").stderr
+    assert "a picture is called something.png" in frn("plot", tmp_path, "--out", "c.gif").stderr
