@@ -63,6 +63,8 @@ class State:
     threshold: float | None = None
     """Share of a photo that a class must explain; None calibrates it from the examples (`unknown.calibrate`)."""
     next_id: int = 1
+    model: str = ""
+    """Name of the model that the classes are looked at with, where changing it is an edit; empty: it is not."""
 
     def find(self, class_id: int) -> ClassEntry:
         """A class by its id. FrnError if there is none."""
@@ -97,10 +99,11 @@ class Duplicate:
 class Session:
     """The state, what it was before, and what was undone."""
 
-    def __init__(self, state: State | None = None) -> None:
+    def __init__(self, state: State | None = None, *, is_saved: bool = True) -> None:
+        """Begin with a state that is on disk or, unless `is_saved`, is not."""
         self._states = [state or State()]
         self._at = 0
-        self._saved: State | None = self._states[0]
+        self._saved: State | None = self._states[0] if is_saved else None
 
     @property
     def state(self) -> State:
@@ -221,6 +224,12 @@ class Session:
     def amend(self, state: State) -> None:
         """Put a state in place of this one without an edit: not the user changed something, but the world did."""
         self._states = [*self._states[: self._at], state, *self._states[self._at + 1 :]]
+
+    def merge(self, class_id: int, target_id: int) -> None:
+        """Make all examples of a class examples of another, and remove the class: one edit."""
+        with self.one_edit():
+            self.move([support.key for support in self.state.find(class_id).supports], target_id)
+            self.delete(class_id)
 
     def set_threshold(self, threshold: float | None) -> None:
         """Set the share of a photo that a class must explain; None calibrates it.

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from frn_tui.client import EngineClient, EngineError
-from frn_tui.protocol import OnEvent, Request, Result
+from frn_tui.protocol import EXISTS, OnEvent, Request, Result
 
 
 class FakeEngine(EngineClient):
@@ -38,6 +38,8 @@ class FakeEngine(EngineClient):
         self.kept: dict[str, Any] | None = None
         """This app's own journal."""
         self.written: dict[str, str] = {}
+        self.away: set[str] = set()
+        """Photos that are not where they were."""
         self.holders: dict[str, int] = {}
         """Processes of other apps, by the projects that they have open."""
         self.locked: str | None = None
@@ -79,7 +81,7 @@ class FakeEngine(EngineClient):
             names = self.FOLDERS[folder]
         else:
             raise EngineError(f"{folder}: cannot be listed (No such file or directory)")
-        kinds = {"jpg": "image", "json": "project", "onnx": "model"}
+        kinds = {"jpg": "image", "json": "project", "onnx": "model", "zip": "bundle"}
         entries = [{"name": name, "kind": kinds.get(name.rpartition(".")[2], "folder")} for name in names]
         return {"path": folder, "parent": folder.rpartition("/")[0] or "/", "entries": entries}
 
@@ -89,6 +91,8 @@ class FakeEngine(EngineClient):
         classes = {member.rpartition("/")[2]: member for member in members if member in self.FOLDERS}
         if path.endswith(".frn.json"):
             return {**found, "kind": "project", "files": [path]}
+        if path.endswith(".zip"):
+            return {**found, "kind": "bundle", "files": [path]}
         if path.endswith(".jpg"):
             return {**found, "kind": "image", "files": [path]}
         if classes:
@@ -106,7 +110,7 @@ class FakeEngine(EngineClient):
 
     def op_embed(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
         for number, path in enumerate(paths, 1):
-            if Path(path).name.startswith("bad"):
+            if Path(path).name.startswith("bad") or path in self.away:
                 tell({"event": "embedded", "path": path, "reason": f"{path}: is damaged"})
             else:
                 key = self.content.get(path, Path(path).name)
@@ -178,6 +182,23 @@ class FakeEngine(EngineClient):
     def op_lock(self, tell: OnEvent, path: str | None) -> dict[str, Any]:
         self.locked = path
         return {}
+
+    def op_missing(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
+        return {"missing": [path for path in paths if path in self.away]}
+
+    def op_relocate(self, tell: OnEvent, folder: str, sizes: dict[str, int]) -> dict[str, Any]:
+        there = {Path(name).name: f"{folder}/{name}" for name in self.FOLDERS.get(folder, ())}
+        described = {key: {"path": there[key], "key": key, "size": 1, "mtime_ns": 3} for key in sizes if key in there}
+        return {"found": described}
+
+    def op_bundle(self, tell: OnEvent, path: str, state: object, replace: bool) -> dict[str, Any]:
+        if path in self.written and not replace:
+            raise EngineError(f"{path}: is there already", EXISTS)
+        self.written[path] = "bundle"
+        return {}
+
+    def op_unpack(self, tell: OnEvent, path: str, folder: str) -> dict[str, Any]:
+        return {"project": f"{folder}/birds.frn.json"}
 
     def op_save(self, tell: OnEvent, **arguments: Any) -> dict[str, Any]:
         return {}

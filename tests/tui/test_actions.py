@@ -269,6 +269,7 @@ def test_recent_places_are_offered_and_unsaved_work_is_asked_about(drive: "Drive
 
     async def scenario(driver: "Driver") -> None:
         app = driver.app
+        app.controller.session.create("finch")
         before = driver.counts
         await driver.keys("ctrl+o")
         await driver.type("another")
@@ -300,6 +301,7 @@ def test_a_project_that_was_changed_outside_is_replaced_only_if_told(drive: "Dri
     async def scenario(driver: "Driver") -> None:
         app = driver.app
         app.controller.project = "/home/x.frn.json"
+        app.controller.session.create("finch")
         for option, saved in (("leave", False), ("replace", True)):
             await driver.pilot.press("ctrl+s")
             await driver.until(lambda: isinstance(app.screen, Choose))

@@ -156,10 +156,12 @@ def test_classes_by_hand_and_undo_to_the_start(moths_folder: Path, lines: Lines,
         assert "banded footman" not in driver.counts
         while app.controller.session.can_undo:
             await driver.keys("u")
-        assert driver.counts == {}
+        assert list(driver.counts.values()) == [3, 3, 3]  # what was opened
+        assert app.controller.session.is_saved
         while app.controller.session.can_redo:
             await driver.keys("ctrl+r")
         assert len(driver.counts) == 3
+        assert "banded footman" not in driver.counts
 
     drive_real(scenario, moths_folder)
 

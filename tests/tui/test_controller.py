@@ -107,9 +107,9 @@ def test_a_correction_makes_the_photo_an_example_once(run: Run) -> None:
         await controller.ask(["/q/owl-1.jpg"])
         jay = controller.session.state.named("jay")
         assert jay is not None
-        assert (await controller.correct(jay.id)).added == 1
+        assert controller.correct(jay.id).added == 1
         assert names(controller) == {"jay": 3, "wren": 2}
-        again = await controller.correct(jay.id)
+        again = controller.correct(jay.id)
         assert (again.added, again.duplicates[0].class_name) == (0, "jay")
 
     run(test)
@@ -122,7 +122,7 @@ def test_all_queries_go_when_the_last_class_goes(run: Run) -> None:
         await controller.edit(lambda session: session.undo())
         assert controller.query.answers == []
         with pytest.raises(FrnError, match="no photo on show"):
-            await controller.correct(1)
+            controller.correct(1)
 
     run(test)
 
@@ -136,9 +136,7 @@ def test_what_the_engine_lacks_is_embedded_again_and_changed_files_are_followed(
         assert entry.id == 4
         assert "has changed since it was added" in controller.problems[0].reason
         assert controller.project == "/p/birds.frn.json"
-        engine.known.clear()  # as after another model
-        await controller.open_model("resnet12")
-        await controller.sync()
+        await controller.change_model("resnet12")
         assert engine.known == {"new"}
 
     run(test)

@@ -26,6 +26,7 @@ def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: F
 
     async def scenario(driver: Driver) -> None:
         app = driver.app
+        app.controller.session.create("finch")
         await driver.pilot.press("ctrl+q")
         await driver.until(lambda: isinstance(app.screen, Choose))
         await driver.pilot.press(*"save", "enter")
@@ -48,6 +49,7 @@ def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) 
     async def scenario(driver: Driver) -> None:
         app = driver.app
         app.controller.project = "/home/x.frn.json"
+        app.controller.session.create("finch")
         await driver.pilot.press("ctrl+q")
         await driver.until(lambda: isinstance(app.screen, Choose))
         await driver.pilot.press("enter")

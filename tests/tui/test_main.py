@@ -25,6 +25,17 @@ def test_in_a_pipe_it_shows_on_the_samples_what_does_the_job_there(tmp_path: Pat
     assert len(refused.stderr.splitlines()) == 1
 
 
+def test_what_cannot_be_opened_is_an_error_before_the_app_starts(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("no photos")
+    for place, reason in (("nosuch", "nosuch: No such file or directory"), (text, "is no folder of class folders")):
+        result = run(place)
+        assert (result.returncode, result.stdout) == (2, "")
+        assert result.stderr.startswith("error: ")
+        assert reason in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+
+
 def test_help_and_version_import_nothing_of_the_app() -> None:
     code = (
         "import sys; from frn_tui.main import run\n"

@@ -145,6 +145,14 @@ def kept(terminal: Terminal) -> str:
     return "".join(path.read_text() for path in terminal.state.glob("journal-*.json"))
 
 
+def begin_a_class(terminal: Terminal) -> None:
+    """Edit: what was only opened is on the disk already, and not kept."""
+    terminal.keys("n")
+    terminal.shows("New class")
+    terminal.keys("owl", "Enter")
+    terminal.shows("3 classes · 6 photos")
+
+
 def test_asked_corrected_saved_and_left_as_it_was(terminal: Terminal, photos: Path, tmp_path: Path) -> None:
     app = terminal.start(str(photos))
     terminal.shows("2 classes · 6 photos")
@@ -183,6 +191,7 @@ def test_a_signal_ends_it_in_good_order_and_keeps_the_work(
     app = terminal.start(str(photos))
     terminal.shows("2 classes · 6 photos")
     (engine,) = children(app)
+    begin_a_class(terminal)
     os.kill(app, number)
     assert terminal.ended() == 128 + number
     terminal.until(terminal.is_restored)
@@ -194,6 +203,7 @@ def test_a_closed_terminal_leaves_no_process_and_keeps_the_work(terminal: Termin
     app = terminal.start(str(photos))
     terminal.shows("2 classes · 6 photos")
     both = [app, *children(app)]
+    begin_a_class(terminal)
     terminal.close()
     terminal.until(lambda: not any(lives(process) for process in both), seconds=10)
     assert "banded footman" in kept(terminal)
@@ -213,7 +223,7 @@ def test_a_crash_restores_the_terminal_and_exits_with_a_failure(terminal: Termin
 
 
 def test_a_terminal_that_cannot_move_its_cursor_is_refused_politely(terminal: Terminal) -> None:
-    terminal.start("somewhere", before="TERM=dumb")
+    terminal.start(str(terminal.folder), before="TERM=dumb")
     assert terminal.ended() == 1
     terminal.shows("frn-tui needs a terminal that can move its cursor")
     assert "Traceback" not in terminal.screen

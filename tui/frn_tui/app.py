@@ -7,7 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import ClassVar, Literal
 
-from textual import actions, events, work
+from textual import actions, events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -18,6 +18,7 @@ from frn_tui import gc_policy
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.controller import Controller
 from frn_tui.keys import read_keymap
+from frn_tui.panes.project import ProjectBar
 from frn_tui.paths import absolute
 from frn_tui.recovery import Recovery
 from frn_tui.screens.dialogs import Choose
@@ -114,14 +115,18 @@ class FrnApp(App[None]):
         self.engine.on_silence = lambda: self.context.say("the disk does not answer; esc cancels", severity="warning")
         await self.engine.start()
         await self._open_first_model()
-        if await self.recovery.offer():
-            return
+        left = await self.recovery.find()
         if self.place is not None:
             await self.workspace.open_place(self.place)
+            if left and self.recovery.is_of(left, self.place):
+                await self.recovery.offer(left)
+            elif left:
+                self.recovery.mention(left)
+            return
+        if left and await self.recovery.offer(left):
             return
         samples = assets_folder() / "samples"
-        await self.workspace.open_place(str(samples / "moths"))
-        self.controller.session.mark_saved()
+        await self.workspace.open_samples(str(samples / "moths"))
         await self.workspace.query_pane.ask_now([str(samples / "queries")])
         self.context.say("these are samples: a adds your photos, ? shows all keys")
 
@@ -138,6 +143,14 @@ class FrnApp(App[None]):
             else:
                 return
         await self.controller.open_model(self.model or DEFAULT_MODEL)
+
+    @on(ProjectBar.RecoveryWanted)
+    def recover(self) -> None:
+        self.context.start(self._recover)
+
+    async def _recover(self) -> None:
+        if self.context.left and await self.workspace.project_bar.may_forget():
+            await self.recovery.open(self.context.left)
 
     def remember(self, path: str) -> None:
         self.settings = self.settings.opened(absolute(path))
@@ -215,5 +228,5 @@ class FrnApp(App[None]):
         self.context.ask(Choose("Model", names), chosen)
 
     async def _change_model(self, name: str) -> None:
-        await self.controller.open_model(name)
-        await self.controller.sync(self.context.progress)
+        await self.controller.change_model(name, self.context.progress)
+        self.context.say(f"model {name}   u: undo")

@@ -5,6 +5,7 @@ the session.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from typing import Any
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui import protocol
+from frn_tui.document import Document
+from frn_tui.engine_process import EngineError
 from frn_tui.protocol import ClassReport, Engine, Found, Model
 from frn_tui.query import Problem, Query, ShowProgress
 from frn_tui.serialization import state_from_json, state_to_json, support_from_json
@@ -31,21 +34,20 @@ class Added:
         return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
 
 
-class Controller:
+class Controller(Document):
     """The session, what the engine says of it, and the queries."""
 
     def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
         self.engine = engine
         self.listener = listener
         """Called after every change of what is shown."""
-        self.session = Session()
-        self.project: str | None = None
-        """Path of the project that is open."""
-        self.model_name = ""
+        super().__init__()
+        self.missing: frozenset[str] = frozenset()
+        """Paths of examples that are not where they were."""
+        self.left_out: frozenset[str] = frozenset()
+        """Keys of those among them that do not count: nothing is known of them but their names."""
         self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
-        self.first_threshold: float | None = None
-        """Of classes that are begun anew; None: calibrated."""
         self.threshold = 0.0
         self.calibrated = 0.0
         self.adding: list[dict[str, list[str]]] = []
@@ -58,9 +60,15 @@ class Controller:
     def _changed(self) -> None:
         self.listener()
 
-    @property
-    def names(self) -> dict[int, str]:
-        return {entry.id: entry.name for entry in self.session.state.classes}
+    def begin(self, state: State, *, is_saved: bool = True) -> None:
+        super().begin(state, is_saved=is_saved)
+        self.missing = self.left_out = frozenset()
+        self.query.clear()
+
+    def step_aside(self) -> bool:
+        if aside := super().step_aside():
+            self.query.clear()
+        return aside
 
     async def open_model(self, name: str) -> None:
         """Open a model; examples are embedded anew by it."""
@@ -69,6 +77,12 @@ class Controller:
         self._synced = None
         self._changed()
 
+    async def change_model(self, name: str, progress: ShowProgress | None = None) -> None:
+        """Look at the classes with another model: an edit like any other."""
+        await self.open_model(name)
+        self.session.replace_state(dataclasses.replace(self.session.state, model=name))
+        await self.sync(progress)
+
     async def scan(self, path: str) -> Found:
         return await self.engine.call(protocol.ScanPath(path))
 
@@ -76,11 +90,30 @@ class Controller:
         return (await self.engine.call(protocol.FindHolder(path)))["holder"]
 
     async def start_anew(self) -> None:
+        """Begin with no class."""
         await self.engine.call(protocol.LockProject(None))
-        self.session = Session(State(threshold=self.first_threshold))
-        self.project = None
-        self.query.clear()
-        self._changed()
+        self.begin(State(threshold=self.first_threshold))
+        await self.sync()
+
+    async def open_folder(
+        self, path: str | None, classes: dict[str, list[str]], progress: ShowProgress | None = None
+    ) -> Added:
+        """Open class folders in place of what is there: no edit, as they are on the disk; None: the samples."""
+        await self.start_anew()
+        session, begun = self.session, self.session.state
+        self.place = path
+        everything = [path for paths in classes.values() for path in paths]
+        supports, broken = await self._embed(everything, f"Opening {len(classes)} classes", progress)
+        if session is not self.session:  # another was opened meanwhile
+            return Added()
+        unedited = session.state is begun
+        outcome = self._make_classes(classes, supports, broken)
+        if unedited:
+            self.session = Session(session.state)
+        if path is None:
+            self.sample_classes = frozenset(self.names)
+        await self.sync(progress)
+        return outcome
 
     async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
         """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
@@ -91,11 +124,39 @@ class Controller:
             self.problems.append(
                 Problem(path, "was made with another version of this model; its classes are made anew")
             )
+        self.begin(state_from_json(found["state"]))
         self.project = None if copy else path
         await self.engine.call(protocol.LockProject(self.project))
-        self.session = Session(state_from_json(found["state"]))
-        self.query.clear()
+        await self.find_missing()
         await self.sync(progress)
+
+    async def find_missing(self) -> None:
+        """Look which examples are not where they were."""
+        paths = [str(support.path) for entry in self.session.state.classes for support in entry.supports]
+        self.missing = frozenset((await self.engine.call(protocol.FindMissing(paths)))["missing"])
+        self._changed()
+
+    async def relocate(self, folder: str, progress: ShowProgress | None = None) -> tuple[int, int]:
+        """Find missing examples by their content, in a folder and below: how many were, and how many there are."""
+        state, missing = self.session.state, self.missing
+        sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
+        request = protocol.RelocatePhotos(folder, sizes)
+        outcome = await self.engine.call(request, _told("Looking for photos", progress))
+        found = {key: support_from_json(support) for key, support in outcome["found"].items()}
+        if found:
+            classes = tuple(
+                dataclasses.replace(entry, supports=tuple(found.get(s.key, s) for s in entry.supports))
+                for entry in self.session.state.classes
+            )
+            self.session.replace_state(dataclasses.replace(self.session.state, classes=classes))
+        await self.find_missing()
+        await self.sync(progress)
+        return len(found), len(sizes)
+
+    async def bundle(self, path: str, progress: ShowProgress | None = None, *, replace: bool = False) -> None:
+        """Write the project and its photos into one folder or zip."""
+        request = protocol.WriteBundle(path, state_to_json(self.session.state), replace)
+        await self.engine.call(request, _told("Bundling photos", progress))
 
     async def save(self, path: str, *, replace: bool = False) -> None:
         """Write the project as it is now; edits that are made meanwhile are unsaved."""
@@ -103,7 +164,7 @@ class Controller:
         await self.engine.call(protocol.SaveProject(path, state_to_json(state), replace))
         session.mark_saved(state)
         if session is self.session:  # no other was opened meanwhile
-            self.project = path
+            self.project, self.place, self.sample_classes = path, None, frozenset()
             await self.engine.call(protocol.LockProject(path))
         self._changed()
 
@@ -114,7 +175,7 @@ class Controller:
             adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
         saved = self.session.is_saved and not adding
         state = state_to_json(self.session.state)
-        await self.engine.call(protocol.WriteJournal(state, self.model_name, self.project, adding, saved))
+        await self.engine.call(protocol.WriteJournal(state, self.model_name, self.project, self.place, adding, saved))
 
     async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
         """Make photos examples of a class; one edit for all of them, made when the last is embedded."""
@@ -131,9 +192,16 @@ class Controller:
         everything = [path for paths in classes.values() for path in paths]
         with self.begun(classes):
             supports, broken = await self._embed(everything, f"Adding {len(classes)} classes", progress)
+        outcome = self._make_classes(classes, supports, broken)
+        await self.sync()
+        return outcome
+
+    def _make_classes(self, classes: dict[str, list[str]], supports: Sequence[Support], broken: list[Problem]) -> Added:
         by_path = {str(support.path): support for support in supports}
         outcome = Added(broken=broken)
+        self.problems += broken
         with self.session.one_edit():
+            self.step_aside()
             for name, paths in classes.items():
                 there = self.session.state.named(name)
                 class_id = there.id if there is not None else self.session.create(name)
@@ -141,8 +209,6 @@ class Controller:
                 duplicates = self.session.add(class_id, found)
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
-        self.problems += broken
-        await self.sync()
         return outcome
 
     @contextmanager
@@ -158,10 +224,12 @@ class Controller:
         """Tell the engine the classes, embed what it lacks, and take its reports; then ask the query on show again."""
         self._changed()
         async with self._syncing:  # edits may come faster than answers: the last one counts
+            await self._follow_model()
             state = self.session.state
             if state is self._synced or self.model is None:
                 return
             done = await self.engine.call(protocol.SetClasses(state_to_json(state)))
+            left_out: frozenset[str] = frozenset()
             if done["missing"]:
                 missing = set(done["missing"])
                 paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
@@ -169,6 +237,10 @@ class Controller:
                 self.problems += broken
                 self._follow_changes(found)
                 done = await self.engine.call(protocol.SetClasses(state_to_json(self.session.state)))
+                if left_out := frozenset(done["missing"]):  # their files are away, and nothing is known of them
+                    rest = _without(self.session.state, left_out)
+                    done = await self.engine.call(protocol.SetClasses(state_to_json(rest)))
+            self.left_out = left_out
             self._synced = self.session.state
             self.reports = {report["id"]: report for report in done["reports"]}
             self.threshold, self.calibrated = done["threshold"], done["calibrated"]
@@ -179,6 +251,16 @@ class Controller:
         elif self.query.answers:
             self.query.clear()
             self._changed()
+
+    async def _follow_model(self) -> None:
+        """Open the model of a state that was gone back to; where it cannot be opened, the one on hand stays."""
+        wanted = self.session.state.model
+        if wanted and wanted != self.model_name:
+            try:
+                await self.open_model(wanted)
+            except EngineError:
+                self.session.amend(dataclasses.replace(self.session.state, model=self.model_name))
+                raise
 
     def _follow_changes(self, found: Sequence[Support]) -> None:
         """A file may have changed since the project was saved: its new content takes the old one's place."""
@@ -203,9 +285,11 @@ class Controller:
         supports: list[Support] = []
         broken: list[Problem] = []
 
+        on_progress = _told(what, progress)
+
         def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "progress" and progress is not None:
-                progress(what, event["done"], event["total"])
+            if event["event"] == "progress":
+                on_progress(event)
             elif event["event"] == "embedded" and "key" in event:
                 supports.append(support_from_json(event))
             elif event["event"] == "embedded":
@@ -234,13 +318,30 @@ class Controller:
 
     @property
     def _has_examples(self) -> bool:
-        return any(entry.supports for entry in self.session.state.classes)
+        return any(s.key not in self.left_out for entry in self.session.state.classes for s in entry.supports)
 
-    async def correct(self, class_id: int) -> Added:
-        """Say which class the photo on show is of, and make it an example of that."""
+    def correct(self, class_id: int) -> Added:
+        """Say which class the photo on show is of, and make it an example; `sync` tells the engine."""
         answer = self.query.answer
         if answer is None or "key" not in answer:
             raise FrnError("there is no photo on show that could become an example")
         duplicates = self.session.add(class_id, [support_from_json(answer)])
-        await self.sync()
         return Added(1 - len(duplicates), [], duplicates)
+
+
+def _told(what: str, progress: ShowProgress | None) -> Callable[[dict[str, Any]], None]:
+    """Passes progress events on."""
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event["event"] == "progress" and progress is not None:
+            progress(what, event["done"], event["total"])
+
+    return on_event
+
+
+def _without(state: State, keys: frozenset[str]) -> State:
+    classes = tuple(
+        dataclasses.replace(entry, supports=tuple(s for s in entry.supports if s.key not in keys))
+        for entry in state.classes
+    )
+    return dataclasses.replace(state, classes=classes)

@@ -3,10 +3,14 @@
 import argparse
 import gc
 import os
+import stat
 import sys
 from typing import NoReturn
 
 from frn import __version__
+
+OPENED = (".frn.json", ".zip")
+"""Endings of files that can be opened."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -16,7 +20,9 @@ def build_parser() -> argparse.ArgumentParser:
         description="Build few-shot classes from folders of photos, ask about others, see why, correct, keep.",
         epilog="Without arguments it opens on the shipped samples.",
     )
-    parser.add_argument("place", nargs="?", help="a folder of class folders, or a project (something.frn.json)")
+    parser.add_argument(
+        "place", nargs="?", help="a folder of class folders, a project (something.frn.json) or a bundle of one (.zip)"
+    )
     parser.add_argument("--model", help="shipped name or features.onnx (default: the settings', or the project's own)")
     parser.add_argument(
         "--images", choices=("auto", "half", "quad", "ascii", "none"), default="auto", help="how pictures are drawn"
@@ -33,6 +39,8 @@ def run() -> None:
     chosen = parser.parse_args()
     if chosen.port is not None and not chosen.web:
         parser.error("--port needs --web")
+    if chosen.place is not None and (reason := _refused(chosen.place)):
+        parser.exit(2, f"error: {reason}\n")
     if chosen.web:
         _serve(chosen)
         return
@@ -45,6 +53,18 @@ def run() -> None:
     app = FrnApp(chosen.place, model=chosen.model, images=chosen.images)
     app.run()
     sys.exit(app.return_code or 0)
+
+
+def _refused(place: str) -> str:
+    """Why a place cannot be opened, as far as its name and kind tell; empty where it may be."""
+    path = os.path.expanduser(place)  # noqa: PTH111
+    try:
+        is_folder = stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116
+    except (OSError, ValueError) as error:
+        return f"{place}: {getattr(error, 'strerror', None) or error}"
+    if is_folder or path.lower().endswith(OPENED):
+        return ""
+    return f"{place}: is no folder of class folders, no project (*.frn.json) and no bundle (*.zip)"
 
 
 def _without_terminal(chosen: argparse.Namespace) -> NoReturn:

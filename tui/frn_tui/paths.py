@@ -19,6 +19,11 @@ def parse_paths(text: str) -> list[str]:
     return [path for line in text.splitlines() if line.strip() for path in _of_line(line.strip())]
 
 
+def name_of(path: str) -> str:
+    """The name of a file or folder."""
+    return path.rstrip("/").rpartition("/")[2]
+
+
 def shortened(path: str) -> str:
     """The path with `~` for the user's home."""
     home = os.path.expanduser("~")  # noqa: PTH111  # this never fails

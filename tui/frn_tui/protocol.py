@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar, dataclass_transform
 
-from frn_tui.serialization import StateJson
+from frn_tui.serialization import StateJson, SupportJson
 
 PROTOCOL_VERSION = 1
 INTERNAL, EXISTS, OPEN_ELSEWHERE = "internal", "exists", "open_elsewhere"
@@ -194,7 +194,7 @@ class Entry(TypedDict):
     """Something in a folder."""
 
     name: str
-    kind: Literal["folder", "image", "project", "model"]
+    kind: Literal["folder", "image", "project", "bundle", "model"]
 
 
 class Listing(TypedDict):
@@ -215,8 +215,9 @@ class ListFolder(Request[Listing], op="list", queue="files"):
 class Found(TypedDict):
     """What a path holds."""
 
-    kind: Literal["image", "folder", "classes", "project", "nothing"]
-    """One image; a folder of images; a folder of class folders; a project; none of these (then `reason` says why)."""
+    kind: Literal["image", "folder", "classes", "project", "bundle", "nothing"]
+    """One image; a folder of images; a folder of class folders; a project, or one with its photos in a zip; none of
+    these (then `reason` says why)."""
     files: list[str]
     """Of an image or a folder of images."""
     classes: dict[str, list[str]]
@@ -261,6 +262,53 @@ class ExportClasses(Request[Nothing], op="export", queue="compute"):
     replace: bool = False
 
 
+class MissingFiles(TypedDict):
+    """Photos that are not where they were."""
+
+    missing: list[str]
+
+
+class FindMissing(Request[MissingFiles], op="missing", queue="files"):
+    """Ask which of some files are not there."""
+
+    paths: list[str]
+
+
+class Relocated(TypedDict):
+    """Photos that were found again, by key."""
+
+    found: dict[str, SupportJson]
+
+
+class RelocatePhotos(Request[Relocated], op="relocate", queue="files"):
+    """Look for photos by their content, in a folder and all below it. Events: `progress` {done, total} of the found."""
+
+    folder: str
+    sizes: dict[str, int]
+    """Bytes of each file, by its key: only files of such a size are read."""
+
+
+class WriteBundle(Request[Nothing], op="bundle", queue="compute"):
+    """Write a project with its photos into a new folder, or a .zip. Fails with `EXISTS`."""
+
+    path: str
+    state: StateJson
+    replace: bool = False
+
+
+class Unpacked(TypedDict):
+    """The project of a bundle."""
+
+    project: str
+
+
+class UnpackBundle(Request[Unpacked], op="unpack", queue="files"):
+    """Unpack a bundle into a new folder. Fails with `EXISTS`."""
+
+    path: str
+    folder: str
+
+
 class WriteText(Request[Nothing], op="write", queue="files"):
     """Write results. Fails with `EXISTS`."""
 
@@ -293,6 +341,8 @@ class WriteJournal(Request[Nothing], op="journal", queue="files"):
     state: StateJson
     model: str
     project: str | None
+    place: str | None
+    """Folder that was opened, where it is no project."""
     adding: dict[str, list[str]]
     saved: bool
 
@@ -303,6 +353,9 @@ class Recovered(TypedDict, total=False):
     state: StateJson
     model: str
     project: str | None
+    place: str | None
+    time: float
+    """When it was kept, in seconds since the epoch."""
     adding: dict[str, list[str]]
 
 

@@ -6,13 +6,13 @@ from functools import partial
 
 from textual.worker import Worker
 
-from frn.inference.session import Session
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
 from frn_tui.panes.context import Context
+from frn_tui.paths import absolute
 from frn_tui.protocol import LockProject, Recover, Recovered
+from frn_tui.recovered import contents, origin
 from frn_tui.serialization import state_from_json
-from frn_tui.text import display_name
 
 
 class Recovery:
@@ -57,28 +57,40 @@ class Recovery:
                 await self.controller.engine.call(Recover(discard=True, own=True))
                 await self.controller.engine.call(LockProject(None))
 
-    async def offer(self) -> bool:
-        """Ask whether to go on with what an app that is gone has left; whether that is open now."""
-        engine = self.controller.engine
-        found = await engine.call(Recover())
-        if not found:
-            return False
-        chosen = await self.context.chosen(_described(found), ["go on with it", "forget it"])
-        if chosen is None:  # it will be asked again
-            return False
-        if chosen == 1:
-            await engine.call(Recover(discard=True))
-            return False
-        await self._open(found)
-        return True
+    async def find(self) -> Recovered:
+        """What an app that is gone has left, if there is something."""
+        self.context.left = await self.controller.engine.call(Recover())
+        return self.context.left
 
-    async def _open(self, found: Recovered) -> None:
+    async def offer(self, found: Recovered) -> bool:
+        """Ask whether to go on with what an app that is gone has left; whether that is open now."""
+        options = [f"go on with {contents(found)}", "forget it", "later: ctrl+o has it"]
+        chosen = await self.context.chosen(f"Unsaved work of {origin(found)}", options)
+        if chosen == 1:
+            await self.controller.engine.call(Recover(discard=True))
+            self.context.left = {}
+        if chosen == 0:
+            await self.open(found)
+        return chosen == 0
+
+    def mention(self, found: Recovered) -> None:
+        """Say what is left, where something else was asked for."""
+        self.context.say(
+            f"there is unsaved work of {origin(found)}: {contents(found)}; ctrl+o has it", severity="warning"
+        )
+
+    def is_of(self, found: Recovered, place: str) -> bool:
+        """Whether what is left belongs to a project or folder."""
+        return absolute(place) in (found["project"], found["place"])
+
+    async def open(self, found: Recovered) -> None:
+        """Go on with what is left: unsaved, with nothing to undo."""
         controller, engine = self.controller, self.controller.engine
         if found["model"] != controller.model_name:
             await controller.open_model(found["model"])
-        controller.session = Session()
-        controller.session.replace_state(state_from_json(found["state"]))
-        project = found["project"]
+        controller.begin(state_from_json(found["state"]), is_saved=False)
+        controller.place, project = found["place"], found["project"]
+        self.context.left = {}
         if project is not None and await controller.holder(project) is None:
             await engine.call(LockProject(project))
             controller.project = project
@@ -86,15 +98,7 @@ class Recovery:
         with controller.begun(found["adding"]):
             await controller.journal()  # now it is this app's, and not asked about again
             await engine.call(Recover(discard=True))
+            await controller.find_missing()
             await controller.sync(self.context.progress)
             if found["adding"]:
                 await controller.add_classes(found["adding"], self.context.progress)
-
-
-def _described(found: Recovered) -> str:
-    classes, project = found["state"]["classes"], found["project"]
-    named = f" of {display_name(project.rpartition('/')[2], 30)}" if project else ""
-    count = sum(len(entry["supports"]) for entry in classes)
-    begun = sum(map(len, found["adding"].values()))
-    rest = f", {begun} to be added" if begun else ""
-    return f"There is unsaved work{named}: {len(classes)} classes, {count:,} photos{rest}"

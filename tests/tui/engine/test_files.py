@@ -140,7 +140,9 @@ def test_a_journal_is_found_once_its_app_is_gone(
     engine: Engine, members: dict[str, list[Path]], state_folder: Path
 ) -> None:
     state = engine.state(first(members, 1))
-    engine.done("journal", state=state, model="conv4", project=None, adding={"x": ["/x/1.jpg"]}, saved=False)
+    engine.done(
+        "journal", state=state, model="conv4", project=None, place=None, adding={"x": ["/x/1.jpg"]}, saved=False
+    )
     assert set(engine.done("recover")) == {"id", "end"}  # this process lives
     (file,) = state_folder.iterdir()
     entry = json.loads(file.read_text())
@@ -160,7 +162,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
 
 def test_what_is_saved_leaves_no_journal(engine: Engine, state_folder: Path) -> None:
     state = engine.state({"x": []})
-    engine.done("journal", state=state, model="conv4", project="/x.frn.json", adding={}, saved=False)
+    engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=False)
     assert len([*state_folder.iterdir()]) == 1
-    engine.done("journal", state=state, model="conv4", project="/x.frn.json", adding={}, saved=True)
+    engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=True)
     assert [*state_folder.iterdir()] == []

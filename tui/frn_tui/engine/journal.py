@@ -40,6 +40,7 @@ class Journals:
             "state": state_to_json(state_from_json(request.state)),
             "model": request.model,
             "project": request.project,
+            "place": request.place,
             "adding": request.adding,
         }
         write_atomically(self._path, json.dumps(entry))
@@ -71,6 +72,8 @@ def _read(path: Path) -> tuple[float, Recovered] | None:
             "state": state_to_json(state_from_json(entry["state"])),
             "model": str(entry["model"]),
             "project": None if entry["project"] is None else str(entry["project"]),
+            "place": None if entry.get("place") is None else str(entry["place"]),
+            "time": float(entry["time"]),
             "adding": {str(name): [*map(str, paths)] for name, paths in (entry["adding"] or {}).items()},
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # half a journal is none

@@ -1,5 +1,6 @@
 """What the engine can do, by the names of the protocol."""
 
+from frn_tui.engine.bundles import Bundles, unpack
 from frn_tui.engine.embedding import Embedding
 from frn_tui.engine.enrolled_classes import EnrolledClasses
 from frn_tui.engine.journal import Journals
@@ -8,6 +9,7 @@ from frn_tui.engine.models import Models
 from frn_tui.engine.previews import Previews
 from frn_tui.engine.projects import Exports, Projects, write_text
 from frn_tui.engine.queries import Queries
+from frn_tui.engine.relocation import find_missing, relocate
 from frn_tui.engine.scan import list_folder, scan
 from frn_tui.engine.worker_queues import Handler
 
@@ -32,6 +34,10 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "journal": journals.keep,
         "recover": journals.recover,
         "write": write_text,
+        "missing": find_missing,
+        "relocate": relocate,
+        "bundle": Bundles(models).write,
+        "unpack": unpack,
         "open_model": models.open,
         "embed": embedding.embed,
         "classes": classes.set_classes,

@@ -11,7 +11,7 @@ from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.paths import absolute
 from frn_tui.protocol import Entry, Found, ListFolder, Listing, ScanPath
 
-ORDER = ("folder", "image", "project", "model")
+ORDER = ("folder", "image", "project", "bundle", "model")
 
 
 def scan(request: ScanPath, job: Job) -> Found:
@@ -29,6 +29,8 @@ def scan(request: ScanPath, job: Job) -> Found:
         return _nothing(f"{path}: is not a regular file")
     if is_project(Path(path)):
         return {"kind": "project", "files": [path], "classes": {}}
+    if is_bundle(path):
+        return {"kind": "bundle", "files": [path], "classes": {}}
     if looks_like_image(path):
         return {"kind": "image", "files": [path], "classes": {}}
     return _nothing(f"{path}: is no folder, no image ({', '.join(sorted(EXTENSIONS))}) and no project (*{SUFFIX})")
@@ -37,6 +39,11 @@ def scan(request: ScanPath, job: Job) -> Found:
 def looks_like_image(name: str) -> bool:
     """Whether a file is named like an image."""
     return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122
+
+
+def is_bundle(name: str) -> bool:
+    """Whether a file is named like a project with its photos."""
+    return name.lower().endswith(".zip")
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
@@ -119,6 +126,8 @@ def _describe(item: os.DirEntry[str]) -> Entry | None:
         return {"name": item.name, "kind": "image"}
     if is_project(Path(item.name)):
         return {"name": item.name, "kind": "project"}
+    if is_bundle(item.name):
+        return {"name": item.name, "kind": "bundle"}
     if item.name.lower().endswith(".onnx"):
         return {"name": item.name, "kind": "model"}
     return None

@@ -1,6 +1,6 @@
 """The classes: made, renamed, filled with photos, tested."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import ClassVar
 
 from rich.text import Text
@@ -43,7 +43,8 @@ class ClassesPane(Pane):
     def compose(self) -> ComposeResult:
         yield self.list
         yield Static(
-            "Press a and pick a folder of class folders, or n for a class of your own.\n\nFive photos are enough.",
+            "Press a and pick a folder of class folders, or n for a class of your own.\n\nFive photos are enough.\n\n"
+            "ctrl+o opens what was open before.",
             id="teach",
         )
 
@@ -56,7 +57,8 @@ class ClassesPane(Pane):
         if self.entry is None:
             self.chosen = classes[0].id if classes else None
         reports = self.controller.reports
-        self.list.show([_row(entry, reports.get(entry.id)) for entry in classes])
+        missing = self.controller.missing
+        self.list.show([_row(entry, reports.get(entry.id), missing) for entry in classes])
         self.border_title = Text(f"Classes {len(classes)}")
         self.query_one("#teach").display = not classes
 
@@ -80,7 +82,7 @@ class ClassesPane(Pane):
 
     def action_new_class(self) -> None:
         dialog = AskText("New class", hint="its name   enter: done   esc: back")
-        self.context.ask(dialog, lambda name: self.context.edit(lambda session: self._take(session.create(name))))
+        self.context.ask(dialog, lambda name: self.context.edit(lambda _: self._take(self.controller.create(name))))
 
     def _take(self, class_id: int) -> None:
         self.chosen = class_id
@@ -92,7 +94,8 @@ class ClassesPane(Pane):
             self.context.ask(dialog, lambda name: self.context.edit(lambda session: session.rename(entry.id, name)))
 
     def action_add(self) -> None:
-        where = f"to {display_name(self.entry.name, 40)}" if self.entry else "as classes"
+        own = self.entry is not None and not self.controller.shows_samples
+        where = f"to {display_name(self.entry.name, 40)}" if own and self.entry else "for a first class of your own"
         self.context.pick(f"Add photos {where}, or a folder of class folders", self.add)
 
     def add(self, paths: Sequence[str]) -> None:
@@ -102,11 +105,11 @@ class ClassesPane(Pane):
         files: list[str] = []
         for path in paths:
             found = await self.controller.scan(path)
-            if found["kind"] == "project":
+            if found["kind"] in ("project", "bundle"):
                 self.post_message(ProjectBar.Picked(path))
                 return
             if found["kind"] == "classes":
-                classes = await self._fewer(found["classes"])
+                classes = await self.fewer(found["classes"])
                 if classes is None:
                     return
                 self._tell(await self.controller.add_classes(classes, self.context.progress))
@@ -114,7 +117,8 @@ class ClassesPane(Pane):
                 self.context.say(found.get("reason", f"{path}: nothing to add"), severity="warning")
             else:
                 files += found["files"]
-        if files and (self.chosen is not None or await self._make_class_for(files[0])):
+        begun = self.chosen is not None and not self.controller.shows_samples
+        if files and (begun or await self._make_class_for(files[0])):
             assert self.chosen is not None
             self._tell(await self.controller.add(self.chosen, files, self.context.progress))
 
@@ -124,10 +128,10 @@ class ClassesPane(Pane):
         name = await self.app.push_screen_wait(AskText("Name of the class", folder))
         if name is None:
             return False
-        await self.controller.edit(lambda session: self._take(session.create(name)))
+        await self.controller.edit(lambda _: self._take(self.controller.create(name)))
         return True
 
-    async def _fewer(self, classes: dict[str, list[str]]) -> dict[str, list[str]] | None:
+    async def fewer(self, classes: dict[str, list[str]]) -> dict[str, list[str]] | None:
         """Many photos take long and help little: offer some of each class."""
         count = sum(map(len, classes.values()))
         if count <= MANY:
@@ -142,10 +146,14 @@ class ClassesPane(Pane):
             for name, files in classes.items()
         }
 
-    def _tell(self, outcome: Added) -> None:
+    def tell_of_troubles(self, outcome: Added) -> None:
+        """List what was left out."""
         if outcome.duplicates:
             self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
             self.controller.listener()
+
+    def _tell(self, outcome: Added) -> None:
+        self.tell_of_troubles(outcome)
         if outcome.added:
             self.context.say(f"{outcome}   u: undo")
         else:
@@ -166,8 +174,10 @@ class ClassesPane(Pane):
         self.app.push_screen(Page("Hide and test", confusion_table(found, self.controller.names, shot), wide=True))
 
 
-def _row(entry: ClassEntry, report: ClassReport | None) -> ClassRow:
+def _row(entry: ClassEntry, report: ClassReport | None, missing: Set[str]) -> ClassRow:
     trouble = {0: "empty", 1: "one photo"}.get(len(entry.supports), "")
+    if missing and (away := sum(str(support.path) in missing for support in entry.supports)):
+        trouble = f"{away} missing"
     quality = None
     if report is not None and report["rank"]:  # share of left-out examples that would get their own class
         quality = sum(rank == 0 for rank in report["rank"].values()) / len(report["rank"])

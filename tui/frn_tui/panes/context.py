@@ -16,6 +16,7 @@ from frn.inference.session import Session
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
 from frn_tui.paths import absolute
+from frn_tui.protocol import EXISTS, Recovered
 from frn_tui.screens.dialogs import AskText, Choose, Dialog
 from frn_tui.screens.picker import Picker
 from frn_tui.text import display_name
@@ -37,33 +38,40 @@ class Context:
         """Told of each project that is opened or saved."""
         self.recent: Callable[[], list[str]] = list
         """Paths that were opened before, the last one first."""
+        self.left: Recovered = {}
+        """What an app that is gone has left unsaved."""
         self.browsed = "."
         """Folder that the file picker was in last."""
         self._job_began = 0.0
 
     def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
         """Run something in the background; its failure is a message, not the end."""
-        guarded = partial(self._guarded, work, *arguments)  # awaitable only once it runs: it may be cancelled before
+        is_told = group != "edit"  # where one edit follows another, nothing of the user's is cancelled
+        guarded = partial(self._guarded, is_told, work, *arguments)  # awaitable only once it runs
         return self.screen.run_worker(guarded, group=group, exclusive=group != "job", exit_on_error=False)
 
-    async def _guarded(self, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
+    async def _guarded(self, is_told: bool, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
         try:
             await work(*arguments)
         except (FrnError, EngineError) as error:
             self.say(str(error), severity="error")
         except asyncio.CancelledError:
-            self.jobs.say("Cancelled")
+            if is_told:
+                self.jobs.say("Cancelled")
             raise
         finally:
             self.jobs.clear()
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
-        self.start(self._edit, change, said, group="edit")
-
-    async def _edit(self, change: Callable[[Session], object], said: str) -> None:
-        await self.controller.edit(change)
+        """Make an edit, at once: keys come faster than the engine follows. What it is refused for is a message."""
+        try:
+            change(self.controller.session)
+        except FrnError as error:
+            self.say(str(error), severity="error")
+            return
         if said:
             self.say(f"{said}   u: undo")
+        self.start(self.controller.sync, group="edit")
 
     def progress(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
@@ -103,6 +111,20 @@ class Context:
     def ask_path(self, dialog: AskText, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
         """Ask where to write a file, and do that in the background."""
         self.ask(dialog, lambda path: self.start(work, absolute(path), *arguments) if path else None)
+
+    async def written(self, path: str, write: Callable[..., Awaitable[object]]) -> bool:
+        """Write a file, and ask before another is replaced; whether it was written."""
+        try:
+            await write(path)
+        except EngineError as error:
+            if error.code != EXISTS:
+                raise
+            kept = " (the old one is kept as .bak)" if path.endswith(".frn.json") else ""
+            title = f"{display_name(path, 40)} is there already"
+            if await self.chosen(title, [f"replace it{kept}", "leave it"]) != 0:
+                return False
+            await write(path, replace=True)
+        return True
 
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
         """The index of one of a list, or None where the dialogue is left; for work in the background."""

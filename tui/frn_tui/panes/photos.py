@@ -1,5 +1,6 @@
 """The photos of the chosen class: sorted, narrowed down, selected, moved, removed."""
 
+from collections.abc import Set
 from typing import ClassVar
 
 from rich.text import Text
@@ -45,7 +46,8 @@ class PhotosPane(Pane):
             self.border_title = Text("Photos")
             return
         report = self.controller.reports.get(entry.id)
-        items = [_item(support, report, self.controller.calibrated) for support in entry.supports]
+        missing = self.controller.missing
+        items = [_item(support, report, self.controller.calibrated, missing) for support in entry.supports]
         if self.wanted_name:
             items = [item for item in items if self.wanted_name.casefold() in item.name.casefold()]
         if self.by_fit and report is not None:
@@ -53,7 +55,9 @@ class PhotosPane(Pane):
         self.gallery.set_items(items)
         order = " · worst fit first" if self.by_fit else ""
         narrowed = f" · only “{display_name(self.wanted_name, 16)}”" if self.wanted_name else ""
-        self.border_title = Text(f"Photos · {display_name(entry.name, 30)} {len(items)}{narrowed}{order}")
+        away = sum(item.mark == "missing" for item in items)
+        gone = f" · {away} missing" if away else ""
+        self.border_title = Text(f"Photos · {display_name(entry.name, 30)} {len(items)}{gone}{narrowed}{order}")
         self.show_selection()
 
     @on(Gallery.SelectionChanged)
@@ -110,10 +114,12 @@ class PhotosPane(Pane):
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
 
 
-def _item(support: Support, report: ClassReport | None, calibrated: float) -> GalleryItem:
+def _item(support: Support, report: ClassReport | None, calibrated: float, missing: Set[str]) -> GalleryItem:
     """A photo with what the rest of its class says of it."""
     path, key = str(support.path), support.key
     name = path.rpartition("/")[2]
+    if path in missing:
+        return GalleryItem(path, name, key, "missing", "is not there any more; R finds it by its content")
     if report is None:
         return GalleryItem(path, name, key)
     if key in report["near"]:

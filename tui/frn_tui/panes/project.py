@@ -11,8 +11,9 @@ from textual.widgets import Static
 
 from frn_tui.client import EngineError
 from frn_tui.panes.context import Context
-from frn_tui.paths import absolute
-from frn_tui.protocol import EXISTS, OPEN_ELSEWHERE
+from frn_tui.paths import absolute, name_of, shortened
+from frn_tui.protocol import OPEN_ELSEWHERE, UnpackBundle
+from frn_tui.recovered import contents, origin
 from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.text import count_of, display_name
 
@@ -27,8 +28,12 @@ class ProjectBar(Static):
         Binding("u", "undo", "Undo"),
         Binding("ctrl+r", "redo", "Redo", show=False),
         Binding("ctrl+s", "save", "Save"),
+        Binding("S", "save_as", "Save as", show=False),
+        Binding("N", "new_project", "New project", show=False),
         Binding("ctrl+o", "open", "Open", show=False),
         Binding("e", "export", "Export"),
+        Binding("B", "bundle", "Bundle", show=False),
+        Binding("R", "relocate", "Relocate", show=False),
     )
 
     @dataclass
@@ -37,6 +42,9 @@ class ProjectBar(Static):
 
         path: str
 
+    class RecoveryWanted(Message):
+        """What an app that is gone has left should be opened."""
+
     def __init__(self, context: Context) -> None:
         super().__init__(id="title")
         self.context, self.controller = context, context.controller
@@ -44,9 +52,10 @@ class ProjectBar(Static):
     def show(self) -> None:
         controller, state = self.controller, self.controller.session.state
         count = sum(len(entry.supports) for entry in state.classes)
-        name = display_name(controller.project.rpartition("/")[2], 30) if controller.project else "unsaved"
+        name = display_name(controller.title, 30)
         left = f"frn-tui  {'' if controller.session.is_saved else '● '}{name}"
-        trouble = f" · {count_of(len(controller.problems), 'problem')} (b)" if controller.problems else ""
+        trouble = f" · {len(controller.missing)} missing (R)" if controller.missing else ""
+        trouble += f" · {count_of(len(controller.problems), 'problem')} (b)" if controller.problems else ""
         classes = "1 class" if len(state.classes) == 1 else f"{len(state.classes)} classes"
         right = f"{classes} · {count_of(count, 'photo')}{trouble}"
         model = "starting the engine…"
@@ -72,6 +81,7 @@ class ProjectBar(Static):
     def action_redo(self) -> None:
         if self.controller.session.can_redo:
             self.context.edit(lambda session: session.redo())
+            self.context.say("redone   u: undo")
         else:
             self.context.say("nothing to redo")
 
@@ -82,17 +92,26 @@ class ProjectBar(Static):
         else:
             self._save_as("Save the project as", then)
 
+    def action_save_as(self) -> None:
+        self._save_as("Save the project as", None)
+
     def _save_as(self, title: str, then: Callable[[], Awaitable[object]] | None) -> None:
         def named(path: str) -> None:
             if path:
                 path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
                 self.context.start(self._save, absolute(path), then)
 
-        self.context.ask(AskText(title, f"classes{SUFFIX}"), named)
+        self.context.ask(AskText(title, f"{self.file_name}{SUFFIX}"), named)
+
+    @property
+    def file_name(self) -> str:
+        """What a file of this document may be called."""
+        named = self.controller.project or self.controller.place
+        return name_of(named).removesuffix(SUFFIX) if named else "classes"
 
     async def _save(self, path: str, then: Callable[[], Awaitable[object]] | None) -> None:
         try:
-            if not await self._write(path, self.controller.save):
+            if not await self.context.written(path, self.controller.save):
                 return
         except EngineError as error:
             if error.code != OPEN_ELSEWHERE:
@@ -104,42 +123,83 @@ class ProjectBar(Static):
         if then is not None:
             await then()
 
-    async def _write(self, path: str, write: Callable[..., Awaitable[None]]) -> bool:
-        """Write a file, and ask before another is replaced; whether it was written."""
-        try:
-            await write(path)
-        except EngineError as error:
-            if error.code != EXISTS:
-                raise
-            kept = " (the old one is kept as .bak)" if path.endswith(SUFFIX) else ""
-            title = f"{display_name(path, 40)} is there already"
-            if await self.context.chosen(title, [f"replace it{kept}", "leave it"]) != 0:
-                return False
-            await write(path, replace=True)
-        return True
-
     def action_export(self) -> None:
         hint = "*.onnx: photo in; label, probabilities and error map out   *.npz: the numbers of the classes, for numpy"
         self.context.ask_path(AskText("Export the classifier to", "classifier.onnx", hint), self._export)
 
     async def _export(self, path: str) -> None:
-        if await self._write(path, self.controller.export):
+        if await self.context.written(path, self.controller.export):
             self.context.say(f"{path} written")
 
     def action_open(self) -> None:
-        recent = self.context.recent()
+        """Open something that was open before, what a crash has left, or another place."""
+        recent, left = self.context.recent(), self.context.left
+        options = [display_name(shortened(path)) for path in recent]
+        if left:
+            options.insert(0, f"unsaved work of {origin(left)}: {contents(left)}")
 
         def chosen(index: int) -> None:
-            if index < len(recent):
-                self.post_message(self.Picked(recent[index]))
+            if left and index == 0:
+                self.post_message(self.RecoveryWanted())
+            elif index < len(options):
+                self.post_message(self.Picked(recent[index - bool(left)]))
             else:
-                title = "Open a project, or a folder of class folders"
+                title = "Open a project, a bundle (zip), or a folder of class folders"
                 self.context.pick(title, lambda paths: self.post_message(self.Picked(paths[0])))
 
-        if recent:
-            self.context.ask(Choose("Open", [*recent, "another…"]), chosen)
+        if options:
+            self.context.ask(Choose("Open", [*options, "another…"]), chosen)
         else:
             chosen(0)
+
+    def action_new_project(self) -> None:
+        self.context.start(self._new_project)
+
+    async def _new_project(self) -> None:
+        if await self.may_forget():
+            await self.controller.start_anew()
+            self.context.say("a new project: a adds photos, n makes a class")
+
+    def action_bundle(self) -> None:
+        hint = "*.zip, or a new folder: the project, its photos and what else another machine needs"
+        self.context.ask_path(
+            AskText("Bundle the project and its photos into", f"{self.file_name}.zip", hint), self._bundle
+        )
+
+    async def _bundle(self, path: str) -> None:
+        async def write(path: str, *, replace: bool = False) -> None:
+            await self.controller.bundle(path, self.context.progress, replace=replace)
+
+        if await self.context.written(path, write):
+            self.context.say(f"{path} written")
+
+    async def open_bundle(self, path: str) -> None:
+        """Unpack a bundle where it is wanted, and open its project."""
+        hint = "a folder that is not there yet   enter: done   esc: back"
+        dialog = AskText(f"Unpack {display_name(name_of(path), 30)} into", path[: -len(".zip")], hint)
+        folder = await self.screen.app.push_screen_wait(dialog)
+        if folder:
+            unpacked = await self.controller.engine.call(UnpackBundle(path, absolute(folder)))
+            await self.open_project(unpacked["project"])
+
+    def action_relocate(self) -> None:
+        if not self.controller.missing:
+            self.context.start(self._look_again)
+            return
+        title = f"Folder to look for {count_of(len(self.controller.missing), 'missing photo')} in, by their content"
+        self.context.pick(title, lambda paths: self.context.start(self._relocate, paths[0]))
+
+    async def _look_again(self) -> None:
+        await self.controller.find_missing()
+        if self.controller.missing:
+            self.action_relocate()
+        else:
+            self.context.say("no photo is missing")
+
+    async def _relocate(self, folder: str) -> None:
+        found, wanted = await self.controller.relocate(absolute(folder), self.context.progress)
+        undo = "   u: undo" if found else ""
+        self.context.say(f"{found} of {count_of(wanted, 'missing photo')} found{undo}")
 
     async def may_forget(self) -> bool:
         """Whether what is unsaved may go."""

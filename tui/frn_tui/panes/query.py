@@ -11,12 +11,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
 
-from frn.inference.session import ClassEntry
+from frn.inference.session import ClassEntry, Session
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.query import best_score
-from frn_tui.text import display_name, percent
+from frn_tui.text import count_of, display_name, percent
 from frn_tui.widgets.bars import BarRow, Bars
 
 
@@ -89,6 +89,14 @@ class QueryPane(Pane):
         if files:
             self.picture.heat_class = None
             await self.controller.ask(files, self.context.progress)
+            self._tell_of_missing()
+
+    def _tell_of_missing(self) -> None:
+        missing, left_out = len(self.controller.missing), len(self.controller.left_out)
+        if missing:
+            counted = f"{left_out} of them do not count" if left_out else "what is known of them still counts"
+            said = f"{count_of(missing, 'example')} missing; {counted}   R: find them"
+            self.context.say(said, severity="warning" if left_out else "information")
 
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:
@@ -96,12 +104,12 @@ class QueryPane(Pane):
             self.answers.go_to(self.controller.query.at + step)
 
     def assign(self, target: ClassEntry) -> None:
-        self.context.start(self._correct, target, group="edit")
+        def correct(_: Session) -> None:
+            outcome = self.controller.correct(target.id)
+            there = f"it is an example of {outcome.duplicates[0].class_name} already" if outcome.duplicates else ""
+            self.context.say(there or f"added to {target.name}   u: undo")
 
-    async def _correct(self, target: ClassEntry) -> None:
-        outcome = await self.controller.correct(target.id)
-        there = f"it is an example of {outcome.duplicates[0].class_name} already" if outcome.duplicates else ""
-        self.context.say(there or f"added to {target.name}   u: undo")
+        self.context.edit(correct)
 
     def action_right(self) -> None:
         best = best_score(self.controller.query.answer)
@@ -118,7 +126,8 @@ class QueryPane(Pane):
                 self._set_threshold(share, f"unknown below {percent(share)} explained")
 
     def action_threshold(self, step: float) -> None:
-        value = min(max(round(self.controller.threshold + step, 3), 0.0), 1.0)
+        own = self.controller.session.state.threshold  # what the engine says of it comes later than the next key
+        value = min(max(round((self.controller.threshold if own is None else own) + step, 3), 0.0), 1.0)
         self._set_threshold(value, f"unknown below {percent(value)} explained")
 
     def action_calibrate(self) -> None:

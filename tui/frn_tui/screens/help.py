@@ -33,7 +33,9 @@ KEYS = {
         ("{undo}  {redo}", "undo, redo: everything"),
     ],
     "Keep": [
-        ("{save} {open}", "save, open a project"),
+        ("{save} {save-as} {open} {new-project}", "save, save as, open, begin anew"),
+        ("{bundle}", "the project with its photos in one folder or zip, for another machine"),
+        ("{relocate}", "find photos that were moved, by their content"),
         ("{export}", "export the classifier as ONNX, or the classes as .npz"),
         ("{copy}", "copy the verdict"),
         ("{problems}", "files that could not be used, and why"),

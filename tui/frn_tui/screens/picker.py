@@ -24,7 +24,7 @@ from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.options import Options
 from frn_tui.widgets.preview import Preview
 
-GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "model": "◇"}
+GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "model": "◇"}
 
 
 class _Line(Visual):

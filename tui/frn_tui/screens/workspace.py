@@ -25,7 +25,7 @@ from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.query import QueryPane
-from frn_tui.paths import parse_paths
+from frn_tui.paths import absolute, name_of, parse_paths
 from frn_tui.screens.dialogs import Choose, Page
 from frn_tui.screens.help import help_page
 from frn_tui.text import count_of, display_name
@@ -160,15 +160,25 @@ class Workspace(Screen[None]):
             await self.open_place(path)
 
     async def open_place(self, path: str) -> None:
+        """Open a project, a bundle, or a folder; of nothing else, and what is left with escape, what is there stays."""
         found = await self.controller.scan(path)
-        if found["kind"] == "nothing":  # what is there stays
-            self.context.say(found.get("reason", f"{path}: nothing to open"), severity="warning")
-        elif found["kind"] == "project":
+        if found["kind"] == "project":
             await self.project_bar.open_project(path)
+        elif found["kind"] == "bundle":
+            await self.project_bar.open_bundle(path)
+        elif found["kind"] in ("classes", "folder"):
+            place = absolute(path)
+            classes = await self.classes_pane.fewer(found["classes"] or {name_of(place): found["files"]})
+            if classes is not None:
+                self.context.remember(place)
+                outcome = await self.controller.open_folder(place, classes, self.context.progress)
+                self.classes_pane.tell_of_troubles(outcome)
         else:
-            self.context.remember(path)
-            await self.controller.start_anew()
-            await self.classes_pane.add_now([path])
+            self.context.say(found.get("reason", f"{path}: is a photo; name its folder"), severity="warning")
+
+    async def open_samples(self, path: str) -> None:
+        found = await self.controller.scan(path)
+        await self.controller.open_folder(None, found["classes"], self.context.progress)
 
     def on_paste(self, event: events.Paste) -> None:
         """Dropped files arrive as pasted text: in the query pane they are asked about, elsewhere added."""

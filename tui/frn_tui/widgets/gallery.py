@@ -18,7 +18,7 @@ from frn_tui.rgb import Rgb
 from frn_tui.widgets import cells, tiles
 from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.grid import Grid
-from frn_tui.widgets.tiles import TILE, GalleryItem, Tiles
+from frn_tui.widgets.tiles import NO_PICTURE, TILE, GalleryItem, Tiles
 
 __all__ = ["Gallery", "GalleryItem", "View"]
 
@@ -221,7 +221,7 @@ class Gallery(ScrollView, can_focus=True):
             return
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
         items = [self._items[index] for index in visible]
-        missing = [item.path for item in items if item.mark != "broken" and not self._tiles.has(item.path, size)]
+        missing = [item.path for item in items if item.mark not in NO_PICTURE and not self._tiles.has(item.path, size)]
         asked, asked_size = self._asked
         if missing and (size != asked_size or not asked.issuperset(missing)):
             self._asked = frozenset(missing), size

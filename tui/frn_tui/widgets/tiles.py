@@ -15,17 +15,19 @@ from frn_tui.text import display_name
 from frn_tui.widgets import cells
 from frn_tui.widgets.cells import Mode
 
-Mark = Literal["", "broken", "near", "outlier"]
+Mark = Literal["", "broken", "missing", "near", "outlier"]
 StyleOf = Callable[[str], Style]
 """From "name", "cursor", "selected", "mark" or "waiting" to a style."""
 
 TILE = Size(16, 8)
 """Cells of a picture."""
+NO_PICTURE = ("broken", "missing")
+"""Marks of files that cannot be drawn."""
 CACHED_PICTURES = 512
 """Pictures in memory."""
 
-GLYPHS = {"cursor": "›", "selected": "✓", "broken": "⚠", "near": "≈", "outlier": "!", "": ""}
-ASCII_GLYPHS = {"cursor": ">", "selected": "*", "broken": "x", "near": "~", "outlier": "!", "": ""}
+GLYPHS = {"cursor": "›", "selected": "✓", "broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""}
+ASCII_GLYPHS = {"cursor": ">", "selected": "*", "broken": "x", "missing": "?", "near": "~", "outlier": "!", "": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ class Tiles:
 
 def _placeholder(item: GalleryItem, style: Style) -> list[list[Segment]]:
     lines = [" " * TILE.width] * TILE.height
-    lines[TILE.height // 2 - 1] = ("broken" if item.mark == "broken" else "...").center(TILE.width)
+    lines[TILE.height // 2 - 1] = (item.mark if item.mark in NO_PICTURE else "...").center(TILE.width)
     return [[Segment(line, style)] for line in lines]
 
 

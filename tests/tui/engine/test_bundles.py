@@ -1,0 +1,116 @@
+"""Projects that travel with their photos, and photos that were moved."""
+
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tui.engine.conftest import Engine
+
+NAMES = ["a/b: x", "..", "A_b_ X"]
+
+
+@pytest.fixture
+def birds(tmp_path: Path, members: dict[str, list[Path]]) -> dict[str, list[Path]]:
+    """Classes whose names no file system takes, or takes for the same; photos of the same name in each."""
+    found = {}
+    for number, (name, paths) in enumerate(zip(NAMES, members.values(), strict=False)):
+        home = tmp_path / "disk" / str(number)
+        home.mkdir(parents=True)
+        found[name] = [Path(shutil.copy(path, home / f"{i}.png")) for i, path in enumerate(paths[:2])]
+    return found
+
+
+def content(state: dict[str, Any]) -> dict[str, list[str]]:
+    return {entry["name"]: [one["key"] for one in entry["supports"]] for entry in state["classes"]}
+
+
+@pytest.mark.parametrize("name", ["birds.zip", "birds"])
+def test_a_bundle_opens_where_nothing_else_is_there(
+    engine: Engine, birds: dict[str, list[Path]], tmp_path: Path, name: str
+) -> None:
+    state = engine.state(birds, threshold=0.3)
+    target = tmp_path / "out" / name
+    engine.done("bundle", path=str(target), state=state)
+    shutil.rmtree(tmp_path / "disk")
+    place = tmp_path / "other machine"
+    place.mkdir()
+    shutil.move(target, place)
+    project = place / "birds" / "birds.frn.json"
+    if name == "birds.zip":
+        assert engine.done("scan", path=str(place / name))["kind"] == "bundle"
+        found = engine.done("unpack", path=str(place / name), folder=str(place / "birds"))
+        assert found["project"] == str(project)
+        assert "is there already" in engine.ask("unpack", path=str(place / name), folder=str(place / "birds")).reason
+    loaded = engine.done("load", path=str(project))
+    assert content(loaded["state"]) == content(state)
+    assert loaded["state"]["threshold"] == 0.3
+    paths = [one["path"] for entry in loaded["state"]["classes"] for one in entry["supports"]]
+    assert engine.done("missing", paths=paths)["missing"] == []
+    assert all(Path(path).resolve().is_relative_to(place / "birds") for path in paths)
+    assert not list(place.glob(".*")) + list((tmp_path / "out").glob(".*"))
+
+
+def test_a_model_that_does_not_ship_comes_along(bare: Engine, birds: dict[str, list[Path]], tmp_path: Path) -> None:
+    from frn.zoo import shipped_extractors
+
+    own = Path(shutil.copy(shipped_extractors()["conv4"], tmp_path / "mine.onnx"))
+    bare.done("open_model", model=str(own))
+    bare.done("bundle", path=str(tmp_path / "b"), state=bare.state(birds))
+    own.unlink()
+    loaded = bare.done("load", path=str(tmp_path / "b" / "b.frn.json"))
+    assert bare.done("open_model", model=loaded["model"])["sha256"] == loaded["sha256"]
+
+
+def test_a_bundle_is_whole_or_not_there(engine: Engine, birds: dict[str, list[Path]], tmp_path: Path) -> None:
+    state = engine.state(birds)
+    target = tmp_path / "b.zip"
+    target.write_text("something else")
+    assert "is there already" in engine.ask("bundle", path=str(target), state=state).reason
+    birds[".."][0].write_bytes(birds[".."][1].read_bytes())
+    assert "has changed since it was added" in engine.ask("bundle", path=str(target), state=state, replace=True).reason
+    birds[".."][0].unlink()
+    assert str(birds[".."][0]) in engine.ask("bundle", path=str(target), state=state, replace=True).reason
+    assert target.read_text() == "something else"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["b.zip", "cache", "disk"]
+
+
+@pytest.mark.parametrize("member", ["../out.txt", "/out.txt", "b/../../out.txt", "b\\..\\out.txt"])
+def test_nothing_is_unpacked_outside(engine: Engine, tmp_path: Path, member: str) -> None:
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("b/b.frn.json", "{}")
+        archive.writestr(zipfile.ZipInfo(member), "x")
+    asked = engine.ask("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "in" / "b"))
+    assert "would lie outside" in asked.reason
+    assert not (tmp_path / "in" / "b").exists()
+    assert not list(tmp_path.rglob("out.txt"))
+
+
+def test_what_is_no_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "no.zip", "w") as archive:
+        archive.writestr("photo.jpg", "x")
+    (tmp_path / "text.zip").write_text("no zip")
+    for name, reason in (("no.zip", "is no bundle"), ("text.zip", "cannot be unpacked"), ("gone.zip", "No such file")):
+        assert reason in engine.ask("unpack", path=str(tmp_path / name), folder=str(tmp_path / "new")).reason
+    assert not (tmp_path / "new").exists()
+
+
+def test_moved_photos_are_found_by_content_whatever_they_are_called(
+    engine: Engine, birds: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    state = engine.state(birds)
+    supports = [one for entry in state["classes"] for one in entry["supports"]]
+    paths = [one["path"] for one in supports]
+    new = tmp_path / "new" / "deep"
+    new.mkdir(parents=True)
+    for number, path in enumerate(paths[1:]):
+        shutil.move(path, new / f"other name {number}.png")
+    (new / "loop").symlink_to(tmp_path / "new")
+    assert engine.done("missing", paths=paths)["missing"] == paths[1:]
+    sizes = {one["key"]: one["size"] for one in supports[1:]}
+    found = engine.done("relocate", folder=str(tmp_path / "new"), sizes=sizes)["found"]
+    assert found.keys() == sizes.keys()
+    assert all(Path(one["path"]).is_relative_to(new) for one in found.values())
+    assert "is no folder" in engine.ask("relocate", folder="/nowhere", sizes=sizes).reason
