@@ -30,6 +30,8 @@ _END = 2**64 - 1
 """In place of a length: no more bytes follow."""
 _MOST = 4 << 30
 """Bytes that a message may have: those of a child are believed no more than this."""
+START_SECONDS = 60.0
+"""Within which a child has imported what it needs; torch takes a few."""
 _GRACE = 2.0
 """Seconds after which a child ends itself, if the one who should have ended it is gone."""
 _START = """
@@ -97,6 +99,23 @@ class Confined:
             raise StoppedError(str(answer["stopped"]))
         return answer, found
 
+    def _await_start(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the child has imported what it needs: that is not the time of a question."""
+        self._let_go = weakref.finalize(self, _end, process, self._owner)
+        assert process.stdout is not None
+        timer = threading.Timer(START_SECONDS, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            _read(process.stdout)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, EOFError):
+                raise StoppedError("does not start") from error
+            raise
+        finally:
+            timer.cancel()
+
     def close(self) -> None:
         """End the child; the next question starts another."""
         self._let_go()
@@ -119,7 +138,7 @@ class Confined:
         except OSError as error:
             raise StoppedError(f"cannot be started ({error.strerror})") from error
         self._owner = os.getpid()
-        self._let_go = weakref.finalize(self, _end, self._process, self._owner)
+        self._await_start(self._process)
         return self._process
 
 
@@ -144,6 +163,7 @@ def serve(target: str, memory: int) -> None:
     module, _, name = target.partition(":")
     handler: Handler = getattr(importlib.import_module(module), name)
     _limit_memory(memory)
+    _write(answers, {"ready": target}, ())
     while True:
         try:
             question, blobs = _read(questions)

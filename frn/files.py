@@ -1,10 +1,19 @@
-"""Files: written so that a kill, a full disk or a power cut leaves the old one or the new one; where caches live."""
+"""Files: written so that a kill, a full disk or a power cut leaves the old one or the new one; read only if they end.
+
+And where caches live.
+"""
 
 import contextlib
+import json
 import os
+import stat
 from pathlib import Path
+from typing import Any
 
-from frn.errors import FrnError
+from frn.errors import FrnError, one_line
+
+MAX_JSON = 64 << 20
+"""Bytes of a small file of ours, if nothing else is said."""
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -32,6 +41,59 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         if temporary is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The bytes of a file; never of a pipe or device, which could have no end.
+
+    FrnError if it is missing, cannot be read, is no regular file, or has more than `most` bytes.
+    """
+    try:
+        # A pipe without a writer would hold the opening, too, if it were not for this.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise FrnError(f"{path}: is not a regular file")
+            size = status.st_size
+            data = file.read(most + 1) if size <= most else b""
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        if isinstance(error, FrnError):
+            raise
+        raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if max(size, len(data)) > most:
+        raise FrnError(f"{path}: has {max(size, len(data)) / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+    return data
+
+
+def require_regular(path: Path, most: int) -> Path:
+    """The path of a file that a library will open by itself. FrnError as `read_regular`, without reading it."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise FrnError(f"{path}: is not a regular file")
+    if status.st_size > most:
+        raise FrnError(f"{path}: has {status.st_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+    return path
+
+
+def read_json(path: Path, most: int = MAX_JSON) -> Any:
+    """The value of a JSON file. FrnError as `read_regular`, or if it is not JSON."""
+    data = read_regular(path, most)
+    try:
+        return decode_json(data)
+    except FrnError as error:
+        raise FrnError(f"{path}: {error}") from error
+
+
+def decode_json(data: bytes) -> Any:
+    """The value of a JSON text. FrnError if it is none, or nested without end."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FrnError(f"it is not JSON ({one_line(error)})") from error
 
 
 def cache_folder() -> Path:

@@ -5,7 +5,6 @@ Free of torch. Everything that leaves here is RGB, upright, and of a bounded siz
 
 import contextlib
 import io
-import stat
 import threading
 import warnings
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from frn import heif
 from frn.colour import SIDEWAYS, UPRIGHT, Box, converter, strips, to_rgb, upright
 from frn.errors import FrnError, one_line
+from frn.files import read_regular
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
 """As Pillow calls them. HEIC is read besides, where the extra `heif` is installed."""
@@ -66,19 +66,10 @@ def read_file(path: Path) -> bytes:
 
     FrnError if the file is missing, no regular file, empty, or larger than `MAX_BYTES`.
     """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise FrnError(f"{path}: is not a regular file")
-        if status.st_size == 0:
-            raise FrnError(f"{path}: is empty (0 bytes)")
-        if status.st_size > MAX_BYTES:
-            raise FrnError(f"{path}: has {status.st_size / 2**20:.0f} MiB; the limit is {MAX_BYTES >> 20} MiB")
-        return path.read_bytes()
-    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
-        if isinstance(error, FrnError):
-            raise
-        raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    data = read_regular(path, MAX_BYTES)
+    if not data:
+        raise FrnError(f"{path}: is empty (0 bytes)")
+    return data
 
 
 def decode(data: bytes, where: Path) -> Image.Image:

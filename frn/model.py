@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from frn.backbones import build_backbone
 from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import read_regular, write_atomically
 from frn.heads import build_head
 from frn.heads.base import Head
 from frn.images import EvaluationTransform
-from frn.model_file import OPTIMIZER, STAGE, ModelConfig, header, read_header
+from frn.model_file import MAX_WEIGHTS, OPTIMIZER, STAGE, ModelConfig, header, read_header
 from frn.weight_files import read_reference, read_weights
 from frn.zoo import resolve
 
@@ -122,7 +122,7 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
     assert isinstance(model.backbone, Pretrained)
     model.backbone.fill(read_weights(weights), weights)
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest()
+    digest = hashlib.sha256(read_regular(weights, MAX_WEIGHTS)).hexdigest()
     model.record = {
         "data": f"not trained here: weights of {name} from {weights.name} (SHA-256 {digest[:12]})",
         "weights": {"backbone": name, "file": weights.name, "sha256": digest},

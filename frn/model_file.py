@@ -1,6 +1,7 @@
 """What a model is apart from its weights, and the header of a model file that says so. Free of torch."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any
 import safetensors
 
 from frn import __version__
-from frn.errors import FrnError
+from frn.errors import FrnError, one_line
+from frn.files import require_regular
 from frn.images import EvaluationTransform
 
 MODEL_FILE_FORMAT = "frn-model"
 MODEL_FILE_VERSION = 1
+MAX_WEIGHTS = 16 << 30
+"""Bytes of a file of weights."""
 
 OPTIMIZER = "optimizer/"
 """Prefix of an optimiser's tensors in the checkpoint of a run; a model is loaded without them."""
@@ -37,6 +41,13 @@ class ModelConfig:
     """How an image is resized and cropped before the network sees it."""
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.backbone, str) or not isinstance(self.method, str):
+            raise TypeError("backbone and method are names")
+        for numbers in (self.mean, self.std):
+            if len(numbers) != 3 or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+                raise ValueError(f"mean and std are three numbers each, not {numbers}")
 
     @property
     def untrained_head(self) -> bool:
@@ -65,11 +76,12 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
 
     FrnError if the file is no model file of a known version.
     """
+    require_regular(path, MAX_WEIGHTS)
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
     except (OSError, safetensors.SafetensorError) as error:
-        raise FrnError(f"{path}: is not a readable .safetensors file ({error})") from error
+        raise FrnError(f"{path}: is not a readable .safetensors file ({one_line(error)})") from error
     if metadata.get("format") != MODEL_FILE_FORMAT:
         found = metadata.get("format")
         raise FrnError(
@@ -83,6 +95,9 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         fields = json.loads(metadata["config"])
         fields["transform"] = EvaluationTransform(**fields["transform"])
         fields["mean"], fields["std"] = tuple(fields["mean"]), tuple(fields["std"])
-        return ModelConfig(**fields), json.loads(metadata["record"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FrnError(f"{path}: its header is damaged ({error})") from error
+        record = json.loads(metadata["record"])
+        if not isinstance(record, dict):
+            raise TypeError("its record is no JSON object")
+        return ModelConfig(**fields), record
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FrnError(f"{path}: its header is damaged ({one_line(error)})") from error

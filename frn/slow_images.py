@@ -15,7 +15,7 @@ from frn.hardware import cores
 from frn.images import EvaluationTransform, MustBeAloneError, Wish, decode_here
 
 SECONDS = 8.0
-"""That one image may take; 120 megapixels of compressed TIFF take one or two."""
+"""That one image may take, once its child is there; 120 megapixels of compressed TIFF take one or two."""
 MEMORY = 1536 << 20
 """Bytes that a child may take: what `frn.images` allows a file, and what it is converted into."""
 MOST_CHILDREN = 4

@@ -6,7 +6,6 @@ A torch checkpoint is read as weights only; anything else pickled is refused.
 import pickle
 import re
 import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,7 +14,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from frn.errors import FrnError
+from frn.checkpoint_check import check_checkpoint
+from frn.errors import FrnError, one_line
+from frn.files import require_regular
+from frn.model_file import MAX_WEIGHTS
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -24,15 +26,12 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     FrnError if the file cannot be read, or holds anything but tensors.
     """
     if path.suffix == ".safetensors":
+        require_regular(path, MAX_WEIGHTS)
         try:
             return load_file(path)
         except (OSError, safetensors.SafetensorError) as error:
-            raise FrnError(f"{path}: is not a readable .safetensors file ({error})") from error
-    state = _unpickle(path)
-    for key in ("state_dict", "model"):
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
-    return _tensors(state, path)
+            raise FrnError(f"{path}: is not a readable .safetensors file ({one_line(error)})") from error
+    return read_checkpoint(path)
 
 
 SCALARS = {"scale": "head.gamma", "w1": "head.weight_back", "w2": "head.weight_forth"}
@@ -56,11 +55,13 @@ def read_reference(path: Path) -> dict[str, Tensor]:
     FrnError if the file cannot be read, or holds anything but tensors.
     """
     weights: dict[str, Tensor] = {}
-    for key, value in _tensors(_unpickle(path), path).items():
-        if key in SCALARS:
+    for key, value in read_checkpoint(path).items():
+        if key in SCALARS and value.numel() == 1:
             weights[SCALARS[key]] = value.reshape(())
-        elif key == "r":
-            weights["head.alpha"], weights["head.beta"] = value[0].clone(), value[1].clone()
+        elif key == "r" and value.numel() == 2:
+            weights["head.alpha"], weights["head.beta"] = value.flatten().clone()
+        elif key == "r" or key in SCALARS:
+            raise FrnError(f"{path}: is no checkpoint of the authors' ({key!r} has the shape {tuple(value.shape)})")
         elif key not in LEFT_OUT:
             weights[_rename(key.removeprefix("module."))] = value
     return weights
@@ -82,6 +83,21 @@ def _rename(key: str) -> str:
     return "head.projections.weight" if key == "fmrm.to_qkv.0.weight" else key
 
 
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The tensors of a torch checkpoint.
+
+    FrnError if it cannot be read, holds anything but tensors, or takes too long or too much.
+    """
+    check_checkpoint(path)
+    state = _unpickle(path)
+    for key in ("state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise FrnError(f"{path}: is not a state_dict of tensors")
+    return {str(name): value for name, value in state.items()}
+
+
 def _unpickle(path: Path) -> object:
     try:
         with warnings.catch_warnings():
@@ -89,11 +105,5 @@ def _unpickle(path: Path) -> object:
             return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
-    except (OSError, EOFError, RuntimeError, ValueError, zipfile.BadZipFile) as error:
-        raise FrnError(f"{path}: is not a readable torch checkpoint ({error})") from error
-
-
-def _tensors(state: object, path: Path) -> dict[str, Tensor]:
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise FrnError(f"{path}: is not a state_dict of tensors")
-    return dict(state)
+    except Exception as error:  # torch's reader raises whatever a damaged file makes it stumble over
+        raise FrnError(f"{path}: is not a readable torch checkpoint ({one_line(error)})") from error

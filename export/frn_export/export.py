@@ -7,7 +7,7 @@ from typing import Literal
 
 from frn.errors import FrnError
 from frn.evaluation.run import ProgressBars, no_bars
-from frn.files import write_atomically
+from frn.files import MAX_JSON, read_regular, write_atomically
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.model import Model, save_model
@@ -76,7 +76,7 @@ def export_model(
     a file differs from what it was made of, or int8 loses too much; then nothing is written.
     """
     readme = out / "README.md"
-    if readme.is_file() and not readme.read_bytes().startswith(TITLE.encode()):
+    if readme.is_file() and not read_regular(readme, MAX_JSON).startswith(TITLE.encode()):
         raise FrnError(f"{readme}: is not the README of an export and would be overwritten. Choose another --out.")
     features, cost = features_graph(model).SerializeToString(deterministic=True), None
     differences = {"difference": parity.compare_features(model, features).require()}

@@ -1,6 +1,5 @@
 """`frn models`: the models that have names, those that ship and those that were added."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,6 +86,8 @@ def remove(name: Annotated[str, typer.Argument(help="Of an added model.")]) -> N
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
+    from frn.errors import FrnError
+    from frn.files import read_json
     from frn.model_file import read_header
     from frn.zoo import NOTES
 
@@ -100,8 +101,8 @@ def _facts(files: "ModelFiles") -> dict[str, Any]:
         **record,
     }
     try:
-        notes = {} if files.shipped else json.loads((files.weights.parent / NOTES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        notes = {} if files.shipped else read_json(files.weights.parent / NOTES)
+    except FrnError:
         notes = {}
     return {**facts, **{key: value for key, value in notes.items() if key not in facts}}
 

@@ -23,11 +23,13 @@ from numpy.typing import NDArray
 from frn import heif
 from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError
-from frn.files import cache_folder
+from frn.files import cache_folder, read_json
 from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
 
 PIXEL_CACHE_VERSION = 1
+MAX_INDEX = 1 << 30
+"""Bytes: of ten million images."""
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
 
@@ -181,7 +183,7 @@ def _build(
 def _open(home: Path) -> StoredImages | None:
     """Return the cache, or None where there is none or it is not whole."""
     try:
-        index: dict[str, Any] = json.loads((home / "index.json").read_text(encoding="utf-8"))
+        index: dict[str, Any] = read_json(home / "index.json", MAX_INDEX)
         if index["version"] != PIXEL_CACHE_VERSION or zlib.crc32(index["body"].encode()) != index["body_crc32"]:
             return None
         body = json.loads(index["body"])

@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
+from frn.files import read_regular
 from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, decode_crop, read_file
 from frn.inference.features import FeatureStore, Maps, content_key
-from frn.inference.runtime import Device, check_model, open_session, parse_json, read_bytes, run_session
+from frn.inference.runtime import MAX_BYTES, Device, check_model, open_session, parse_json, run_session
 from frn.model_file import is_pretrained
 from frn.ridge.parameters import HeadParameters
 
@@ -70,7 +71,7 @@ class Extractor:
     @classmethod
     def open(cls, path: Path, *, trusted: bool = False, device: Device = "auto", threads: int = 0) -> "Extractor":
         """Open a file. FrnError if it cannot be read, or is refused."""
-        return cls(read_bytes(path), str(path), trusted=trusted, device=device, threads=threads)
+        return cls(read_regular(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:
         inputs, outputs = self.session.get_inputs(), self.session.get_outputs()

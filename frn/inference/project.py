@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import decode_json, read_regular, write_atomically
 from frn.images import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
@@ -89,16 +89,11 @@ def is_project(path: Path) -> bool:
 
 def load_project(path: Path) -> Project:
     """Read a project file. FrnError if it cannot be read, is no project, of a newer version, or damaged."""
+    data = read_regular(path, MAX_BYTES)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise FrnError(f"{path}: has {path.stat().st_size >> 20} MiB; a project has at most {MAX_BYTES >> 20} MiB")
-        data = path.read_bytes()
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be read ({error.strerror})") from error
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise FrnError(f"{path}: is no project: it is not JSON ({error}).{_backup_hint(path)}") from error
+        document = decode_json(data)
+    except FrnError as error:
+        raise FrnError(f"{path}: is no project: {error}.{_backup_hint(path)}") from error
     if not isinstance(document, dict) or document.get("format") != PROJECT_FORMAT:
         raise FrnError(f"{path}: is JSON, but no project (its format is not {PROJECT_FORMAT!r})")
     version = document.get("version")
@@ -127,10 +122,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
     """
     if not is_project(path):
         raise FrnError(f"{path}: a project is called something{SUFFIX}")
-    try:
-        current = path.read_bytes() if path.exists() else None
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be read before it is replaced ({error.strerror})") from error
+    current = read_regular(path, MAX_BYTES) if path.exists() else None
     if current is not None and current != project.stamp and not replace:
         changed = "was changed by another program meanwhile" if project.stamp is not None else "is there already"
         raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")

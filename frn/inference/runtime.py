@@ -8,7 +8,6 @@ import ctypes
 import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
@@ -149,16 +148,6 @@ def run_session(
     finally:
         timer.cancel()
     return results
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a model file. FrnError if it cannot be read or is too large."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise FrnError(f"{path}: has {path.stat().st_size >> 20} MiB; the limit is {MAX_BYTES >> 20} MiB")
-        return path.read_bytes()
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def parse_json(metadata: Mapping[str, str], key: str, where: str) -> Any:

@@ -4,7 +4,6 @@ A run is finished when its checkpoint says so, and measured when NAME.json lies 
 `frn train` and `frn eval --json` leave, so runs that were started by hand count too.
 """
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from frn.errors import FrnError
+from frn.files import read_json
 from frn.model_file import read_header
 from frn.reproduce.tables import Measurement, Row, RunSpec, data_name
 from frn.training.presets.record import changes, deciding_fields
@@ -99,9 +99,9 @@ def data_sets(row: Row) -> set[str]:
 def stored(measurement: Measurement, locations: Locations) -> dict[str, Any] | None:
     """The answer of `frn eval`, or None where there is none or it is cut off."""
     try:
-        answer: dict[str, Any] = json.loads(locations.answer(measurement).read_text(encoding="utf-8"))
+        answer: dict[str, Any] = read_json(locations.answer(measurement))
         return answer if {result["shot"] for result in answer["results"]} else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

@@ -3,7 +3,6 @@
 Nothing here names a place on the machine: commands are written with data sets and runs by their names.
 """
 
-import json
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from frn import __version__
+from frn.files import read_json
 from frn.hardware import cores, processor
 from frn.reproduce.plan import Locations, measurements, run_status, stored
 from frn.reproduce.tables import Measurement, Row, RunSpec, Table, data_name
@@ -207,6 +207,6 @@ def described(table: Table) -> dict[str, object]:
 def read(path: Path) -> Report | None:
     """The table that `frn reproduce` wrote as JSON, or None where there is none or it is cut off."""
     try:
-        return Report.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return Report.from_json(read_json(path))
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None

@@ -17,10 +17,13 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import read_regular, write_atomically
 from frn.model import Model
 from frn.model_file import OPTIMIZER, STAGE, header, read_header
 from frn.training.presets.record import changes
+
+MAX_METRICS = 1 << 30
+"""Bytes of a run's metrics: ten million steps."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -104,11 +107,11 @@ class RunFolder:
         if not self.metrics.exists():
             return
         kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+        for line in read_regular(self.metrics, MAX_METRICS).decode(errors="replace").splitlines():
             try:
                 if json.loads(line)["total_steps"] <= position.total_steps:
                     kept.append(line + "\n")
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # the half line of a kill
         write_atomically(self.metrics, "".join(kept))
 

@@ -1,10 +1,20 @@
 import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import read_json, read_regular, require_regular, write_atomically
+from frn.images import open_image
+from frn.inference.extractor import Extractor
+from frn.inference.project import load_project
+from frn.loading import load_classifier
+from frn.model import load_model
+from frn.model_file import read_header
+from frn.training.run_folder import Position, RunFolder
+from frn.weight_files import read_weights
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no umask there")
@@ -29,3 +39,63 @@ def test_what_cannot_be_written_leaves_the_old_file_and_nothing_beside_it(tmp_pa
     with pytest.raises(FrnError, match="cannot be written"):
         write_atomically(tmp_path / "x", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "x.png": open_image,
+    "x.json": read_json,
+    "x.frn.json": load_project,
+    "y.frn.json": load_classifier,
+    "x.onnx": Extractor.open,
+    "x.safetensors": read_header,
+    "y.safetensors": read_weights,
+    "x.pth": read_weights,
+    "z.safetensors": load_model,
+    "metrics.jsonl": lambda path: RunFolder(path.parent).rewind_metrics(Position()),
+}
+
+
+@pytest.fixture
+def patience() -> Iterator[None]:
+    """What waits for a pipe waits forever."""
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes and devices are of POSIX")
+@pytest.mark.parametrize("kind", ["pipe", "device", "10 TiB of nothing", "folder"])
+@pytest.mark.parametrize("name", READERS)
+def test_nothing_without_an_end_is_read(tmp_path: Path, name: str, kind: str, patience: None) -> None:
+    path = tmp_path / name
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case _:
+            with path.open("wb") as file:
+                file.truncate(10 << 40)
+    with pytest.raises(FrnError, match=r"is not a regular file|the limit is|there is no such|cannot be read") as caught:
+        READERS[name](path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"12345")
+    assert read_regular(path, 5) == b"12345"
+    assert require_regular(path, 5) == path
+    for read in (read_regular, require_regular):
+        with pytest.raises(FrnError, match=r"x: has .* MiB; the limit is"):
+            read(path, 4)
+        for absent in (tmp_path / "none", tmp_path / "a\0b"):
+            with pytest.raises(FrnError, match="cannot be read"):
+                read(absent, 4)
+    path.write_bytes(b"[" * 100_000)
+    with pytest.raises(FrnError, match="x: it is not JSON"):
+        read_json(path)

@@ -3,12 +3,14 @@
 import json
 import pickle
 import struct
+import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from frn import checkpoint_check, weight_files
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 from frn.model import Model, import_reference, load_model, save_model
@@ -110,3 +112,58 @@ def test_the_shipped_models_load_by_name() -> None:
     model = load_model("conv4")
     assert model.config.transform.size == 32
     assert model.feature_maps(torch.rand(1, 3, 32, 32)).shape == (1, 16, 64)
+
+
+@pytest.mark.parametrize("kind", [AssertionError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError])
+def test_whatever_torchs_reader_raises_is_one_line(
+    tmp_path: Path, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: object, **__: object) -> None:
+        raise kind("two\nlines")
+
+    torch.save({"a": torch.zeros(1)}, tmp_path / "x.pth")
+    monkeypatch.setattr(torch, "load", stumble)
+    with pytest.raises(FrnError, match=r"x\.pth: is not a readable torch checkpoint \(.*two.*lines.*\)$"):
+        weight_files.read_weights(tmp_path / "x.pth")
+
+
+def test_a_checkpoint_that_would_take_any_time_or_memory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, wide, full = tmp_path / "slow.pth", tmp_path / "wide.pth", tmp_path / "full.pth"
+    torch.save({}, tmp_path / "good.pth")
+    hashed = b"\x80\x02})" + b"q\x01h\x01\x86" * 60 + b"K\x01s."  # a pair of pairs of ...: 2^60 steps
+    with zipfile.ZipFile(tmp_path / "good.pth") as good, zipfile.ZipFile(slow, "w") as bad:
+        for entry in good.namelist():
+            bad.writestr(entry, hashed if entry.endswith("data.pkl") else good.read(entry))
+    monkeypatch.setattr(checkpoint_check, "SECONDS", 0.5)
+    with pytest.raises(FrnError, match=r"slow\.pth: is not a readable torch checkpoint: reading it took longer"):
+        weight_files.read_weights(slow)
+    monkeypatch.setattr(checkpoint_check, "SECONDS", 20.0)
+    torch.save({"a": torch.zeros(1).expand(1 << 20, 1 << 20)}, wide)  # takes four bytes, and fits no model
+    with pytest.raises(FrnError, match="its weights do not fit"):
+        import_reference(wide)
+    with zipfile.ZipFile(full, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", bytes(1 << 20))
+    with pytest.raises(FrnError, match=r"full\.pth: would unpack to 1,048,576 bytes, more than it has"):
+        weight_files.read_weights(full)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mean": [0.5]}, {"mean": ["a", "b", "c"]}, {"std": [1, 2, float("nan")]}, {"backbone": 5}, {"method": None},
+        {"transform": {"size": 10**9}}, {"transform": {"size": 84.5}}, {"transform": 3}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_a_header_that_says_nonsense_is_one_line(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "m.safetensors"
+    save_model(small_model(), path)
+    data = path.read_bytes()
+    path.write_bytes(rewrite(data, config=json.loads(header_of(data)["config"]) | change))
+    with pytest.raises(FrnError, match="its header is damaged") as caught:
+        load_model(path)
+    assert "\n" not in str(caught.value)
+    path.write_bytes(rewrite(data, record="[1]"))
+    with pytest.raises(FrnError, match="its header is damaged"):
+        load_model(path)

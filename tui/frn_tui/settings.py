@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import read_json, write_atomically
 
 RECENT = 9
 IMAGES = ("auto", "half", "quad", "ascii", "none")
@@ -33,19 +33,17 @@ class Settings:
 
     @classmethod
     def read(cls) -> "Settings":
-        try:
-            text = settings_path().read_text(encoding="utf-8")
-        except (OSError, ValueError):
+        if not settings_path().exists():
             return cls()
         try:
-            found = json.loads(text)
+            found = read_json(settings_path())
             if not isinstance(found, dict):
                 raise TypeError("it is no JSON object")
             taken = {name: found[name] for name in CHECKS if name in found}
             for name, value in taken.items():
                 if not CHECKS[name](value):
                     raise ValueError(f"{name} cannot be {value!r}"[:80])
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError) as error:
             return cls(trouble=f"{settings_path()}: is left as it is and not used ({error})")
         return cls(**taken)
 

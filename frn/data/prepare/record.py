@@ -7,7 +7,7 @@ from pathlib import Path
 
 from frn.data.prepare.benchmark import Item
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import MAX_JSON, read_json, read_regular, write_atomically
 
 NAME = "prepared.json"
 Holding = dict[str, dict[str, tuple[int, int]]]
@@ -41,20 +41,20 @@ class Record:
         """Write it into the data set's folder, unless the same is there."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=True) + "\n"
         path = out / NAME
-        if not (path.is_file() and path.read_text(encoding="utf-8") == text):
+        if not (path.is_file() and read_regular(path, MAX_JSON) == text.encode()):
             write_atomically(path, text)
 
 
 def read_record(out: Path) -> Record | None:
     """Return the record of a data set; None where there is none, or none that this version understands."""
     try:
-        raw = json.loads((out / NAME).read_text(encoding="utf-8"))
+        raw = read_json(out / NAME)
         record = Record(**raw)
         record.holding = {
             split: {label: (int(files), int(size)) for label, (files, size) in labels.items()}
             for split, labels in record.holding.items()
         }
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError):
         return None
     return record
 

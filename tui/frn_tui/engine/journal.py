@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import read_json, write_atomically
+from frn.inference.project import MAX_BYTES
 from frn_tui.engine.locks import birth, lives
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import Nothing, Recover, Recovered, WriteJournal
@@ -64,7 +65,7 @@ class Journals:
 def _read(path: Path) -> tuple[float, Recovered] | None:
     """A journal whose app is gone, and when it was written."""
     try:
-        entry = json.loads(path.read_bytes())
+        entry = read_json(path, MAX_BYTES)
         known = (entry["format"], entry["version"]) == (FORMAT, JOURNAL_VERSION)
         if not known or lives(int(entry["process"]), entry["born"]):
             return None
@@ -76,7 +77,7 @@ def _read(path: Path) -> tuple[float, Recovered] | None:
             "time": float(entry["time"]),
             "adding": {str(name): [*map(str, paths)] for name, paths in (entry["adding"] or {}).items()},
         }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # half a journal is none
+    except (ValueError, KeyError, TypeError, AttributeError):  # half a journal is none
         return None
 
 

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import read_json, write_atomically
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import FindHolder, Holder, LockProject, Nothing
 from frn_tui.settings import state_folder
@@ -52,10 +52,10 @@ class Locks:
     def _read(self, file: Path) -> int | None:
         """Process of the app that holds a lock, if it lives."""
         try:
-            entry = json.loads(file.read_bytes())
+            entry = read_json(file)
             process = int(entry["process"])
             return process if lives(process, entry["born"]) else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             return None
 
 
