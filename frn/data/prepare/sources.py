@@ -5,42 +5,25 @@ leads out of its archive, or is larger than anything that an image data set hold
 """
 
 import hashlib
-import lzma
 import os
 import posixpath
 import re
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Self
 
 from frn.data.cache import Progress
 from frn.data.folders import SYSTEM_FILES, looks_like_image, why_skipped
-from frn.errors import FrnError
+from frn.data.prepare.archives import Limits, is_tar, open_tar, open_zip
+from frn.errors import FrnError, one_line
 from frn.images import MAX_BYTES
 
-MAX_ENTRIES = 3_000_000
-"""Entries of an archive; all of ImageNet has 1.3 million images."""
-MAX_ENTRY = 16 << 30
-"""Bytes of one entry; the largest known, tiered-ImageNet's training pickle, has 6 GB."""
-MAX_ARCHIVE = 1 << 40
-"""Bytes of all entries together."""
 MEBIBYTE = 1 << 20
-
-DAMAGE = (
-    zipfile.BadZipFile,
-    tarfile.TarError,
-    zlib.error,
-    lzma.LZMAError,
-    EOFError,
-    OSError,
-    RuntimeError,  # zipfile: encrypted, or an unknown compression
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +48,12 @@ class Found:
                     data = file.read(limit + 1)
                 if len(data) <= limit:
                     return data
-        except DAMAGE as error:
-            raise FrnError(f"{self.where}: cannot be read, or is damaged ({error}). Fetch it again.") from error
+        except FrnError:
+            raise
+        except Exception as error:  # archives raise whatever damage makes them stumble over
+            raise FrnError(
+                f"{self.where}: cannot be read, or is damaged ({one_line(error)}). Fetch it again."
+            ) from error
         raise FrnError(f"{self.where}: has more than {limit >> 20} MiB, the limit for such a file")
 
 
@@ -166,13 +153,15 @@ class Sources:
                 yield from self._walk_zip(path)
             else:
                 yield from self._walk_tar(path)
-        except DAMAGE as error:
-            what = _looks_like(path) or str(error).partition(":")[0]  # tarfile goes on with a line per compression
+        except FrnError:
+            raise
+        except Exception as error:  # likewise
+            what = _looks_like(path) or one_line(error)
             raise FrnError(f"{path}: is not a whole archive ({what}). Fetch it again.") from error
 
     def _walk_zip(self, path: Path) -> Iterator[Found]:
-        archive = self._open.enter_context(zipfile.ZipFile(path))
-        limits = _Limits(path)
+        archive = self._open.enter_context(open_zip(path))
+        limits = Limits(path, path.stat().st_size)
         for entry in archive.infolist():
             parts = limits.check(entry.filename, entry.file_size)
             if parts and not entry.is_dir():
@@ -183,18 +172,24 @@ class Sources:
     def _walk_tar(self, path: Path) -> Iterator[Found]:
         raw = self._open.enter_context(path.open("rb"))
         total = path.stat().st_size // MEBIBYTE
-        archive = self._open.enter_context(tarfile.open(fileobj=raw))  # noqa: SIM115
+        archive = self._open.enter_context(open_tar(raw))
         stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
         tick = lambda: self.progress(raw.tell() // MEBIBYTE, max(1, total))  # noqa: E731
-        yield from self._members(archive, f"{path}", (stem,), 0, tick)
+        limits = Limits(path, path.stat().st_size)
+        yield from self._members(archive, limits, f"{path}", (stem,), 0, tick)
 
     def _members(
-        self, archive: tarfile.TarFile, where: str, above: tuple[str, ...], start: int, tick: Callable[[], None]
+        self,
+        archive: tarfile.TarFile,
+        limits: Limits,
+        where: str,
+        above: tuple[str, ...],
+        start: int,
+        tick: Callable[[], None],
     ) -> Iterator[Found]:
         """Files of a tar that begins `start` bytes into the outermost one, then its links to files of its own."""
         members: dict[str, Found] = {}
         links: list[tuple[tuple[str, ...], str]] = []
-        limits = _Limits(where)
         for count, member in enumerate(archive):
             parts = limits.check(member.name, member.size)
             if not parts:
@@ -208,8 +203,8 @@ class Sources:
                 extract = partial(_extract, archive, member)
                 found = Found((*above, *parts), member.size, extract, name, (self._archives, offset))
                 if self.archives.fullmatch(parts[-1]):
-                    inner = self._open.enter_context(tarfile.open(fileobj=found.open()))  # noqa: SIM115
-                    yield from self._members(inner, name, (parts[-1].removesuffix(".tar"),), offset, tick)
+                    inner = self._open.enter_context(open_tar(found.open()))
+                    yield from self._members(inner, limits, name, (parts[-1].removesuffix(".tar"),), offset, tick)
                 else:
                     members["/".join(parts)] = found
                     yield found
@@ -241,33 +236,6 @@ class Sources:
         return digest.hexdigest()
 
 
-@dataclass
-class _Limits:
-    """What the entries of one archive may be."""
-
-    archive: object
-    entries: int = 0
-    size: int = 0
-
-    def check(self, name: str, size: int) -> tuple[str, ...]:
-        """Return an entry's names; none for the hidden ones.
-
-        FrnError if it leads out of the archive, or there is too much.
-        """
-        path = PurePosixPath(name.replace("\\", "/"))
-        if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
-            raise FrnError(f"{self.archive}: {name!r} leads out of the archive. Nothing of it is used.")
-        self.entries += 1
-        self.size += size
-        if self.entries > MAX_ENTRIES or size > MAX_ENTRY or self.size > MAX_ARCHIVE:
-            raise FrnError(
-                f"{self.archive}: unpacks to more than an image data set would hold, at {name!r}: limits are "
-                f"{MAX_ENTRIES:,} entries, {MAX_ENTRY >> 30} GiB each, {MAX_ARCHIVE >> 30} GiB in all."
-            )
-        hidden = any(part[0] == "." or part == "__MACOSX" for part in path.parts)
-        return () if hidden else path.parts
-
-
 def fingerprint(path: Path, leave_out: Path | None) -> str:
     """A file or folder as it is now: where, how many files, how many bytes, when the last of them changed."""
     paths = (Path(folder) / name for folder, names in _folders(path, leave_out) for name in names)
@@ -290,7 +258,7 @@ def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[s
 def _is_archive(path: Path) -> bool:
     suffixes = {suffix.lower() for suffix in path.suffixes}
     named = suffixes & {".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz"}
-    return bool(named) or zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
+    return bool(named) or zipfile.is_zipfile(path) or is_tar(path)
 
 
 def _loose(path: Path, parts: tuple[str, ...]) -> Found:

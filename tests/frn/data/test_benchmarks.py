@@ -21,7 +21,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from frn.cli.main import app
-from frn.data.prepare import BENCHMARKS, prepare, sources, writer
+from frn.data.prepare import BENCHMARKS, archives, prepare, sources, writer
 from frn.data.prepare.benchmark import read_split
 from frn.data.prepare.download import Download
 from frn.data.prepare.mini_imagenet import NAMED
@@ -463,11 +463,52 @@ def test_an_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     source = zip_of(tmp_path / "birds.zip", {f"train/a/{i}.png": picture(i, kind="PNG") for i in range(4)})
     for name, limit in (("MAX_ENTRIES", 3), ("MAX_ENTRY", 100), ("MAX_ARCHIVE", 3000)):
         with monkeypatch.context() as patch:
-            patch.setattr(sources, name, limit)
+            patch.setattr(archives, name, limit)
             with pytest.raises(FrnError, match="unpacks to more than an image data set would hold"):
                 prepare("folder", [source], tmp_path / "out")
     with sources.Sources([source]) as opened, pytest.raises(FrnError, match=r"0\.png: has more than 0 MiB, the limit"):
         opened.files()[0].read(limit=100)
+
+
+def test_sizes_that_no_file_has_are_refused(tmp_path: Path) -> None:
+    """Negative, so that the listing would go back and never end; far beyond the file; a name of a gigabyte."""
+    good = tar_of(tmp_path / "good.tar", {"train/a/1.png": picture(1, kind="PNG")}).read_bytes()
+    for number, size in enumerate([(-512).to_bytes(12, signed=True), b"\x80" + b"\xff" * 11, b"77777777777\0"]):
+        for kind in b"0xL":
+            bad = bytearray(good)
+            bad[124:136], bad[156] = size, kind
+            bad[148:156] = b" " * 8
+            bad[148:156] = b"%06o\0 " % sum(bad[:512])
+            source = tmp_path / f"{number}{kind}.tar"
+            source.write_bytes(bad)
+            with pytest.raises(FrnError, match=r"is not a whole archive|no files|no images|unpacks to more") as caught:
+                prepare("folder", [source], tmp_path / "out")
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar.gz"])
+def test_an_archive_of_nothing_but_names_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
+    names = [f"train/a/{number}.png" for number in range(2000)]
+    source = tmp_path / f"names{suffix}"
+    if suffix == ".zip":
+        with zipfile.ZipFile(source, "w") as archive:
+            for name in names:
+                archive.writestr(name, b"")
+    else:
+        tar_of(source, dict.fromkeys(names, b""))
+    for limit in ("MAX_DIRECTORY", "FREE_ENTRIES"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(archives, limit, 1000)
+            if suffix == ".zip" or limit == "FREE_ENTRIES":
+                with pytest.raises(FrnError, match=r"is nearly all names|unpacks to more"):
+                    prepare("folder", [source], tmp_path / "out")
+
+
+def test_a_tar_may_not_unpack_to_many_times_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tar_of(tmp_path / "zeros.tar.gz", {"train/a/1.png": bytes(4 << 20)})
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
+    with pytest.raises(FrnError, match="unpacks to more than an image data set would hold"):
+        prepare("folder", [source], tmp_path / "out")
 
 
 # Interrupted, and again

@@ -1,0 +1,140 @@
+"""Archives of strangers: how many entries, and how much they may unpack to, is checked before it is done."""
+
+import bz2
+import gzip
+import io
+import lzma
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, cast
+
+from frn.errors import FrnError
+
+MAX_ENTRIES = 3_000_000
+"""Entries of an archive; all of ImageNet has 1.3 million images."""
+MAX_ENTRY = 16 << 30
+"""Bytes of one entry; the largest known, tiered-ImageNet's training pickle, has 6 GB."""
+MAX_ARCHIVE = 1 << 40
+"""Bytes of all entries together."""
+FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
+"""Entries of any size, and what each one more takes of the archive on average: an archive of images has far more."""
+FREE_BYTES, MAX_RATIO = 1 << 30, 50
+"""Bytes of any density, and how many times the archive's own size it may unpack to beyond them."""
+MAX_READ = 64 << 20
+"""Bytes that the listing of a tar may read at once: a name or a header may claim any length."""
+MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
+"""Bytes of a zip's list of entries that any may have, and the share of the file, one in so many, of a longer one."""
+
+_END, _END_64, _IS_64 = b"PK\x05\x06", b"PK\x06\x06", 0xFFFFFFFF
+
+_COMPRESSED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
+    (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\0", lzma.LZMAFile),
+)
+
+
+@dataclass
+class Limits:
+    """What the entries of one archive, and of the archives in it, may be."""
+
+    archive: object
+    length: int
+    """Bytes of the archive itself."""
+    entries: int = 0
+    size: int = 0
+
+    def check(self, name: str, size: int) -> tuple[str, ...]:
+        """Return an entry's names; none for the hidden ones.
+
+        FrnError if it leads out of the archive, or there is too much.
+        """
+        path = PurePosixPath(name.replace("\\", "/"))
+        if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name) or "\0" in name:
+            raise FrnError(f"{self.archive}: {name!r} leads out of the archive. Nothing of it is used.")
+        if size < 0:
+            raise FrnError(f"{self.archive}: is not a whole archive ({name!r} has {size} bytes). Fetch it again.")
+        self.entries += 1
+        self.size += size
+        most = min(MAX_ENTRIES, FREE_ENTRIES + self.length // BYTES_PER_ENTRY)
+        most_bytes = min(MAX_ARCHIVE, FREE_BYTES + MAX_RATIO * self.length)
+        if self.entries > most or size > MAX_ENTRY or self.size > most_bytes:
+            raise FrnError(
+                f"{self.archive}: unpacks to more than an image data set would hold, at {name!r}: limits are "
+                f"{most:,} entries, {MAX_ENTRY >> 30} GiB each, {most_bytes / 2**30:.3g} GiB in all."
+            )
+        hidden = any(part[0] == "." or part == "__MACOSX" for part in path.parts)
+        return () if hidden else path.parts
+
+
+def open_zip(path: Path) -> zipfile.ZipFile:
+    """Open a zip whose list of entries is not most of it. FrnError if it is: such a list takes a minute to read."""
+    size = path.stat().st_size
+    directory = _directory_size(path, size)
+    if directory > max(MAX_DIRECTORY, size // DIRECTORY_SHARE):
+        raise FrnError(f"{path}: is nearly all names ({directory:,} of {size:,} bytes), which no image data set is")
+    return zipfile.ZipFile(path)
+
+
+def _directory_size(path: Path, size: int) -> int:
+    """Bytes of a zip's list of entries, as its end says."""
+    with path.open("rb") as file:
+        file.seek(max(0, size - (1 << 16) - 100))
+        end = file.read()
+    place = end.rfind(_END)
+    if place < 0 or place + 16 > len(end):
+        return 0
+    directory = int.from_bytes(end[place + 12 : place + 16], "little")
+    place = end.rfind(_END_64, 0, place)
+    if directory == _IS_64 and 0 <= place <= len(end) - 48:
+        directory = int.from_bytes(end[place + 40 : place + 48], "little")
+    return min(directory, size)
+
+
+def open_tar(file: IO[bytes]) -> tarfile.TarFile:
+    """Open a tar, compressed or not, that reads only so much at once; what is damaged raises anything."""
+    start = file.read(6)
+    file.seek(0)
+    plain = next((unpack(file) for magic, unpack in _COMPRESSED if start.startswith(magic)), file)
+    return tarfile.open(fileobj=cast(IO[bytes], _Bounded(plain)), mode="r:")
+
+
+def is_tar(path: Path) -> bool:
+    """Whether a file is a tar, whatever it is called."""
+    try:
+        with path.open("rb") as file, open_tar(file):
+            return True
+    except Exception:  # whatever a file that is none makes of its header
+        return False
+
+
+class _Bounded(io.RawIOBase):
+    """A file that refuses to be read in pieces larger than `MAX_READ`."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= MAX_READ:
+            raise tarfile.ReadError(f"a piece of {size} bytes")
+        return self.file.read(size)
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        return self.file.seek(place, whence)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
