@@ -1,5 +1,18 @@
-"""`python -m frn` is the `frn` command."""
+"""The `frn` command, and `python -m frn`."""
 
-from frn.cli.main import run
+import signal
 
-run()
+
+def run() -> None:
+    """Load the command line and run it (the console script)."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while nothing but modules is loaded just ends it
+    from frn.cli.main import run
+
+    signal.signal(signal.SIGINT, before)
+    run()
+
+
+if __name__ == "__main__":
+    run()

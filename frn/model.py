@@ -46,9 +46,11 @@ class Model(nn.Module):
     def feature_maps(self, images: Tensor) -> Tensor:
         """Return feature maps (b, r, d) of RGB images (b, 3, H, W) in [0, 1].
 
-        In float32 at least, also under autocast: what follows is the closed form. FrnError if the images are too small
-        to leave a single location.
+        In float32 at least, also under autocast: what follows is the closed form. ValueError if the images are not of
+        floating point; FrnError if they are too small to leave a single location.
         """
+        if not images.is_floating_point():
+            raise ValueError(f"images are {images.dtype}, but belong in [0, 1]: give images.float() / 255")
         stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
             raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small: the least is {stride}")

@@ -50,11 +50,27 @@ def resolve(model: str | Path) -> ModelFiles:
         raise FrnError(f"{path}: there is no such file")
     if (path / "best.safetensors").is_file():
         return ModelFiles(path / "best.safetensors")
+    if (last := path / "last.safetensors").is_file():
+        raise FrnError(
+            f"{path}: this run has not been validated yet, so it has no best.safetensors. {last} has the weights of "
+            "this moment."
+        )
     if name in CATALOGUE:
         raise FrnError(f"{name}: has not been added yet. `frn models add {name}` fetches it.")
     near = difflib.get_close_matches(name, named, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"Models by name: {', '.join(named) or 'none'}."
     raise FrnError(f"{model}: there is no such model file, run folder or model by name. {hint}")
+
+
+def require_exported(model: str) -> Path:
+    """The exported extractor of a model, for who has no torch. FrnError if there is no such model, or it has none."""
+    files = resolve(model)
+    if files.extractor is None:
+        raise FrnError(
+            f"{model}: is not exported yet, and the app runs exported models. `frn export --onnx --model {model} "
+            "--out DIR` makes a features.onnx."
+        )
+    return files.extractor
 
 
 def is_exported(path: Path) -> bool:

@@ -20,6 +20,8 @@ from frn_export.head import head_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 from frn_export.parity import Difference
 
+FILES = ("features.onnx", "head.onnx", "classifier.onnx", "model.safetensors")
+"""What an export may consist of, besides its README.md."""
 COMPARED = 5
 """Photos that classifier.onnx is tried on: one each of so many classes."""
 
@@ -59,6 +61,8 @@ class Exported:
     cost: Cost | None
     card: Path
     weights: Path | None
+    removed: list[Path]
+    """Files of the export that was there before, which this one does not have."""
 
 
 def export_model(
@@ -73,10 +77,12 @@ def export_model(
     """Write features.onnx, head.onnx of an FRN model and, with classes, classifier.onnx; and a README.md beside them.
 
     The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why. FrnError if
-    a file differs from what it was made of, or int8 loses too much; then nothing is written.
+    a file differs from what it was made of, or int8 loses too much; then nothing is written. Files of an earlier export
+    that this one does not have are removed: they would belong to another model.
     """
     readme = out / "README.md"
-    if readme.is_file() and not read_regular(readme, MAX_JSON).startswith(TITLE.encode()):
+    earlier = readme.is_file()
+    if earlier and not read_regular(readme, MAX_JSON).startswith(TITLE.encode()):
         raise FrnError(f"{readme}: is not the README of an export and would be overwritten. Choose another --out.")
     features, cost = features_graph(model).SerializeToString(deterministic=True), None
     differences = {"difference": parity.compare_features(model, features).require()}
@@ -99,13 +105,25 @@ def export_model(
         graphs["classifier"], differences["classifier_difference"] = _classifier(classifier, features, allowed)
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
     paths = {name: out / f"{name}.onnx" for name in graphs}
+    weights = out / "model.safetensors" if options.weights else None
+    removed = _remove_all_but({*paths.values(), weights}, out) if earlier else []
     for name, path in paths.items():
         write_atomically(path, graphs[name])
-    weights = out / "model.safetensors" if options.weights else None
     if weights:
         save_model(model, weights, half=options.precision == "fp16")
     write_atomically(readme, card)
-    return Exported(paths, differences, cost, readme, weights)
+    return Exported(paths, differences, cost, readme, weights, removed)
+
+
+def _remove_all_but(kept: set[Path | None], out: Path) -> list[Path]:
+    """Remove what an earlier export may have written and this one does not, before anything new is there."""
+    stale = [path for name in FILES if (path := out / name) not in kept and path.is_file()]
+    for path in stale:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise FrnError(f"{path}: is of an earlier export and cannot be removed ({error.strerror})") from error
+    return stale
 
 
 def _int8(

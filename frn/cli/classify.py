@@ -19,7 +19,7 @@ from frn.cli.console import (
     stdout,
     user_errors,
 )
-from frn.cli.options import AsCsv, Classes, ClassifierDevice, ClassifierModel
+from frn.cli.options import AsCsv, Classes, ClassifierDevice, ClassifierModel, refuse_a_photo
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def classify(
     with user_errors():
         one_format(as_json, as_csv)
         check_report(report)
+        refuse_a_photo(classes, images[0], "classify")
         paths, skipped = _image_paths(images)  # before the model is loaded: a wrong path is told at once
         report_left_out(skipped, all_of_them="")
 
@@ -165,9 +166,10 @@ def _show(path: Path, prediction: "Prediction", top: int) -> None:
         return
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top]
     width = max(len(name) for name in ranked)
+    full = "█" if console.encoding.startswith("utf") else "#"
     for name in ranked:
         probability = prediction.probabilities[name]
-        bar = ("█" * round(probability * BAR)).ljust(BAR)
+        bar = (full * round(probability * BAR)).ljust(BAR)
         error = prediction.errors[name]
         console.print(
             f"  {escape(printable(name)).ljust(width)}  [green]{bar}[/green] {probability:6.1%}  error {error:.4f}"

@@ -1,12 +1,17 @@
 """What every command shares: errors as one line, results on stdout, progress on stderr."""
 
 import csv
+import errno
+import io
 import json
+import os
 import shlex
+import signal
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -21,8 +26,42 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 WIDE = 1000
 """Width of results in a pipe, where nothing needs wrapping."""
+
+
+@contextmanager
+def plain_ending() -> Iterator[None]:
+    """End a program without a traceback on Ctrl-C, and where stdout cannot take what is written.
+
+    Characters that stdout's encoding lacks are written as escapes.
+    """
+    interrupted = False
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:
+        if interrupted:  # whatever a module makes of it that was just being loaded
+            note("interrupted")
+            sys.exit(INTERRUPTED)
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # it is of a stream, then
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try once more at its end
+            note(f"error: stdout cannot be written ({error.strerror})")
+            sys.exit(1)
+        raise
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
-from frn.cli.options import Classes, ClassifierDevice, ClassifierModel
+from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, refuse_a_photo
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
@@ -38,6 +38,7 @@ def explain(
 
         if out.suffix.lower() not in FORMATS:
             raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
+        refuse_a_photo(classes, str(image), "explain")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
         classifier, left_out = load_classifier(classes, model, device)
         report_left_out([str(error) for error in left_out])

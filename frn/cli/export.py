@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.console import print_json, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.console import note, print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.options import AsJson
 from frn.zoo import DEFAULT_MODEL
 
@@ -46,7 +46,8 @@ def export(
     """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
 
     Each is one self-contained file in standard operators; README.md beside them says how to call them. Every file is
-    compared with what it was made from, and nothing is written unless all agree.
+    compared with what it was made from, and nothing is written unless all agree. An export that was in --out before is
+    replaced, its classifier.onnx too.
     """
     with user_errors():
         from frn_export.export import ExportOptions, export_model
@@ -64,6 +65,8 @@ def export(
         members = found.members if found else None
         report_left_out(found.skipped if found else [])
         exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_left_out)
+    for path in exported.removed:
+        note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
     if as_json:
         paths = {**exported.graphs, "card": exported.card}

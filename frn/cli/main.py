@@ -7,6 +7,7 @@ import typer
 from frn import __version__
 from frn.cli.bench import app as bench_app
 from frn.cli.classify import classify
+from frn.cli.console import plain_ending
 from frn.cli.data import app as data_app
 from frn.cli.enroll import enroll
 from frn.cli.evaluate import evaluate
@@ -68,5 +69,6 @@ app.add_typer(visualize_app, name="visualize", rich_help_panel="Train and measur
 
 
 def run() -> None:
-    """Run the command line (the console script)."""
-    app()
+    """Run the command line."""
+    with plain_ending():
+        app()

@@ -1,10 +1,12 @@
 """Options that several commands share, each defined once: its words, its help, its default as shown."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from frn.errors import FrnError
 from frn.zoo import DEFAULT_MODEL
 
 Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd"]
@@ -48,3 +50,13 @@ WarmUp = Annotated[
 Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
 AsJsonAtEnd = Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")]
+
+
+def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
+    """Say so where the photo was given first and the classes second. FrnError if `classes` is a file, no project."""
+    from frn.inference.project import is_project
+
+    if classes.is_file() and not is_project(classes):
+        swapped = Path(photo).is_dir() or is_project(Path(photo))
+        hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
+        raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")

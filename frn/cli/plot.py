@@ -21,7 +21,7 @@ def plot(
 ) -> None:
     """Draw the curves of one or several runs: loss, accuracy of episodes, accuracy on validation classes.
 
-    A run may still be going on. It needs matplotlib: `pip install 'frn[plots]'`. With --csv the validations are printed
+    A run may still be going on. It needs matplotlib: `pip install '.[plots]'`. With --csv the validations are printed
     and nothing is drawn, unless --out says so.
     """
     with user_errors():

@@ -33,9 +33,9 @@ def train(
         options.MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
     ] = None,
     backbone: options.Backbone = None,
-    way: Annotated[int | None, typer.Option(help="Classes per episode.", show_default=False)] = None,
-    shot: Annotated[int | None, typer.Option(help="Support images per class.", show_default=False)] = None,
-    queries: Annotated[int | None, typer.Option(help="Query images per class.", show_default=False)] = None,
+    way: Annotated[int | None, typer.Option(min=2, help="Classes per episode.", show_default=False)] = None,
+    shot: Annotated[int | None, typer.Option(min=1, help="Support images per class.", show_default=False)] = None,
+    queries: Annotated[int | None, typer.Option(min=1, help="Query images per class.", show_default=False)] = None,
     epochs: options.Epochs = None,
     warm_up: options.WarmUp = None,
     aux: Annotated[

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.extras import install_command
 
 METRICS = "metrics.jsonl"
 FORMATS = (".png", ".svg", ".pdf")
@@ -76,7 +77,7 @@ def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
         from matplotlib import rc_context
         from matplotlib.figure import Figure  # without pyplot, which would look for a screen
     except ImportError as error:
-        raise FrnError("curves are drawn by matplotlib: pip install 'frn[plots]'") from error
+        raise FrnError(f"curves are drawn by matplotlib, which is not here: {install_command('plots')}") from error
     with rc_context({"svg.hashsalt": "frn", "svg.fonttype": "none"}):  # the same curves, the same bytes
         figure = Figure(figsize=(10, 4.2), layout="constrained")
         left, right = figure.subplots(1, 2)

@@ -11,7 +11,7 @@ from frn.evaluation.features import TorchExtractor
 from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.evaluation.run import ProgressBars, no_bars
 from frn.hardware import cores, processor
-from frn.model import load_model
+from frn.model import Model, load_model
 from frn.numerics import choose_device, choose_precision, set_threads
 from frn.training.data import draw_demo, load_splits
 from frn.training.loop import StepReport, ValidationReport, train
@@ -19,6 +19,7 @@ from frn.training.options import RunOptions
 from frn.training.presets import Preset
 from frn.training.run import RunResult, RunSettings
 from frn.training.run_folder import RunFolder
+from frn.training.setup import new_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class PreparedRun:
     settings: RunSettings
     images: StoredImages | ConcatImages
     val_images: StoredImages
+    init: Model | None = None
+    """What it starts from."""
 
     @property
     def best(self) -> Path:
@@ -54,9 +57,8 @@ class PreparedRun:
 
     def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
         """Train to the end, or until `stop` says so; see `frn.training.loop.train`."""
-        init = None if self.options.init is None else load_model(self.options.init)
         folder, images, val_images = self.options.folder, self.images, self.val_images
-        return train(self.preset, images, val_images, folder, self.settings, init=init, report=report, stop=stop)
+        return train(self.preset, images, val_images, folder, self.settings, init=self.init, report=report, stop=stop)
 
     def test(self) -> list[Result]:
         """Accuracy on classes never seen, where they are drawn: data sets on disk have `frn eval`."""
@@ -84,5 +86,8 @@ def prepare_run(options: RunOptions, *, command: str = "", bars: ProgressBars = 
     settings = RunSettings(
         seed=options.seed, precision=precision, device=device, resume=options.resume, command=command, facts=facts
     )
+    init = None if options.init is None else load_model(options.init)
+    if init is not None:
+        new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
     images, val_images = load_splits(preset, options.data or [], options.seed, bars)
-    return PreparedRun(options, preset, settings, images, val_images)
+    return PreparedRun(options, preset, settings, images, val_images, init)

@@ -1,10 +1,9 @@
 """What people ask of a training run: a preset, what to change of it, and where and how to run it. Free of torch."""
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, find_preset
 from frn.training.presets.preset import Regulariser
@@ -65,7 +64,7 @@ class RunOptions:
         """The preset with what is changed of it. FrnError if there is no such preset, or a change does not fit it."""
         preset = find_preset(self.preset)
         schedule = preset.schedule.scaled_to(self.epochs) if self.epochs else preset.schedule
-        shape = preset.episode
+        shape = {name: getattr(self, name) for name in ("way", "shot", "queries") if getattr(self, name) is not None}
         other = self.method not in (None, preset.method)
         return replace(
             preset,
@@ -74,7 +73,7 @@ class RunOptions:
             aux_heads=() if other else preset.aux_heads,
             fixed=preset.fixed if self.fix is None else FIXED[self.fix],
             backbone=self.backbone or preset.backbone,
-            episode=EpisodeShape(**{name: getattr(self, name) or value for name, value in asdict(shape).items()}),
+            episode=replace(preset.episode, **shape),
             schedule=schedule if self.warm_up is None else replace(schedule, warm_up=self.warm_up),
             pretraining=replace(preset.pretraining, batch=self.batch or preset.pretraining.batch),
         )
@@ -86,6 +85,11 @@ class RunOptions:
             if episodes:
                 raise FrnError(f"preset {name!r} is pre-training: `frn pretrain {name}` runs it")
             raise FrnError(f"preset {name!r} trains on episodes: `frn train {name}` runs it")
+        if self.backbone is not None and ":" in self.backbone:
+            raise FrnError(
+                f"--backbone {self.backbone}: networks of others stay as their makers trained them. "
+                f"`frn import {self.backbone} --out MODEL.safetensors` makes a model of one, which needs no training."
+            )
         if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
             command = "train" if find_preset(start).trains_on_episodes else "pretrain"
             raise FrnError(

@@ -49,7 +49,10 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
                 torch.manual_seed(seed)
                 widen(init.backbone, model.backbone)
         else:
-            raise FrnError(f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}")
+            raise FrnError(
+                f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another, or "
+                f"--backbone {init.config.backbone}."
+            )
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())
     fix_regularisers(model, preset)

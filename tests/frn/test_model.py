@@ -44,6 +44,13 @@ def test_normalisation_is_inside() -> None:
     torch.testing.assert_close(model.feature_maps(images), expected)
 
 
+def test_bytes_are_refused_as_images() -> None:
+    """They would be normalised as if 255 were white in [0, 1]."""
+    model = Model(ModelConfig(backbone="conv4", method="frn")).eval()
+    with pytest.raises(ValueError, match=r"images are torch\.uint8, .*: give images\.float\(\) / 255"):
+        model.feature_maps(torch.zeros(1, 3, 84, 84, dtype=torch.uint8))
+
+
 def test_an_image_smaller_than_a_location_is_refused() -> None:
     with pytest.raises(FrnError, match=r"images of \(12, 40\) pixels are too small: the least is 16"):
         Model(ModelConfig(backbone="conv4", method="frn")).feature_maps(torch.rand(1, 3, 12, 40))

@@ -66,3 +66,16 @@ def test_it_ends_when_its_terminal_is_gone_and_no_signal_says_so(private_state: 
     finally:
         app.kill()
         app.wait()
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [("nomodel", "there is no such model file, run folder or model by name"), ("run", "is not exported yet")],
+)
+def test_a_model_that_cannot_be_opened_ends_the_program_with_a_line(tmp_path: Path, model: str, reason: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "best.safetensors").touch()
+    result = run("--model", tmp_path / model)
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"error: {tmp_path / model}: {reason}")
+    assert result.stderr.count("\n") == 1

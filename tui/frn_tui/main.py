@@ -41,6 +41,8 @@ def run() -> None:
         parser.error("--port needs --web")
     if chosen.place is not None and (reason := _refused(chosen.place)):
         parser.exit(2, f"error: {reason}\n")
+    if chosen.model:
+        _require_model(chosen.model)
     if chosen.web:
         _serve(chosen)
         return
@@ -65,6 +67,17 @@ def _refused(place: str) -> str:
     if is_folder or path.lower().endswith(OPENED):
         return ""
     return f"{place}: is no folder of class folders, no project (*.frn.json) and no bundle (*.zip)"
+
+
+def _require_model(name: str) -> None:
+    """End with a line where there is no such model, or none that the app can run."""
+    from frn.errors import FrnError
+    from frn.zoo import require_exported
+
+    try:
+        require_exported(name)
+    except FrnError as error:
+        sys.exit(f"error: {error}")
 
 
 def _without_terminal(chosen: argparse.Namespace) -> NoReturn:

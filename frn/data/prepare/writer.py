@@ -10,6 +10,7 @@ from frn.data.cache import Progress
 from frn.data.prepare.benchmark import Item
 from frn.data.prepare.pictures import PNG_END, to_png
 from frn.errors import FrnError
+from frn.hardware import cores
 
 PIECE = 64
 """Images that are in memory together."""
@@ -28,7 +29,7 @@ def write_items(items: Sequence[Item], out: Path, progress: Progress | None = No
         except OSError as error:
             raise FrnError(f"{folder}: cannot be made ({error.strerror})") from error
     done = len(items) - len(todo)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(todo), PIECE):
             piece = todo[start : start + PIECE]
             jobs = [pool.submit(_write, item, item.source.read(), out) for item in piece]

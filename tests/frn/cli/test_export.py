@@ -127,6 +127,16 @@ def test_a_readme_of_someone_elses_is_not_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
 
 
+def test_an_export_without_classes_leaves_no_classifier_of_another_model(two_classes: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert export("--model", "conv4", "--classes", two_classes, "--weights", "--out", out).exit_code == 0
+    result = export("--model", "resnet12-small", "--out", out)
+    assert result.exit_code == 0
+    assert {path.name for path in out.iterdir()} == {"features.onnx", "head.onnx", "README.md"}
+    for name in ("classifier.onnx", "model.safetensors"):
+        assert f"removed {out / name}: it was of the export before this one\n" in result.stderr
+
+
 def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp_path: Path) -> None:
     folder, project = shutil.copytree(moths / "test", tmp_path / "moths"), tmp_path / "m.frn.json"
     assert CliRunner().invoke(app, ["enroll", str(folder), "--out", str(project), "--threshold", "0.25"]).exit_code == 0

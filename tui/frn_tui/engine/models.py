@@ -8,7 +8,7 @@ from frn.inference.extractor import Extractor
 from frn.inference.features import Maps
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out
-from frn.zoo import resolve
+from frn.zoo import require_exported, resolve
 from frn_tui.engine.worker_queues import Job
 from frn_tui.protocol import Model, OpenModel
 
@@ -48,14 +48,9 @@ class Models:
     def open(self, request: OpenModel, job: Job) -> Model:
         """Open a model in place of the last one; a refusal leaves that open."""
         name = request.model
-        files = resolve(name)
-        if files.extractor is None:
-            raise FrnError(
-                f"{name}: is not exported yet, and the app runs exported models. `frn export --onnx --model {name} "
-                "--out DIR` makes a features.onnx."
-            )
+        path = require_exported(name)
         threads = max(1, cores() - 1)  # one is left to the app
-        extractor = Extractor.open(files.extractor, trusted=files.shipped, device="cpu", threads=threads)
+        extractor = Extractor.open(path, trusted=resolve(name).shipped, device="cpu", threads=threads)
         self.current = LoadedModel(name, extractor)
         return {
             "model": name,

@@ -1,0 +1,118 @@
+"""Where calls go wrong: words in the wrong place, output that cannot be written, Ctrl-C at any moment."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.zoo import assets_folder
+
+MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+PHOTO = QUERIES / "eyed footman 6.jpg"
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def program(*words: object, **options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "frn", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **options})
+
+
+@pytest.mark.parametrize("command", ["classify", "explain"])
+def test_a_photo_in_the_place_of_the_classes_is_told_with_the_right_call(command: str) -> None:
+    out = ("--out", "x.png") if command == "explain" else ()
+    result = frn(command, PHOTO, MOTHS, *out)
+    assert result.exit_code == 1
+    assert result.stderr.endswith(f"Did you mean: frn {command} {MOTHS} '{PHOTO}'\n")
+    assert "Did you mean" not in frn(command, PHOTO, PHOTO, *out).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--way", 0), "--way"),
+        (("--shot", 0), "--shot"),
+        (("--queries", 0), "--queries"),
+        (("--backbone", "torchvision:resnet18"), "`frn import torchvision:resnet18 --out MODEL.safetensors` makes a"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_and_nothing_begins(
+    tmp_path: Path, words: tuple[str, object], reason: str
+) -> None:
+    result = frn("train", "demo", "--out", tmp_path / "run", *words)
+    assert result.exit_code == (1 if "--backbone" in words else 2)
+    assert reason in " ".join(result.stderr.replace("│", " ").split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_to_start_from_is_looked_at_before_images_are_decoded(tmp_path: Path, private_cache: Path) -> None:
+    result = frn("train", "demo", "--out", tmp_path / "run", "--init", "resnet12-small")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "error: --init is a resnet12-small model, but the run trains conv4. Give another, or --backbone "
+        "resnet12-small.\n"
+    )
+    assert not private_cache.exists()
+
+
+def test_a_run_that_has_not_been_validated_says_what_is_there(tmp_path: Path) -> None:
+    last = tmp_path / "run" / "last.safetensors"
+    last.parent.mkdir()
+    last.write_bytes(b"whatever")
+    (tmp_path / "data" / "test" / "a").mkdir(parents=True)
+    (tmp_path / "data" / "test" / "a" / "1.jpg").write_bytes(PHOTO.read_bytes())
+    result = frn("eval", last.parent, "--data", tmp_path / "data")
+    assert result.stderr == (
+        f"error: {last.parent}: this run has not been validated yet, so it has no best.safetensors. {last} has the "
+        "weights of this moment.\n"
+    )
+
+
+def test_a_terminal_that_knows_only_ascii_gets_ascii(tmp_path: Path) -> None:
+    photo = tmp_path / "Käfer.jpg"
+    photo.write_bytes(PHOTO.read_bytes())
+    result = program("classify", MOTHS, photo, PYTHONIOENCODING="ascii")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.isascii()
+    assert "K\\xe4fer.jpg: eyed footman" in result.stdout
+    assert "####" in result.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", [("--version",), ("models",)])
+def test_output_that_cannot_be_written_is_one_line(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "frn", *words]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 1
+    assert result.stderr == "error: stdout cannot be written (No space left on device)\n"
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == module:
+            os.kill(os.getpid(), signal.SIGINT)
+module = sys.argv.pop(1)
+sys.meta_path.insert(0, Interrupt())
+from frn.__main__ import run
+run()
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a signal to oneself ends the process there")
+@pytest.mark.parametrize("module", ["typer", "numpy", "onnxruntime"])
+def test_ctrl_c_while_a_module_is_loaded_ends_without_a_traceback(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_AT, module, "classify", str(MOTHS), str(PHOTO)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode in (-signal.SIGINT, 130)
+    assert result.stderr in ("", "interrupted\n")
+    assert result.stdout == ""
