@@ -1,4 +1,4 @@
-"""What one sees of a training run: a progress bar, a line per validation, TensorBoard events."""
+"""What one sees of a training run: a progress bar or a line an epoch, a line a validation, TensorBoard events."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -81,6 +81,7 @@ class TrainingDisplay:
             self.bar.reset(self.task, completed=self.shown_from)
             self.writer = _summary_writer(self.events)
         elapsed = self.bar.tasks[0].elapsed or 0.0
+        rate = (done - self.shown_from) / elapsed if elapsed else 0.0
         self.bar.update(
             self.task,
             total=self.preset.schedule.epochs * event.steps_in_epoch,
@@ -88,17 +89,30 @@ class TrainingDisplay:
             epoch=event.epoch,
             loss=self.loss,
             accuracy=self.accuracy,
-            rate=(done - self.shown_from) / elapsed if elapsed else 0.0,
+            rate=rate,
         )
+        if event.step == event.steps_in_epoch and not self.console.is_terminal:
+            self._note_epoch(event, rate)
         self._log({"train/loss": event.loss, "train/accuracy": event.accuracy}, done)
         self.troubled = self.troubled + 1 if event.trouble else 0
         if self.troubled == LASTING:
             note(f"warning: {event.trouble}, for {LASTING} steps. Unless accuracy rises, begin anew with --warm-up 200")
 
+    def _note_epoch(self, event: StepReport, rate: float) -> None:
+        """A line for a log, where there is no bar."""
+        epochs = self.preset.schedule.epochs
+        left = (epochs - event.epoch) * event.steps_in_epoch / rate / 60 if rate else 0.0
+        note(
+            f"epoch {event.epoch}/{epochs}: loss {self.loss:.3f}  accuracy {self.accuracy:.1f} %  "
+            f"{rate:.1f} episodes/s  {left:.0f} min left"
+        )
+
     def _show_validation(self, event: ValidationReport) -> None:
-        mark = "  [bold]best so far[/bold]" if event.is_best else ""
+        what, mark = f"epoch {event.epoch}: validation {event.accuracy}", "  best so far" if event.is_best else ""
         if self.console.is_terminal:
-            self.console.print(f"epoch {event.epoch}: validation {event.accuracy}{mark}")
+            self.console.print(f"{what}[bold]{mark}[/bold]")
+        else:
+            note(what + mark)
         self._log({"val/accuracy": event.accuracy.mean}, event.epoch)
 
     def _log(self, scalars: dict[str, float], step: int) -> None:

@@ -1,13 +1,33 @@
 """What is told during a run."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from frn.cli.training_display import LASTING, TrainingDisplay
-from frn.training.loop import StepReport
-from frn.training.presets import demo
+from frn.evaluation.accuracy import Accuracy
+from frn.training.loop import StepReport, ValidationReport
+from frn.training.presets import Schedule, demo
+
+
+def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run of hours, whose output goes to a file: nobody should wonder whether it is alive."""
+    preset = replace(demo(), schedule=Schedule(epochs=3, milestones=(2,)))
+    told = []
+    with TrainingDisplay(preset, tmp_path) as display:
+        for epoch in (1, 2, 3):
+            for step in (1, 2):
+                display(StepReport(epoch, step, 2, 1.5, 40.0))
+            told.append(capsys.readouterr().err)
+        display(ValidationReport(3, Accuracy(71.25, 0.5, 300), True))
+    for epoch, line in enumerate(told, start=1):
+        pattern = rf"epoch {epoch}/3: loss 1\.500  accuracy 40\.0 %  [\d.]+ episodes/s  0 min left\n"
+        assert re.fullmatch(pattern, line), line
+    assert capsys.readouterr().err == f"epoch 3: validation {Accuracy(71.25, 0.5, 300)}  best so far\n"
 
 
 def test_lasting_trouble_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
