@@ -111,7 +111,7 @@ async def tour() -> None:
         stage.take("tour-3", "Where another class could not rebuild the photo")
         await stage.press("6", "left_square_bracket")
         stage.take("tour-4", "The photo has become an example of its class, and is known")
-        await stage.press("k", "enter")
+        await stage.press("T", "enter")
         stage.take("tour-5", "How well the classes tell one another apart")
 
 

@@ -102,6 +102,12 @@ class FakeEngine(EngineClient):
             return {**found, "kind": "folder", "files": [member for member in members if member.endswith(".jpg")]}
         return {**found, "reason": f"{path}: No such file or directory"}
 
+    def op_inside(self, tell: OnEvent, path: str) -> dict[str, Any]:
+        names = self.FOLDERS.get(path, [])
+        inside = [(name, len(self.FOLDERS[f"{path}/{name}"])) for name in names if f"{path}/{name}" in self.FOLDERS]
+        photos = sum(name.endswith(".jpg") for name in names) + sum(count for _, count in inside)
+        return {"folders": len(inside), "photos": photos, "more": False, "classes": inside}
+
     def op_preview(self, tell: OnEvent, path: str, width: int, height: int, heat: object) -> dict[str, Any]:
         if Path(path).name.startswith("bad"):
             raise EngineError(f"{path}: is damaged")

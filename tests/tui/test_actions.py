@@ -27,8 +27,9 @@ def test_m_sorts_by_name(drive: "Drive") -> None:
     async def scenario(driver: "Driver") -> None:
         workspace = driver.app.workspace
         workspace.classes_pane.list.focus()
-        await driver.keys("m")
-        await driver.type("owl")
+        await driver.keys("2", "m", "escape")  # there is no photo that could be of a class
+        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
+        await driver.keys("j", "k", "j")
         assert workspace.classes_pane.entry is not None
         assert workspace.classes_pane.entry.name == "owl"
         workspace.photos_pane.gallery.focus()
@@ -45,7 +46,7 @@ def test_m_sorts_by_name(drive: "Drive") -> None:
         await driver.keys("1", "9")  # it is one already; there is no class 9
         assert driver.counts["jay"] == 7
         workspace.classes_pane.list.focus()
-        await driver.keys("1", "d", "d", "d", "d", "r", "m")
+        await driver.keys("d", "d", "d", "d", "r", "m")
         assert driver.counts == {}
         assert driver.app.screen is workspace
 
@@ -154,7 +155,7 @@ def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive"
         await driver.pilot.press("left")
         await at("/photos")
         assert picker.current == {"name": "owl", "kind": "folder"}
-        await driver.pilot.press("space", "right")  # a folder cannot be marked
+        await driver.pilot.press("right")
         await at("/photos/owl")
         await driver.pilot.press("ctrl+a")
         assert len(picker.marked) == 4
@@ -165,8 +166,6 @@ def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive"
         picker.open("/nowhere")
         await driver.pilot.pause()
         assert picker.folder == "/photos/owl"
-        await driver.pilot.press("slash")
-        assert app.screen.query_one("Line").has_focus
         await driver.pilot.press("f2")
         await driver.idle()
         assert driver.counts["jay"] == 6  # it is an owl already

@@ -196,7 +196,7 @@ def test_results_threshold_filter_help_and_confusion(
         classify = ["image", "label", "probability", "probabilities", "errors", "explained", "threshold", "unknown"]
         assert [*first] == [*classify, "model"]  # the fields of `frn classify --json`, and one more
         assert first["threshold"] == controller.threshold
-        await driver.keys("k")
+        await driver.keys("T")
         await driver.type("1")
         assert isinstance(app.screen, Page)
         assert "right with 1 example per class" in "\n".join(lines(app))

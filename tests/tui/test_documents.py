@@ -115,7 +115,7 @@ def test_the_samples_step_aside_for_a_first_class_and_undo_brings_them_back(driv
         await app.workspace.open_samples("/photos")
         await driver.idle()
         assert "frn-tui  samples" in lines(app)[0]
-        await driver.keys("1")  # playing with them makes them nobody's own
+        await driver.keys("plus")  # playing with them makes them nobody's own
         for first in ("class", "folder", "photos"):
             if first == "class":
                 await driver.keys("n")

@@ -24,6 +24,7 @@ SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "2x60").split("x"))
 KEYS = [
     *(key for binding in Workspace.BINDINGS if isinstance(binding, Binding) for key in binding.key.split(",")),
     *("enter", "space", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "backspace", "f2"),
+    *("h", "k", "l", "ctrl+t", "ctrl+b", "f2", "y", "N", "S", "R", "B"),
     *("v", "ctrl+a", "ctrl+p", "j", "q", "o", "tab", "enter", "enter", "escape", "escape", "down", "ctrl+q"),
 ]
 CHARACTERS = {
@@ -41,6 +42,8 @@ PASTES = [
     "/photos/owl/owl-1.jpg /photos/wren/bad-1.jpg",
     "'/queries/swan-1.jpg'",
     "/home/birds.frn.json",
+    "/home/birds.zip",
+    "/photos/wren /photos/owl",
     "file:///queries/jay-10.jpg",
     "/nowhere \x1b[31m\u202e\udcff.jpg",
     "\x00",

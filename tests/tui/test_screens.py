@@ -114,7 +114,7 @@ async def problems(driver: "Driver") -> None:
 
 
 async def confusion(driver: "Driver") -> None:
-    await driver.keys("k")
+    await driver.keys("T")
     await driver.type("2")
 
 

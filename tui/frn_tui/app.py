@@ -20,8 +20,10 @@ from frn_tui.controller import Controller
 from frn_tui.keys import read_keymap
 from frn_tui.panes.project import ProjectBar
 from frn_tui.paths import absolute
+from frn_tui.places import Places
 from frn_tui.recovery import Recovery
 from frn_tui.screens.dialogs import Choose
+from frn_tui.screens.help import meanings
 from frn_tui.screens.workspace import Workspace, bindings
 from frn_tui.settings import Settings, state_folder
 from frn_tui.termination import SignalHandlers, end_without_terminal
@@ -41,7 +43,10 @@ class FrnApp(App[None]):
     CSS_PATH = "app.tcss"
     ALLOW_SELECT = False
     """Textual's selecting by mouse fails where what is pressed is just going; a terminal's own (shift) does not."""
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "leave", "Quit", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "leave", "Quit", show=False, priority=True),
+        Binding("q", "help_quit", "Quit", show=False),
+    ]
 
     def __init__(
         self,
@@ -72,7 +77,7 @@ class FrnApp(App[None]):
         self.workspace = Workspace(self.controller, self._mode(images))
         self.context = self.workspace.context
         self.context.remember = self.remember
-        self.context.recent = lambda: self.settings.recent
+        self.context.places = Places(lambda: self.settings.recent, list(self.settings.bookmarks), self._keep_bookmarks)
         self.recovery = Recovery(self.controller, self.context)
         return self.workspace
 
@@ -144,6 +149,9 @@ class FrnApp(App[None]):
                 return
         await self.controller.open_model(self.model or DEFAULT_MODEL)
 
+    def _keep_bookmarks(self) -> None:
+        self.settings = replace(self.settings, bookmarks=list(self.context.places.bookmarks))
+
     @on(ProjectBar.RecoveryWanted)
     def recover(self) -> None:
         self.context.start(self._recover)
@@ -154,6 +162,10 @@ class FrnApp(App[None]):
 
     def remember(self, path: str) -> None:
         self.settings = self.settings.opened(absolute(path))
+
+    def action_help_quit(self) -> None:
+        """People press ctrl+c or q to leave: say what does it, and leave nothing by accident."""
+        self.notify("ctrl+q quits", timeout=3)
 
     async def action_leave(self) -> None:
         """Quit; ask first where something would be lost."""
@@ -192,16 +204,21 @@ class FrnApp(App[None]):
     def search_themes(self) -> None:
         self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
+    def _help_of(self, binding: Binding) -> str:
+        """What a command does, and its key."""
+        key = self.workspace.own_keys.get(str(binding.id), binding.key).split(",")[0]
+        shown = self.get_key_display(replace(binding, key=key))
+        meaning = meanings().get(str(binding.id), "")
+        return f"key {shown}: {meaning}" if meaning else f"key {shown}"
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield from super().get_system_commands(screen)
         if screen is not self.workspace:
             return
         for binding in bindings():
             if actions.parse(binding.action)[1] not in UNLISTED:
-                key = self.workspace.own_keys.get(str(binding.id), binding.key).split(",")[0]
-                shown = self.get_key_display(replace(binding, key=key))
                 run = partial(self.workspace.run_action, binding.action)
-                yield SystemCommand(binding.description, f"key {shown}", run)
+                yield SystemCommand(binding.description, self._help_of(binding), run)
         yield SystemCommand("Model", "classify by another model", self._choose_model)
 
     def set_images(self, images: str) -> None:

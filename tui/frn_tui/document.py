@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from frn.inference.session import Session, State
+from frn.inference.session import ClassEntry, Session, State
 
 
 class Document:
@@ -32,6 +32,10 @@ class Document:
     @property
     def names(self) -> dict[int, str]:
         return {entry.id: entry.name for entry in self.session.state.classes}
+
+    def entry(self, class_id: int) -> ClassEntry | None:
+        """A class by its id, if it is there still."""
+        return next((entry for entry in self.session.state.classes if entry.id == class_id), None)
 
     @property
     def shows_samples(self) -> bool:

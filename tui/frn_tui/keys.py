@@ -10,7 +10,7 @@ from textual.keys import Keys, format_key, key_to_character
 from frn_tui.text import display_name
 
 FIXED = {"enter", "space", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "v"}
-FIXED |= {"ctrl+a", "ctrl+c", "ctrl+p", "ctrl+q"}
+FIXED |= {"j", "k", "ctrl+a", "ctrl+c", "ctrl+p", "ctrl+q"}
 """Keys of lists, photos and the app itself."""
 MODIFIERS = ("ctrl", "shift", "alt", "super", "hyper", "meta")
 KNOWN = frozenset(str(key.value) for key in Keys) | frozenset(
@@ -20,7 +20,12 @@ KNOWN = frozenset(str(key.value) for key in Keys) | frozenset(
 
 def with_ids(bindings: Iterable[Binding]) -> list[BindingType]:
     """The bindings with names for the settings file: as in the command palette, but small and with hyphens."""
-    return [replace(binding, id=binding.description.lower().replace(" ", "-")) for binding in bindings]
+    return [
+        # Before the widget in focus is asked, which takes a moment: the key after this one may be for a dialogue.
+        # Not so h and l, which move among photos.
+        replace(binding, id=binding.description.lower().replace(" ", "-"), priority=binding.key[:2] not in ("h,", "l,"))
+        for binding in bindings
+    ]
 
 
 def read_keymap(wanted: Mapping[str, object], bindings: Iterable[Binding]) -> tuple[dict[str, str], list[str]]:

@@ -1,6 +1,7 @@
 """Paths out of pasted or dropped text: terminals paste dropped files quoted, escaped, or as `file://` URLs."""
 
 import os
+import re
 import shlex
 from urllib.parse import unquote, urlsplit
 
@@ -17,6 +18,12 @@ def parse_paths(text: str) -> list[str]:
     path with blanks in it is one path.
     """
     return [path for line in text.splitlines() if line.strip() for path in _of_line(line.strip())]
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """What to sort names by, so that photo 2 comes before photo 10."""
+    parts = re.split(r"([0-9]+)", name.casefold())
+    return [(0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part) for part in parts if part]
 
 
 def name_of(path: str) -> str:

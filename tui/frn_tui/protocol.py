@@ -212,6 +212,24 @@ class ListFolder(Request[Listing], op="list", queue="files"):
     path: str
 
 
+class Inside(TypedDict):
+    """What is in a folder, at a glance."""
+
+    folders: int
+    photos: int
+    """In it and below."""
+    more: bool
+    """Whether there are more than were counted."""
+    classes: list[tuple[str, int]]
+    """The first of its folders, and their photos."""
+
+
+class LookInside(Request[Inside], op="inside", queue="files"):
+    """Count what is in a folder."""
+
+    path: str
+
+
 class Found(TypedDict):
     """What a path holds."""
 

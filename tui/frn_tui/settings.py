@@ -28,6 +28,8 @@ class Settings:
     """Keys by the ids of `frn_tui.keys`, as they stand in the file."""
     recent: list[str] = field(default_factory=list)
     """Paths of projects and folders, the last one first."""
+    bookmarks: list[str] = field(default_factory=list)
+    """Folders that the file picker goes to."""
     trouble: str = ""
     """What is wrong with the file; it is left as it is then."""
 
@@ -61,13 +63,18 @@ class Settings:
         return replace(self, recent=[path, *(other for other in self.recent if other != path)][:RECENT])
 
 
+def _are_paths(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(path, str) for path in value)
+
+
 CHECKS: dict[str, Callable[[Any], bool]] = {
     "theme": lambda value: isinstance(value, str),
     "images": lambda value: value in IMAGES,
     "model": lambda value: isinstance(value, str),
     "threshold": lambda value: value is None or (isinstance(value, int | float) and 0 <= value <= 1),
     "keys": lambda value: isinstance(value, dict),
-    "recent": lambda value: isinstance(value, list) and all(isinstance(path, str) for path in value),
+    "recent": _are_paths,
+    "bookmarks": _are_paths,
 }
 
 

@@ -22,10 +22,23 @@ def test_a_scan_tells_what_a_path_is(bare: Engine, moths: Path, tmp_path: Path) 
     assert bare.done("scan", path=str(project))["kind"] == "project"
 
 
-def test_a_scan_looks_into_folders_of_a_folder_and_no_deeper(bare: Engine, moths: Path) -> None:
+def test_the_parts_of_a_data_set_are_no_classes(bare: Engine, moths: Path) -> None:
     found = bare.done("scan", path=str(moths))
     assert found["kind"] == "nothing"
     assert "Open one of them" in found["reason"]
+
+
+def test_folders_in_a_class_folder_belong_to_the_class_and_are_counted(bare: Engine, tmp_path: Path) -> None:
+    for name in ("jay/2024/10.png", "jay/2024/9.png", "jay/1.png", "owl/a/b/c.png", "none/a/text.txt", "x.png"):
+        (tmp_path / "birds" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "birds" / name).touch()
+    found = bare.done("scan", path=str(tmp_path / "birds"))["classes"]
+    names = {name: [str(Path(path).relative_to(tmp_path / "birds" / name)) for path in found[name]] for name in found}
+    assert names == {"jay": ["1.png", "2024/9.png", "2024/10.png"], "owl": ["a/b/c.png"]}
+    inside = bare.done("inside", path=str(tmp_path / "birds"))
+    assert (inside["folders"], inside["photos"], inside["more"]) == (3, 5, False)
+    assert inside["classes"] == [["jay", 3], ["none", 0], ["owl", 1]]
+    assert "cannot be listed" in bare.ask("inside", path=str(tmp_path / "away")).reason
 
 
 def test_folders_with_images_win_over_images_beside_them(bare: Engine, tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.images import read_file
 from frn.inference.features import content_key
 from frn.inference.session import Support
-from frn_tui.engine.scan import is_folder, looks_like_image
+from frn_tui.engine.scan import images_below
 from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.protocol import FindMissing, MissingFiles, Relocated, RelocatePhotos
 from frn_tui.serialization import support_to_json
@@ -47,25 +48,7 @@ def relocate(request: RelocatePhotos, job: Job) -> Relocated:
 
 
 def _images(root: str, check: Check) -> Iterator[tuple[str, int]]:
-    """Image files in a folder and all below it, with their sizes; a folder that cannot be listed is left out."""
-    waiting, visited = [root], set()
-    while waiting:
-        folder = waiting.pop()
-        try:
-            status = os.stat(folder)  # noqa: PTH116
-            if (place := (status.st_dev, status.st_ino)) in visited:
-                continue
-            visited.add(place)
-            with os.scandir(folder) as entries:
-                listed = sorted(entries, key=lambda entry: entry.name)
-        except OSError:
-            continue
-        for entry in listed:
-            check()
-            try:
-                if is_folder(entry):
-                    waiting.append(entry.path)
-                elif looks_like_image(entry.name):
-                    yield entry.path, entry.stat().st_size
-            except OSError:
-                continue
+    """Image files in a folder and all below it, with their sizes; what is gone meanwhile is left out."""
+    for path in images_below(root, set(), check):
+        with suppress(OSError):
+            yield path, os.stat(path).st_size  # noqa: PTH116

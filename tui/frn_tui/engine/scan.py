@@ -2,20 +2,26 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.images import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
 from frn_tui.engine.worker_queues import Check, Job
-from frn_tui.paths import absolute
-from frn_tui.protocol import Entry, Found, ListFolder, Listing, ScanPath
+from frn_tui.paths import absolute, natural_order
+from frn_tui.protocol import Entry, Found, Inside, ListFolder, Listing, LookInside, ScanPath
 
 ORDER = ("folder", "image", "project", "bundle", "model")
+SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}
+"""Names of folders that hold the parts of a data set, and are no classes."""
+MOST, LISTED = 20_000, 40
+"""Photos that are counted, and folders that are named, where somebody only looks."""
 
 
 def scan(request: ScanPath, job: Job) -> Found:
-    """Look at a path. Of a folder of folders each is a class, with the images directly in it."""
+    """Look at a path. Of a folder of folders each is a class, with the images in it and below."""
     if not request.path.strip():
         return _nothing("no path was given")
     path = absolute(request.path)
@@ -66,21 +72,47 @@ def scan_folder(root: str, check: Check) -> Found:
     except OSError as error:
         return _nothing(f"{root}: cannot be listed ({error.strerror})")
     classes: dict[str, list[str]] = {}
-    for folder in sorted(folders):
-        try:
-            images, _ = _list(folder, visited, check)
-        except OSError:  # that one is left out, and none else
-            continue
-        if images:
-            classes[os.path.basename(folder)] = sorted(images)  # noqa: PTH119
+    folders.sort(key=natural_order)
+    names = [os.path.basename(folder) for folder in folders]  # noqa: PTH119
+    if folders and {name.casefold() for name in names} <= SPLITS:
+        return _nothing(f"{root}: has the parts of a data set in it ({', '.join(names)}). Open one of them.")
+    for name, folder in zip(names, folders, strict=True):
+        if images := list(images_below(folder, visited, check)):
+            classes[name] = sorted(images, key=natural_order)
     if classes:
         return {"kind": "classes", "files": [], "classes": classes}
     if files:
-        return {"kind": "folder", "files": sorted(files), "classes": {}}
+        return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
     if not folders:
         return _nothing(f"{root}: has no images")
-    names = ", ".join(os.path.basename(folder) for folder in sorted(folders)[:8])  # noqa: PTH119
-    return _nothing(f"{root}: has no images, and its folders have none either ({names}). Open one of them.")
+    return _nothing(f"{root}: has no images, and its folders have none either ({', '.join(names[:8])})")
+
+
+def look_inside(request: LookInside, job: Job) -> Inside:
+    """Count what is in a folder and below, up to a limit: it is a glance."""
+    visited: set[tuple[int, int]] = set()
+    try:
+        files, folders = _list(absolute(request.path), visited, job.check)
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{request.path}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
+    classes, photos = [], len(files)
+    for folder in sorted(folders, key=natural_order):
+        count = sum(1 for _ in islice(images_below(folder, visited, job.check), MOST - min(photos, MOST)))
+        photos += count
+        classes.append((os.path.basename(folder), count))  # noqa: PTH119
+    return {"folders": len(folders), "photos": photos, "more": photos >= MOST, "classes": classes[:LISTED]}
+
+
+def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
+    """Images in a folder and all below it; a folder that cannot be listed is left out, and none else."""
+    waiting = [root]
+    while waiting:
+        try:
+            files, folders = _list(waiting.pop(), visited, check)
+        except OSError:
+            continue
+        yield from files
+        waiting += folders
 
 
 def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[list[str], list[str]]:
@@ -115,7 +147,7 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
                     entries.append(entry)
     except (OSError, ValueError) as error:
         raise FrnError(f"{folder}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
-    entries.sort(key=lambda entry: (ORDER.index(entry["kind"]), entry["name"]))
+    entries.sort(key=lambda entry: (ORDER.index(entry["kind"]), natural_order(entry["name"])))
     return {"path": folder, "parent": os.path.dirname(folder), "entries": entries}  # noqa: PTH120
 
 

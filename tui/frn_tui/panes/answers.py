@@ -16,7 +16,7 @@ from frn_tui.screens.results import Results, as_csv, as_json
 class AnswersLine(Static):
     """The last line of the query pane."""
 
-    KEYS: ClassVar[tuple[Binding, ...]] = (Binding("l", "results", "Results"),)
+    KEYS: ClassVar[tuple[Binding, ...]] = (Binding("l,L", "results", "Results"),)
 
     def __init__(self, context: Context) -> None:
         super().__init__(id="answers")

@@ -14,10 +14,11 @@ from frn_tui.controller import Added
 from frn_tui.panes.confusion import confusion_table
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.project import ProjectBar
+from frn_tui.paths import absolute, name_of
 from frn_tui.protocol import ClassReport, HideAndTest
 from frn_tui.query import Problem
 from frn_tui.screens.dialogs import AskText, Choose, Page
-from frn_tui.text import display_name
+from frn_tui.text import count_of, display_name
 from frn_tui.widgets.classes import ClassList, ClassRow
 
 MANY = 500
@@ -31,7 +32,7 @@ class ClassesPane(Pane):
         Binding("n", "new_class", "New"),
         Binding("a", "add", "Add"),
         Binding("r", "rename", "Rename", show=False),
-        Binding("k", "confusion", "Hide and test", show=False),
+        Binding("T", "confusion", "Hide and test", show=False),
     )
 
     def __init__(self, context: Context) -> None:
@@ -66,10 +67,6 @@ class ClassesPane(Pane):
     def choose(self, event: ClassList.Chosen) -> None:
         self.chosen = event.class_id
 
-    def assign(self, target: ClassEntry) -> None:
-        """A class was named while the list had the focus: choose it."""
-        self.list.choose(target.id)
-
     def delete(self) -> None:
         if (entry := self.entry) is not None:
             said = f"deleted {entry.name}, {len(entry.supports)} photos"
@@ -91,7 +88,23 @@ class ClassesPane(Pane):
     def action_rename(self) -> None:
         if (entry := self.entry) is not None:
             dialog = AskText(f"Rename {display_name(entry.name, 40)}", entry.name)
-            self.context.ask(dialog, lambda name: self.context.edit(lambda session: session.rename(entry.id, name)))
+            self.context.ask(dialog, lambda name: self._rename(entry, name))
+
+    def _rename(self, entry: ClassEntry, name: str) -> None:
+        """Another class's name merges the two, if that is meant."""
+        other = self.controller.session.state.named(name.strip())
+        if other is None or other.id == entry.id:
+            self.context.edit(lambda session: session.rename(entry.id, name))
+            return
+
+        def chosen(index: int) -> None:
+            if index == 0:
+                said = f"merged {entry.name} into {other.name}"
+                self.context.edit(lambda session: session.merge(entry.id, other.id), said)
+
+        photos = count_of(len(entry.supports), "photo")
+        title = f"There is a class {display_name(other.name, 40)} already"
+        self.context.ask(Choose(title, [f"merge: its {photos} become examples of that", "leave it"]), chosen)
 
     def action_add(self) -> None:
         own = self.entry is not None and not self.controller.shows_samples
@@ -103,6 +116,7 @@ class ClassesPane(Pane):
 
     async def add_now(self, paths: Sequence[str]) -> None:
         files: list[str] = []
+        folders: dict[str, list[str]] = {}
         for path in paths:
             found = await self.controller.scan(path)
             if found["kind"] in ("project", "bundle"):
@@ -115,12 +129,34 @@ class ClassesPane(Pane):
                 self._tell(await self.controller.add_classes(classes, self.context.progress))
             elif found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: nothing to add"), severity="warning")
+            elif found["kind"] == "folder":
+                folders.setdefault(name_of(absolute(path)), []).extend(found["files"])
             else:
                 files += found["files"]
+        if folders and not await self._add_folders(folders):
+            return
         begun = self.chosen is not None and not self.controller.shows_samples
         if files and (begun or await self._make_class_for(files[0])):
             assert self.chosen is not None
             self._tell(await self.controller.add(self.chosen, files, self.context.progress))
+
+    async def _add_folders(self, folders: dict[str, list[str]]) -> bool:
+        """Make classes of folders of photos; one alone goes to a class just made, or gets a name of one's choice."""
+        (first, photos), *others = folders.items()
+        if not others:
+            name: str | None
+            if self.entry is not None and not self.entry.supports:
+                name = self.entry.name
+            else:
+                hint = "its name: proposed is the folder's; a class that is there gets more   enter: done   esc: back"
+                name = await self.app.push_screen_wait(AskText(f"Class of the {len(photos):,} photos", first, hint))
+            if name is None:
+                return False
+            folders = {name.strip(): photos}
+        classes = await self.fewer(folders)
+        if classes is not None:
+            self._tell(await self.controller.add_classes(classes, self.context.progress))
+        return classes is not None
 
     async def _make_class_for(self, path: str) -> bool:
         """Ask for the name of a first class; whether there is one now."""

@@ -16,6 +16,7 @@ from frn.inference.session import Session
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
 from frn_tui.paths import absolute
+from frn_tui.places import Places
 from frn_tui.protocol import EXISTS, Recovered
 from frn_tui.screens.dialogs import AskText, Choose, Dialog
 from frn_tui.screens.picker import Picker
@@ -36,8 +37,8 @@ class Context:
         self.jobs = JobLine(id="jobs")
         self.remember: Callable[[str], None] = lambda path: None
         """Told of each project that is opened or saved."""
-        self.recent: Callable[[], list[str]] = list
-        """Paths that were opened before, the last one first."""
+        self.places = Places()
+        """Bookmarks, and what was opened before."""
         self.left: Recovered = {}
         """What an app that is gone has left unsaved."""
         self.browsed = "."
@@ -90,7 +91,7 @@ class Context:
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and go on with their paths."""
-        picker = Picker(self.controller.engine, title, self.mode, start=self.browsed)
+        picker = Picker(self.controller.engine, title, self.mode, self.places, start=self.browsed)
 
         def picked(paths: list[str] | None) -> None:
             self.browsed = picker.folder

@@ -20,7 +20,7 @@ class PicturePane(Vertical):
     """A part of the query pane; nothing here changes the classes."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("h", "toggle('heat')", "Heat"),
+        Binding("h,H", "toggle('heat')", "Heat"),
         Binding("s", "toggle('smooth')", "Smooth", show=False),
         Binding("left_square_bracket", "heat_class(-1)", "Map of the class before", show=False),
         Binding("right_square_bracket", "heat_class(1)", "Map of the next class", show=False),
@@ -98,6 +98,13 @@ class PicturePane(Vertical):
     async def action_toggle(self, attribute_name: str) -> None:
         await super().action_toggle(attribute_name)
         self.show()
+
+    def show_class(self, class_id: int) -> None:
+        """Show the map of a class, if the photo has one."""
+        answer = self.controller.query.answer
+        if answer is not None and class_id in self._mapped(answer):
+            self.heat, self.heat_class = True, class_id
+            self.show()
 
     def action_heat_class(self, step: int) -> None:
         answer = self.controller.query.answer

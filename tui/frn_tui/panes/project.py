@@ -133,7 +133,7 @@ class ProjectBar(Static):
 
     def action_open(self) -> None:
         """Open something that was open before, what a crash has left, or another place."""
-        recent, left = self.context.recent(), self.context.left
+        recent, left = self.context.places.recent(), self.context.left
         options = [display_name(shortened(path)) for path in recent]
         if left:
             options.insert(0, f"unsaved work of {origin(left)}: {contents(left)}")

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from frn.inference.session import ClassEntry, Session
@@ -36,6 +36,11 @@ class QueryPane(Pane):
         Binding("c", "copy", "Copy", show=False),
     )
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "step(1)", "Next answer", show=False),
+        Binding("k", "step(-1)", "Previous answer", show=False),
+    ]
+
     @dataclass
     class Asked(Message):
         """Photos or folders were picked to ask about."""
@@ -60,7 +65,7 @@ class QueryPane(Pane):
         names = controller.names
         numbers = {class_id: number for number, class_id in enumerate(names, 1) if number < 10}
         rows = [
-            BarRow(names[score["id"]], score["probability"], score["explained"], numbers.get(score["id"]))
+            BarRow(names[score["id"]], score["probability"], score["explained"], numbers.get(score["id"]), score["id"])
             for score in (answer.get("scores", []) if answer else [])
             if score["id"] in names
         ]
@@ -68,9 +73,9 @@ class QueryPane(Pane):
         self.picture.show()
         self.answers.show()
 
-    def show_keys(self, *, in_focus: bool) -> None:
-        """Digits mean classes of the photo that was asked about only where that has the focus."""
-        keys = "y right   1-9 it is N   x none" if in_focus else "y right   x none   tab: it is N"
+    def show_keys(self, *, in_photos: bool) -> None:
+        """Digits name the class of the photo that was asked about, unless photos of a class have the focus."""
+        keys = "y right   x none   tab: it is N" if in_photos else "y right   1-9 it is N   m by name   x none"
         self.border_subtitle = Text(keys if self.controller.query.answer else "")
 
     def action_ask(self) -> None:
@@ -132,6 +137,14 @@ class QueryPane(Pane):
 
     def action_calibrate(self) -> None:
         self._set_threshold(None, "threshold from the examples")
+
+    @on(Bars.Clicked)
+    def take_bar(self, event: Bars.Clicked) -> None:
+        """One click shows what the class fails to explain; two say that it is of that class."""
+        if event.twice and (entry := self.controller.entry(event.class_id)) is not None:
+            self.assign(entry)
+        else:
+            self.picture.show_class(event.class_id)
 
     @on(Bars.ThresholdDragged)
     def drag(self, event: Bars.ThresholdDragged) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.segment import Segment
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding
@@ -33,6 +33,12 @@ class Dialog(ModalScreen[ScreenResultType]):
         if self.children:  # else it was left before it had any
             self.begun = True
             self.begin()
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys may come before there is a field for them: what is typed ahead goes into it."""
+        if isinstance(self.focused, Input) and event.is_printable and event.character is not None:
+            event.stop()
+            self.focused.insert_text_at_cursor(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys come before the widgets are there, and after they have gone: then it can only be left."""

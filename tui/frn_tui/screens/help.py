@@ -1,5 +1,6 @@
 """The help page: every key, by what one wants to do. Keys in braces are those that a binding has now, by its id."""
 
+import re
 from collections.abc import Iterable, Mapping
 
 from rich.table import Table
@@ -11,9 +12,9 @@ from frn_tui.keys import key_in_use
 KEYS = {
     "Build classes": [
         ("{add}", "add photos, or a folder of class folders; or paste and drop paths"),
-        ("{new}  {rename}  {delete}", "new class, rename, delete"),
+        ("{new}  {rename}  {delete}", "new class, rename (to another's name: merge them), delete"),
         ("space v ctrl+a", "select photos: one, a range, all"),
-        ("{class-n}  {move}", "send them to class N, or to one by name"),
+        ("{class-n}  {move}", "send them to class N, or to one by name: also beyond nine"),
         ("{sort-by-fit}", "worst fitting photos first: leave-one-out"),
         ("{hide-and-test}", "hide and test: how well a few examples do"),
     ],
@@ -47,6 +48,7 @@ KEYS = {
         ("{filter}", "filter photos, find a class"),
         ("{cancel}", "cancel what is running"),
         ("{settings}", "settings: theme, pictures, model, threshold, keys"),
+        ("h j k l", "left, down, up, right in lists and among photos, too"),
         ("ctrl+p ctrl+q", "all commands, quit"),
     ],
 }
@@ -54,6 +56,12 @@ SIGNS = [
     ("●●●  ●●○  ●○○", "the others of a class name 90 %, 70 %, fewer of its photos rightly"),
     ("!  ≈", "a photo that does not fit its class; one that looks the same as another"),
 ]
+
+
+def meanings() -> dict[str, str]:
+    """What each binding does, by its id; where a line tells of several, the whole line."""
+    told = [line for lines in KEYS.values() for line in lines]
+    return {"help": "all keys", **{name: meaning for cell, meaning in told for name in re.findall(r"{(.+?)}", cell)}}
 
 
 def help_page(bindings: Iterable[Binding], own: Mapping[str, str]) -> Table:

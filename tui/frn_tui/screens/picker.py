@@ -1,5 +1,7 @@
 """The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
 
+from collections.abc import Iterable, Sequence
+
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style as RichStyle
@@ -16,15 +18,18 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from frn_tui.client import EngineError, render
-from frn_tui.paths import parse_paths, shortened
-from frn_tui.protocol import Engine, Entry, ListFolder, RenderPreview
-from frn_tui.screens.dialogs import Dialog, Line
-from frn_tui.text import display_name
+from frn_tui.paths import name_of, parse_paths, shortened
+from frn_tui.places import Places
+from frn_tui.protocol import Engine, Entry, Inside, ListFolder, LookInside, RenderPreview
+from frn_tui.screens.dialogs import Choose, Dialog, Line
+from frn_tui.text import count_of, display_name
 from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.options import Options
 from frn_tui.widgets.preview import Preview
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "model": "◇"}
+HERE: Entry = {"name": ".", "kind": "folder"}
+"""The folder itself, as the first of what is in it."""
 
 
 class _Line(Visual):
@@ -41,50 +46,76 @@ class _Line(Visual):
 
     def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
         mark = "✓" if self.entry["name"] in self.marked else " "
-        text = f"{mark}{GLYPHS[self.entry['kind']]} {display_name(self.entry['name'], max(width - 3, 0))}"
+        name = "this folder" if self.entry is HERE else self.entry["name"]
+        text = f"{mark}{GLYPHS[self.entry['kind']]} {display_name(name, max(width - 3, 0))}"
         drawn = style.rich_style + RichStyle(bold=True) if self.entry["kind"] == "folder" else style.rich_style
         return [Strip([Segment(set_cell_size(text, width), drawn)])]
 
 
 class Picker(Dialog[list[str] | None]):
-    """Asks for photos, a folder of them, or a project."""
+    """Asks for photos, a folder of them, or a project. What is typed narrows the list down, or is a path."""
 
     BINDINGS = [
         Binding("escape", "leave", "Back", priority=True),
         Binding("ctrl+a", "all", "All", priority=True),
-        Binding("space", "mark", "Mark", show=False),
-        Binding("left,backspace", "up", "Up", show=False),
-        Binding("right", "enter_folder", "Into", show=False),
+        Binding("space", "mark", "Mark", show=False, priority=True),
+        Binding("left", "up", "Up", show=False, priority=True),
+        Binding("backspace", "up", "Up", show=False, priority=True),
+        Binding("right", "enter_folder", "Into", show=False, priority=True),
         Binding("ctrl+j,f2", "accept", "Take", priority=True),
-        Binding("slash", "type", "Type a path", show=False),
+        Binding("ctrl+t", "go_to", "Go to", priority=True),
+        Binding("ctrl+b", "bookmark", "Bookmark", priority=True),
+        *(
+            Binding(key, f"in_list('{action}')", show=False, priority=True)
+            for key, action in (
+                ("down", "cursor_down"),
+                ("up", "cursor_up"),
+                ("pagedown", "page_down"),
+                ("pageup", "page_up"),
+                ("home", "first"),
+                ("end", "last"),
+            )
+        ),
     ]
 
-    def __init__(self, engine: Engine, title: str, mode: Mode, *, start: str = ".") -> None:
+    def __init__(self, engine: Engine, title: str, mode: Mode, places: Places, *, start: str = ".") -> None:
         super().__init__()
-        self.engine, self.dialog_title = engine, title
+        self.engine, self.dialog_title, self.places = engine, title, places
         self.folder = self.parent_folder = start
+        self.everything: list[Entry] = []
+        """In the folder."""
         self.entries: list[Entry] = []
+        """Those of it that are listed."""
         self.marked: set[str] = set()
         self.list, self.preview = Options(id="picker-list"), Preview(id="picker-preview", mode=mode)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="picker") as box:
             box.border_title = Text(self.dialog_title)
-            yield Line(placeholder="a path, or several: type, paste or drop it here")
+            yield Line(placeholder="type to find; or a path, or several: type, paste or drop it here")
             with Horizontal(id="picker-body"):
                 yield self.list
                 yield self.preview
             yield Static(
                 Text(
-                    "enter: open a folder, take a photo   space: mark   ctrl+a: all   f2: take the marked, or this "
-                    "folder   ←: up   /: type a path   esc: back"
+                    "f2: take what is highlighted, or the marked   enter: open a folder, take a photo   space: mark   "
+                    "ctrl+a: all photos   ← →: up, into   ctrl+t: go to   ctrl+b: bookmark   esc: back"
                 ),
                 classes="hint",
             )
 
     def begin(self) -> None:
-        self.list.focus()
+        self.list.can_focus = self.preview.can_focus = False
         self.open(self.folder)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where a path is typed, blanks and arrows are part of that."""
+        text = self.query_one(Input).value if self.begun else ""
+        if action == "mark" and _is_path(text):
+            return False
+        if (action == "up" and text) or (action == "enter_folder" and _is_path(text)):
+            return False
+        return super().check_action(action, parameters)
 
     @work(exclusive=True, group="list")
     async def open(self, folder: str, then: str = "") -> None:
@@ -94,13 +125,22 @@ class Picker(Dialog[list[str] | None]):
         except EngineError as error:
             self.notify(display_name(str(error)), severity="error", markup=False)
             return
-        self.folder, self.parent_folder, self.entries = found["path"], found["parent"], found["entries"]
+        self.folder, self.parent_folder, self.everything = found["path"], found["parent"], found["entries"]
         self.marked.clear()
+        box.border_subtitle = Text(display_name(shortened(self.folder), 70))
+        with self.prevent(Input.Changed):
+            self.query_one(Input).value = ""
+        self._list("", then)
+
+    def _list(self, wanted: str, then: str = "") -> None:
+        """List what has the wanted letters in its name; highlight the first, or one by its name."""
+        self.entries = [HERE, *self.everything] if not wanted else narrowed(self.everything, wanted)
         self.list.set_options(Option(_Line(entry, self.marked)) for entry in self.entries)
         names = [entry["name"] for entry in self.entries]
-        self.preview.empty_text = "" if names else "no folders or photos here"
-        self.list.highlighted = (names.index(then) if then in names else 0) if names else None
-        box.border_subtitle = Text(display_name(shortened(self.folder), 70))
+        first = 1 if not wanted and len(names) > 1 else 0
+        self.list.highlighted = (names.index(then) if then in names else first) if names else None
+        if not names:
+            self._show(None, "nothing here is called that")
 
     def _refresh(self) -> None:
         """Draw the marks anew."""
@@ -113,15 +153,22 @@ class Picker(Dialog[list[str] | None]):
         return self.entries[at] if at is not None and at < len(self.entries) else None
 
     def path_of(self, name: str) -> str:
-        return f"{self.folder.rstrip('/')}/{name}"
+        return self.folder if name == HERE["name"] else f"{self.folder.rstrip('/')}/{name}"
 
     @on(OptionList.OptionHighlighted)
     def preview_current(self) -> None:
         entry = self.current
-        if entry is not None and entry["kind"] == "image":
+        if entry is None:
+            return
+        self._show(None, "")
+        if entry["kind"] == "image":
             self.draw(self.path_of(entry["name"]))
-        else:
-            self.preview.show(None)
+        elif entry["kind"] == "folder":
+            self.look_inside(self.path_of(entry["name"]))
+
+    def _show(self, picture: object, text: str) -> None:
+        self.preview.empty_text = text
+        self.preview.show(None)
 
     @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:
@@ -129,28 +176,57 @@ class Picker(Dialog[list[str] | None]):
         if width and height:
             self.preview.show(await render(self.engine, RenderPreview(path, width, height)))
 
-    @on(OptionList.OptionSelected)
-    def choose(self) -> None:
-        self.action_enter_folder()
-        if (entry := self.current) is not None and entry["kind"] != "folder":
-            if self.marked:
-                self.action_accept()
-            else:
-                self.dismiss([self.path_of(entry["name"])])
+    @work(exclusive=True, group="preview")
+    async def look_inside(self, path: str) -> None:
+        try:
+            inside = await self.engine.call(LookInside(path))
+        except EngineError as error:
+            self.preview.empty_text = display_name(str(error))
+        else:
+            self.preview.empty_text = told(inside)
+
+    @on(Input.Changed)
+    def narrow(self, event: Input.Changed) -> None:
+        if not _is_path(event.value):
+            self._list(event.value)
 
     @on(Input.Submitted)
-    def typed(self, event: Input.Submitted) -> None:
-        if paths := parse_paths(event.value):
-            self.dismiss(paths)
+    def entered(self, event: Input.Submitted) -> None:
+        """Take the paths that were typed, or do what there is to do with the highlighted entry."""
+        if _is_path(event.value):
+            if paths := parse_paths(event.value):
+                self.dismiss(paths)
+        else:
+            self.choose()
+
+    @on(OptionList.OptionSelected)
+    def choose(self) -> None:
+        entry = self.current
+        if entry is None:
+            return
+        if self.marked or entry["kind"] != "folder" or entry is HERE:
+            self.action_accept()
+        else:
+            self.action_enter_folder()
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         if paths := parse_paths(event.text):
             self.dismiss(paths)
 
+    def action_leave(self) -> None:
+        """Take back what was typed; without that, leave."""
+        if self.begun and (field := self.query_one(Input)).value:
+            field.value = ""
+        else:
+            self.dismiss(None)
+
+    def action_in_list(self, action: str) -> None:
+        getattr(self.list, f"action_{action}")()
+
     def action_mark(self) -> None:
         entry = self.current
-        if entry is not None and entry["kind"] != "folder":
+        if entry is not None and entry is not HERE:
             self.marked ^= {entry["name"]}
             self._refresh()
             if entry is not self.entries[-1]:  # from the last one the cursor would go round to the first
@@ -164,16 +240,74 @@ class Picker(Dialog[list[str] | None]):
         self._refresh()
 
     def action_up(self) -> None:
-        self.open(self.parent_folder, then=self.folder.rstrip("/").rpartition("/")[2])
+        self.open(self.parent_folder, then=name_of(self.folder))
 
     def action_enter_folder(self) -> None:
         entry = self.current
-        if entry is not None and entry["kind"] == "folder":
+        if entry is not None and entry["kind"] == "folder" and entry is not HERE:
             self.open(self.path_of(entry["name"]))
 
     def action_accept(self) -> None:
-        names = [entry["name"] for entry in self.entries if entry["name"] in self.marked]
-        self.dismiss([self.path_of(name) for name in names] or [self.folder])
+        """Take the marked entries, or the highlighted one; a path that was typed goes first."""
+        if _is_path(text := self.query_one(Input).value):
+            self.dismiss(parse_paths(text))
+            return
+        names = [entry["name"] for entry in self.everything if entry["name"] in self.marked]
+        if not names and self.current is not None:
+            names = [self.current["name"]]
+        if names:
+            self.dismiss([self.path_of(name) for name in names])
 
-    def action_type(self) -> None:
-        self.query_one(Input).focus()
+    def action_go_to(self) -> None:
+        """Bookmarks, and what was opened before."""
+        known = self.places.known()
+        if not known:
+            self.notify("ctrl+b bookmarks a folder; what was opened is listed here too")
+            return
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                path = known[index]
+                self.dismiss([path]) if path.lower().endswith((".frn.json", ".zip")) else self.open(path)
+
+        marks = ["★" if path in self.places.bookmarks else " " for path in known]
+        options = [f"{mark} {shortened(path)}" for mark, path in zip(marks, known, strict=True)]
+        self.app.push_screen(Choose("Go to", options), chosen)
+
+    def action_bookmark(self) -> None:
+        is_one = self.places.toggle(self.folder)
+        said = "is a bookmark: ctrl+t goes there" if is_one else "is no bookmark any more"
+        self.notify(f"{display_name(shortened(self.folder), 60)} {said}", markup=False)
+
+
+def narrowed(entries: Iterable[Entry], wanted: str) -> list[Entry]:
+    """Entries whose names have the wanted letters in this order; first come those that begin with them."""
+    letters = wanted.casefold()
+    ranked: list[list[Entry]] = [[], [], []]
+    for entry in entries:
+        name = entry["name"].casefold()
+        at = name.find(letters)
+        if at >= 0:
+            ranked[0 if at == 0 else 1].append(entry)
+        elif _has_in_order(name, letters):
+            ranked[2].append(entry)
+    return [entry for some in ranked for entry in some]
+
+
+def told(inside: Inside) -> str:
+    """What is inside a folder, in words."""
+    if not inside["folders"] and not inside["photos"]:
+        return "no photos and no folders"
+    counts = f"{count_of(inside['folders'], 'folder')}, {count_of(inside['photos'], 'photo')}"
+    more = " and more" if inside["more"] else ""
+    lines = [f"{display_name(name, 24)}  {photos:,}" for name, photos in inside["classes"]]
+    return "\n".join([f"{counts}{more}", "", *lines])
+
+
+def _has_in_order(name: str, letters: Sequence[str]) -> bool:
+    rest = iter(name)
+    return all(letter in rest for letter in letters)
+
+
+def _is_path(text: str) -> bool:
+    return any(character in text for character in "/~\\")

@@ -124,7 +124,7 @@ class Workspace(Screen[None]):
             self.classes_pane.show()
             self.photos_pane.show(self.classes_pane.entry)
             self.query_pane.show()
-            self.query_pane.show_keys(in_focus=self.focused_pane == "query")
+            self.query_pane.show_keys(in_photos=self.focused_pane == "photos")
 
     # What panes tell each other
 
@@ -197,7 +197,7 @@ class Workspace(Screen[None]):
         for name in PANES:
             if self.panes[name] in event.widget.ancestors:
                 self.focused_pane = name
-                self.query_pane.show_keys(in_focus=name == "query")
+                self.query_pane.show_keys(in_photos=name == "photos")
 
     def action_pane(self, step: int) -> None:
         self.focused_pane = PANES[(PANES.index(self.focused_pane) + step) % len(PANES)]
@@ -211,7 +211,7 @@ class Workspace(Screen[None]):
         await self.app.run_action(action, self.panes[pane])
 
     def action_number(self, number: int) -> None:
-        """Class N takes the selected photos, or the photo that was asked about; from the class list it is chosen."""
+        """It is class N: of the selected photos where photos are in focus, else of the photo that was asked about."""
         classes = self.controller.session.state.classes
         if number > len(classes):
             self.context.say(f"there is no class number {number}")
@@ -226,11 +226,8 @@ class Workspace(Screen[None]):
             self.context.ask(Choose(title, names), lambda index: self._assign(classes[index]))
 
     def _assign(self, target: ClassEntry) -> None:
-        for pane in (self.photos_pane, self.classes_pane):
-            if pane.has_focus_within:
-                pane.assign(target)
-                return
-        self.query_pane.assign(target)
+        pane = self.photos_pane if self.photos_pane.has_focus_within else self.query_pane
+        pane.assign(target)
 
     def action_delete(self) -> None:
         """The selected photos where photos are in focus, the class where classes are."""

@@ -31,6 +31,7 @@ class BarRow:
     """Share of the photo that the class can rebuild, in [0, 1]."""
     number: int | None = None
     """Of the key that names the class, 1 to 9."""
+    class_id: int = 0
 
 
 class Bars(Widget):
@@ -49,6 +50,13 @@ class Bars(Widget):
         """In [0, 1]."""
         released: bool
         """False while the button is held: more will follow."""
+
+    @dataclass
+    class Clicked(Message):
+        """The bar of a class was clicked."""
+
+        class_id: int
+        twice: bool
 
     _rows: tuple[BarRow, ...] = ()
     _threshold, _unknown, _dragging = 0.0, False, False
@@ -75,11 +83,15 @@ class Bars(Widget):
             return []
         gauge = self._gauge(width)[0 if height >= DRAWN_GAUGE else 1 :]
         room = max(height - 1 - len(gauge), 0)
-        shown = self._rows if len(self._rows) <= room else self._rows[: max(room - 1, min(room, 1))]
+        shown = self._rows[: self._fitting(room)]
         lines = [self._verdict(width), *self._bars(shown, width)]
         if len(shown) < min(len(self._rows), room):
             lines.append([(f"… and {len(self._rows) - len(shown)} more", "bars--muted")])
         return lines + gauge
+
+    def _fitting(self, room: int) -> int:
+        """How many bars are drawn in so many lines."""
+        return len(self._rows) if len(self._rows) <= room else max(room - 1, min(room, 1))
 
     def _verdict(self, width: int) -> list[Part]:
         best = self._rows[0]
@@ -140,6 +152,12 @@ class Bars(Widget):
             self._dragging = True
             self.capture_mouse()
             self._drag(event, released=False)
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        below = 2 if self.size.height >= DRAWN_GAUGE else 1
+        if offset is not None and 1 <= offset.y <= self._fitting(max(self.size.height - 1 - below, 0)):
+            self.post_message(self.Clicked(self._rows[offset.y - 1].class_id, event.chain > 1))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         if self._dragging:

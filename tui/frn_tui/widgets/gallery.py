@@ -33,10 +33,10 @@ class Gallery(ScrollView, can_focus=True):
 
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "move(-1)", "Left", show=False),
-        Binding("right", "move(1)", "Right", show=False),
-        Binding("up", "move_line(-1)", "Up", show=False),
-        Binding("down", "move_line(1)", "Down", show=False),
+        Binding("left,h", "move(-1)", "Left", show=False),
+        Binding("right,l", "move(1)", "Right", show=False),
+        Binding("up,k", "move_line(-1)", "Up", show=False),
+        Binding("down,j", "move_line(1)", "Down", show=False),
         Binding("pageup", "move_page(-1)", "Page up", show=False),
         Binding("pagedown", "move_page(1)", "Page down", show=False),
         Binding("home", "go(0)", "First", show=False),

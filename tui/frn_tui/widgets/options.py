@@ -1,7 +1,10 @@
 """Textual's lists, without crashes of theirs: keys may come before there is room for a line, or after the end."""
 
+from typing import ClassVar
+
 from rich.console import RenderableType
 from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
 from textual.widgets import OptionList
 
@@ -10,6 +13,11 @@ from frn_tui.widgets.backdrop import dimmed
 
 class Options(OptionList):
     """A list of options; page keys find no line to start from before it is laid out."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", "Down", show=False),
+        Binding("k", "cursor_up", "Up", show=False),
+    ]
 
     def action_page_up(self) -> None:
         if self.scrollable_content_region:
