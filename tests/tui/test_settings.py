@@ -100,7 +100,8 @@ def test_own_keys_do_what_they_are_set_to(drive: Drive, private_state: Path, tol
         await driver.keys("U")
         assert driver.counts == before
         shown = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
-        assert (shown["Ask"], shown["Undo"], shown["Add"]) == ("key q", "key ^z", "key a")
+        keys = [shown[name].partition(":")[0] for name in ("Ask", "Undo", "Add")]
+        assert keys == ["key q", "key ^z", "key a"]
         assert ["m is the key of move already" in said for said in told] == [True]
 
     drive(scenario)

@@ -52,6 +52,13 @@ class _Line(Visual):
         return [Strip([Segment(set_cell_size(text, width), drawn)])]
 
 
+class _Finder(Line):
+    """Takes letters to find names by, or a path: only in that a blank is a blank."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return (key != "space" or _is_path(self.value)) and super().check_consume_key(key, character)
+
+
 class Picker(Dialog[list[str] | None]):
     """Asks for photos, a folder of them, or a project. What is typed narrows the list down, or is a path."""
 
@@ -92,7 +99,7 @@ class Picker(Dialog[list[str] | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="picker") as box:
             box.border_title = Text(self.dialog_title)
-            yield Line(placeholder="type to find; or a path, or several: type, paste or drop it here")
+            yield _Finder(placeholder="type to find; or a path, or several: type, paste or drop it here")
             with Horizontal(id="picker-body"):
                 yield self.list
                 yield self.preview
