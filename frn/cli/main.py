@@ -19,7 +19,7 @@ from frn.cli.presets import presets
 from frn.cli.pretrained import import_backbone
 from frn.cli.reproduce import reproduce
 from frn.cli.score import score
-from frn.cli.train import pretrain, train
+from frn.cli.train import finetune, pretrain, train
 from frn.cli.visualize import app as visualize_app
 
 app = typer.Typer(
@@ -57,6 +57,7 @@ app.command(rich_help_panel="Use a model")(score)
 app.command(rich_help_panel="Use a model")(export)
 app.command("import", rich_help_panel="Use a model")(import_backbone)
 app.add_typer(models_app, name="models", rich_help_panel="Use a model")
+app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
 app.command(rich_help_panel="Train and measure")(pretrain)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)

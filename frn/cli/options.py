@@ -43,6 +43,16 @@ Backbone = Annotated[
     typer.Option(help="conv4, resnet12, resnet12-small, resnet9-patch4 or resnet9-patch4-wide.", show_default=False),
 ]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)]
+LearningRate = Annotated[
+    float | None, typer.Option(help="The schedule's first learning rate.", show_default="the preset's")
+]
+Way = Annotated[int | None, typer.Option(min=2, help="Classes per episode.", show_default=False)]
+Shot = Annotated[int | None, typer.Option(min=1, help="Support images per class.", show_default=False)]
+Queries = Annotated[int | None, typer.Option(min=1, help="Query images per class.", show_default=False)]
+RunConfig = Annotated[
+    Path | None,
+    typer.Option(help="TOML file of settings, named as in a run's config.toml.", show_default=False),
+]
 WarmUp = Annotated[
     int | None,
     typer.Option(min=0, help="Steps in which the learning rate rises to its first value.", show_default=False),

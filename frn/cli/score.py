@@ -39,7 +39,7 @@ def score(
     with user_errors():
         from frn.data.folders import scan
 
-        members = scan(labelled).members  # before the model is loaded: a wrong path is told at once
+        photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
 
         from frn.evaluation.labelled import score_labelled
         from frn.files import write_atomically
@@ -49,8 +49,8 @@ def score(
         report_left_out([str(error) for error in left_out])
         if threshold is not None:
             classifier.threshold_override = threshold
-        found = score_labelled(classifier, members)
-        report_left_out([str(error) for error in found.broken])
+        found = score_labelled(classifier, photos.members)
+        report_left_out([entry.reason for entry in photos.skipped] + [str(error) for error in found.broken])
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:

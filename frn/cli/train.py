@@ -1,6 +1,7 @@
 """`frn train` and `frn pretrain`: a run by a preset."""
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -18,6 +19,7 @@ from frn.cli.console import (
 )
 from frn.cli.evaluate import describe
 from frn.hardware import leave_threads_to_torch
+from frn.zoo import DEFAULT_MODEL, resolve
 
 if TYPE_CHECKING:
     from frn.evaluation.report import Result
@@ -33,10 +35,11 @@ def train(
         options.MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
     ] = None,
     backbone: options.Backbone = None,
-    way: Annotated[int | None, typer.Option(min=2, help="Classes per episode.", show_default=False)] = None,
-    shot: Annotated[int | None, typer.Option(min=1, help="Support images per class.", show_default=False)] = None,
-    queries: Annotated[int | None, typer.Option(min=1, help="Query images per class.", show_default=False)] = None,
+    way: options.Way = None,
+    shot: options.Shot = None,
+    queries: options.Queries = None,
     epochs: options.Epochs = None,
+    lr: options.LearningRate = None,
     warm_up: options.WarmUp = None,
     aux: Annotated[
         Literal["reference", "paper", "off"] | None,
@@ -52,6 +55,7 @@ def train(
     threads: options.Threads = None,
     resume: options.Resume = False,
     init: options.Init = None,
+    config: options.RunConfig = None,
     as_json: options.AsJsonAtEnd = False,
 ) -> None:
     """Train a model on episodes, validate it, keep the best.
@@ -68,6 +72,7 @@ def pretrain(
     backbone: options.Backbone = None,
     batch: Annotated[int | None, typer.Option(min=2, help="Images per step.", show_default=False)] = None,
     epochs: options.Epochs = None,
+    lr: options.LearningRate = None,
     warm_up: options.WarmUp = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, batches and augmentation.")] = 0,
     precision: options.Precision = "auto",
@@ -75,6 +80,7 @@ def pretrain(
     threads: options.Threads = None,
     resume: options.Resume = False,
     init: options.Init = None,
+    config: options.RunConfig = None,
     as_json: options.AsJsonAtEnd = False,
 ) -> None:
     """Pre-train on all training classes at once, before episodes: with dummy maps (Sec. 3.6) or classically.
@@ -84,6 +90,58 @@ def pretrain(
     _run(locals(), episodes=False)
 
 
+def finetune(
+    data: Annotated[
+        Path,
+        typer.Argument(help="Folder with one folder of photos per class; or with such folders in train/ and val/."),
+    ],
+    model: Annotated[str, typer.Option(help="What to start from: shipped name, model file, run.")] = DEFAULT_MODEL,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/finetune")
+    ] = None,
+    way: options.Way = None,
+    shot: options.Shot = None,
+    queries: options.Queries = None,
+    epochs: options.Epochs = None,
+    lr: options.LearningRate = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of held-out classes, episodes and augmentation.")] = 0,
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    resume: options.Resume = False,
+    config: options.RunConfig = None,
+    as_json: options.AsJsonAtEnd = False,
+) -> None:
+    """Make a model better for the kind of pictures you have: a few minutes of training, from ten classes of ten photos.
+
+    A quarter of the classes is held out and judges, unless there is a val/. The model that it starts from counts as the
+    first best, so the result is never worse than that on them.
+    """
+    given = {name: value for name, value in locals().items() if name not in ("as_json", "data", "model")}
+    leave_threads_to_torch()
+    with user_errors():
+        from frn.training.options import RunOptions
+
+        resolve(model)  # before torch and the photos: a wrong name is told at once
+        wanted = RunOptions(preset="finetune", data=[data], init=model, **given).configured()
+
+        from frn.training.launch import prepare_finetuning
+
+        run = prepare_finetuning(wanted, command=command_line(), bars=progress_bar)
+        position = _train(run)
+    if as_json:
+        facts = {"model": str(run.best), "start": position.start, "validation": position.best}
+        print_json({**facts, "seconds": round(position.seconds, 1)})
+        return
+    console, shot = stdout(), run.preset.validation.shot
+    console.print(f"trained in {position.seconds / 60:.1f} minutes: [bold]{run.best}[/bold]")
+    gain = f"from {position.start:.2f} to [bold]{position.best:.2f} %[/bold]"
+    if position.best == position.start:
+        gain = f"{position.start:.2f} %, as before: nothing was better than the model that it started from"
+    console.print(f"validation on {len(run.val_images.names)} classes that it did not learn, {shot}-shot: {gain}")
+    console.print(f"next: frn classify FOLDER PHOTO --model {shlex.quote(str(run.options.folder))}")
+
+
 def _run(given: dict[str, Any], *, episodes: bool) -> None:
     """Run what a command was given: the fields of `RunOptions`, and `as_json`."""
     as_json = given.pop("as_json")
@@ -91,26 +149,32 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
     with user_errors():
         from frn.training.options import RunOptions
 
-        wanted = RunOptions(**given)
+        wanted = RunOptions(**given).configured()
         wanted.check(episodes=episodes)  # before torch: a wrong option is told at once
 
-        from frn.cli.training_display import TrainingDisplay, interruptible
         from frn.training.launch import prepare_run
 
         run = prepare_run(wanted, command=command_line(), bars=progress_bar)
-        report_left_out(run.broken)
-        note(str(run))
-        with TrainingDisplay(run.preset, wanted.folder) as display, interruptible() as stopped:
-            ended = run.train(display, stopped)
-        if not ended.finished:
-            end_stopped_run(ended.position.total_steps)
+        position = _train(run)
         tests = run.test()
-    position = ended.position
     if as_json:
         result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
         print_json({**result, "test": tests} if tests else result)
     else:
         _show_result(run, position, tests)
+
+
+def _train(run: "PreparedRun") -> "Position":
+    """Train to the end and show it; a run that is stopped ends the program."""
+    from frn.cli.training_display import TrainingDisplay, interruptible
+
+    report_left_out(run.broken)
+    note(str(run))
+    with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
+        ended = run.train(display, stopped)
+    if not ended.finished:
+        end_stopped_run(ended.position.total_steps)
+    return ended.position
 
 
 def _show_result(run: "PreparedRun", position: "Position", tests: "list[Result]") -> None:

@@ -1,10 +1,10 @@
 """From options to a run: reads the images, settles device and precision, trains, and tests the demo."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from frn.data.cache import StoredImages
+from frn.data.cache import StoredImages, load_images
 from frn.data.concat import ConcatImages
 from frn.episodes import EpisodeShape
 from frn.evaluation.features import TorchExtractor
@@ -14,6 +14,7 @@ from frn.hardware import cores, processor
 from frn.model import Model, load_model
 from frn.numerics import choose_device, choose_precision, set_threads
 from frn.training.data import draw_demo, load_splits
+from frn.training.finetuning import finetuning_data, finetuning_folders, finetuning_preset
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.options import RunOptions
 from frn.training.presets import Preset
@@ -72,6 +73,38 @@ class PreparedRun:
 def prepare_run(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:
     """Read the images of a run, whose options are already checked; `command` is noted in `config.toml`."""
     preset = options.overridden()
+    settings = _settings(options, command)
+    init = None if options.init is None else load_model(options.init)
+    if init is not None:
+        new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
+    images, val_images = load_splits(preset, options.data or [], options.seed, bars)
+    return PreparedRun(options, preset, settings, images, val_images, init)
+
+
+def prepare_finetuning(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:
+    """Read the images of a fine-tuning of `options.init` on `options.data`; the preset follows from both.
+
+    FrnError if the photos are too few, or the model cannot be trained.
+    """
+    assert options.init is not None
+    assert options.data is not None
+    (data,) = options.data
+    folders, val_folders = finetuning_folders(data, options.seed)  # before the model: a wrong folder is told at once
+    settings = _settings(options, command)
+    start = load_model(options.init)
+    kept, _ = finetuning_data(start.config, start.record)
+    with bars("decoding train") as progress:
+        images = load_images(folders, kept.max_side, progress=progress)
+    with bars("decoding val") as progress:
+        val_images = load_images(val_folders, start.config.transform, progress=progress)
+    sizes = (images.sizes, val_images.sizes)
+    preset = options.override(finetuning_preset(start.config, start.record, *sizes, options.epochs))
+    facts = {**settings.facts, "preset": start.record.get("preset"), "finetuned_from": options.init}
+    return PreparedRun(options, preset, replace(settings, facts=facts), images, val_images, start)
+
+
+def _settings(options: RunOptions, command: str) -> RunSettings:
+    """Where and how to run. FrnError if the folder is taken, or the device is not there."""
     if not options.resume:
         RunFolder(options.folder).require_free()  # before images are read
     set_threads(options.threads)
@@ -83,11 +116,6 @@ def prepare_run(options: RunOptions, *, command: str = "", bars: ProgressBars = 
         "machine": f"{processor()}, threads: {options.threads or cores()}",
     }
     precision = choose_precision(options.precision, device)
-    settings = RunSettings(
+    return RunSettings(
         seed=options.seed, precision=precision, device=device, resume=options.resume, command=command, facts=facts
     )
-    init = None if options.init is None else load_model(options.init)
-    if init is not None:
-        new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
-    images, val_images = load_splits(preset, options.data or [], options.seed, bars)
-    return PreparedRun(options, preset, settings, images, val_images, init)

@@ -110,6 +110,9 @@ class _Trainer:
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
         self.position = run.position
+        if self.preset.validation.start and not run.position.total_steps:
+            run.position.start = self.validate().mean
+            run.save()
         return run.run_epochs(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
 
     def tunes_head(self, init: Model) -> bool:
@@ -192,8 +195,14 @@ class _Trainer:
         chooses = self.val_images is not None and protocol.split == "val"
         if last and not chooses:
             self.save_best()
-        if self.val_images is None or self.val_shape is None or (position.epoch % protocol.every and not last):
-            return
+        if self.val_images is not None and (last or position.epoch % protocol.every == 0):
+            self.validate()
+
+    def validate(self) -> Accuracy:
+        """Validate now; keep the model if it is strictly better than every earlier one and the split may choose."""
+        assert self.val_images is not None
+        assert self.val_shape is not None
+        position, protocol = self.position, self.preset.validation
         self.model.eval()
         maps = extract_features(
             self.model, self.val_images, precision=self.settings.precision, device=self.settings.device
@@ -201,7 +210,7 @@ class _Trainer:
         accuracy = evaluate_episodes(
             self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=protocol.episodes, seed=0
         )
-        is_best = chooses and accuracy.mean > position.best
+        is_best = protocol.split == "val" and accuracy.mean > position.best
         if is_best:
             position.best = accuracy.mean
             self.save_best(validation={"shape": str(self.val_shape), "accuracy": accuracy.mean, "ci95": accuracy.ci95})
@@ -209,6 +218,7 @@ class _Trainer:
             total_steps=position.total_steps, epoch=position.epoch, val_accuracy=accuracy.mean, val_ci95=accuracy.ci95
         )
         self.report(ValidationReport(position.epoch, accuracy, is_best))
+        return accuracy
 
     def save_best(self, **record: object) -> None:
         """Write the result so far, a plain model file."""

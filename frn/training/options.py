@@ -6,6 +6,7 @@ from typing import Literal
 
 from frn.errors import FrnError
 from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, find_preset
+from frn.training.presets.overlay import overlay, read_settings
 from frn.training.presets.preset import Regulariser
 
 FIXED: dict[str, tuple[Regulariser, ...]] = {
@@ -14,6 +15,10 @@ FIXED: dict[str, tuple[Regulariser, ...]] = {
     "rho": ("rho",),
     "both": ("lambda", "rho"),
 }
+
+
+OF_THE_RUN = ("seed", "precision", "images", "method_revision")
+"""What `config.toml` says beside the preset: the first two are options, the others describe the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +38,8 @@ class RunOptions:
     queries: int | None = None
     epochs: int | None = None
     """The milestones move along."""
+    lr: float | None = None
+    """The schedule's first learning rate."""
     warm_up: int | None = None
     aux: Literal["reference", "paper", "off"] | None = None
     fix: str | None = None
@@ -44,6 +51,8 @@ class RunOptions:
     resume: bool = False
     init: str | None = None
     """The model to start from."""
+    config: Path | None = None
+    """A TOML file of settings by the names of a run's `config.toml`; the options above go before it."""
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -62,9 +71,28 @@ class RunOptions:
 
     def overridden(self) -> Preset:
         """The preset with what is changed of it. FrnError if there is no such preset, or a change does not fit it."""
-        preset = find_preset(self.preset)
+        return self.override(find_preset(self.preset))
+
+    def configured(self) -> "RunOptions":
+        """With the seed and precision of the file, where it has any and they were not asked for otherwise."""
+        if self.config is None:
+            return self
+        table, default = read_settings(self.config), RunOptions(preset="")
+        given = {name: table[name] for name in ("seed", "precision") if name in table}
+        if (seed := given.get("seed", 0)) != 0 and (type(seed) is not int or seed < 0):
+            raise FrnError(f"{self.config}: seed is {seed!r}, but must be a number from 0 on")
+        return replace(self, **{n: value for n, value in given.items() if getattr(self, n) == getattr(default, n)})
+
+    def override(self, preset: Preset) -> Preset:
+        """A preset with what is changed of it. FrnError if a change does not fit it."""
+        if self.config is not None:
+            table = read_settings(self.config)
+            settings = {name: value for name, value in table.items() if name not in OF_THE_RUN}
+            preset = overlay(preset, settings, str(self.config), whole="method_revision" in table)
         schedule = preset.schedule.scaled_to(self.epochs) if self.epochs else preset.schedule
         shape = {name: getattr(self, name) for name in ("way", "shot", "queries") if getattr(self, name) is not None}
+        if self.lr is not None:
+            schedule = replace(schedule, learning_rate=self.lr)
         other = self.method not in (None, preset.method)
         return replace(
             preset,

@@ -38,6 +38,8 @@ class Position:
     """Episodes done in all."""
     best: float = 0.0
     """Best validation accuracy so far, in percent."""
+    start: float | None = None
+    """That of the model that training started from, where it was validated."""
     seconds: float = 0.0
     """Time spent training, over all pieces of the run."""
 

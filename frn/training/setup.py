@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -38,6 +39,8 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
     config = ModelConfig(
         backbone=preset.backbone, method=preset.method, last_pool=preset.last_pool, transform=preset.transform
     )
+    if init is not None:  # its weights expect its normalisation
+        config = replace(config, mean=init.config.mean, std=init.config.std)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Model(config)

@@ -94,6 +94,8 @@ class ValidationProtocol:
     shot: int | None = None
     """None: that of training. The authors validate pre-training at 1 shot."""
     episodes: int = 1000
+    start: bool = False
+    """Whether the model that training starts from is validated, too, and counts as the first best."""
     split: Literal["val", "test"] = "val"
     """"test", where there is no validation split: its accuracy is only logged, and the last weights are the result."""
 

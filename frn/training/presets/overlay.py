@@ -1,0 +1,71 @@
+"""Settings from a TOML file over those of a preset, by the names of a run's `config.toml`. Free of torch."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from frn.errors import FrnError
+from frn.files import read_regular
+from frn.training.presets.record import DESCRIPTION
+
+MAX_BYTES = 1 << 20
+
+Settings = TypeVar("Settings")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file. FrnError if it cannot be read, or is no TOML."""
+    try:
+        return tomllib.loads(read_regular(path, MAX_BYTES).decode())
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8
+        raise FrnError(f"{path}: is no TOML file ({error})") from error
+
+
+def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: bool = False) -> Settings:
+    """A dataclass with some of its fields from a table, the fields of its parts from tables in that one.
+
+    TOML has no None: of a `whole` table, as a run writes it, what is missing is None where it can be. FrnError if there
+    is no such field, or the value is of another kind; it calls the table `where`.
+    """
+    hints = get_type_hints(type(settings))
+    names = [field.name for field in fields(settings) if field.name not in DESCRIPTION]  # type: ignore[arg-type]
+    changed: dict[str, Any] = {}
+    if whole:
+        changed = {name: None for name in names if name not in table and type(None) in get_args(hints[name])}
+    for name, value in table.items():
+        if name not in names:
+            raise FrnError(f"{where}: there is no setting {name!r}; there are {', '.join(names)}")
+        before = getattr(settings, name)
+        if is_dataclass(before) and isinstance(value, Mapping):
+            changed[name] = overlay(before, value, f"{where}, [{name}]", whole=whole)
+        elif not _fits(hints[name], value):
+            raise FrnError(f"{where}: {name} is {value!r}, but must be like {_like(hints[name], before)}")
+        else:
+            changed[name] = _as_tuples(value)
+    return replace(settings, **changed)  # type: ignore[type-var]
+
+
+def _fits(hint: Any, value: Any) -> bool:
+    """Whether a value of TOML can be a field of that type."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return value in args
+    if origin in (Union, UnionType):
+        return any(_fits(kind, value) for kind in args)
+    if origin is tuple:
+        kinds = args[:1] * len(value) if isinstance(value, list) and args[1:] == (...,) else args
+        return isinstance(value, list) and len(value) == len(kinds) and all(map(_fits, kinds, value))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is hint
+
+
+def _like(hint: Any, before: Any) -> str:
+    return " or ".join(map(repr, get_args(hint))) if get_origin(hint) is Literal else repr(before)
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,162 @@
+"""Fine-tuning on few photos: what is held out, what an episode can be, and that it never ends worse than it began."""
+
+import json
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.model import load_model
+from frn.model_file import ModelConfig, read_header
+from frn.training.finetuning import finetuning_folders, finetuning_preset, fitted_shape
+from frn.training.options import RunOptions
+from frn.training.presets import find_preset
+from frn.training.presets.overlay import overlay
+from frn.training.presets.record import deciding_fields
+from frn.training.run_folder import RunFolder
+from frn.zoo import shipped_models
+
+SHIPPED = shipped_models()
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture
+def photos(tmp_path: Path, moths: Path) -> Path:
+    """Ten classes of ten photos, as a user has them: no train/, no val/."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    homes = sorted((moths / "train").iterdir()) + sorted((moths / "val").iterdir())[:2]
+    for home in homes:
+        (folder / home.name).mkdir()
+        for photo in sorted(home.iterdir())[:10]:
+            (folder / home.name / photo.name).symlink_to(photo)
+    return folder
+
+
+def test_ten_classes_of_ten_photos_are_enough_and_end_no_worse(photos: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 2, "--threads", 1, "--json")
+    assert told.exit_code == 0, told.output
+    found = json.loads(told.stdout)
+    assert found["validation"] >= found["start"] > 20
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    validations = [(line["epoch"], line["val_accuracy"]) for line in lines if "val_accuracy" in line]
+    assert [epoch for epoch, _ in validations] == [0, 1, 2]
+    assert validations[0][1] == found["start"]
+    assert max(accuracy for _, accuracy in validations) == found["validation"]
+    model = load_model(run)
+    assert model.config == load_model("conv4").config
+    assert (model.record["preset"], model.record["finetuned_from"]) == ("shipped-conv4", "conv4")
+    again = finetuning_preset(model.config, model.record, [10] * 7, [10] * 3)
+    assert again.augmentation == find_preset("shipped-conv4").augmentation
+
+
+def test_training_that_harms_leaves_the_model_that_it_started_from(photos: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 1, "--lr", 0.5)
+    assert told.exit_code == 0, told.output
+    assert "nothing was better than the model that it started from" in told.stdout
+    start = load_model("conv4").state_dict()
+    assert all(torch.equal(tensor, start[name]) for name, tensor in load_model(run).state_dict().items())
+
+
+def test_classes_are_held_out_unless_others_are_there(photos: Path, moths: Path) -> None:
+    train, val = finetuning_folders(photos, seed=0)
+    assert (len(train.names), len(val.names)) == (7, 3)
+    assert not set(train.names) & set(val.names)
+    assert finetuning_folders(photos, seed=0)[1].names == val.names != finetuning_folders(photos, seed=1)[1].names
+    train, val = finetuning_folders(moths, seed=0)
+    assert (train.root, val.root) == (moths / "train", moths / "val")
+    for home in sorted(photos.iterdir())[3:]:
+        for photo in home.iterdir():
+            photo.unlink()
+        home.rmdir()
+    with pytest.raises(FrnError, match="has 3 classes; fine-tuning needs 4: two to learn from"):
+        finetuning_folders(photos, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape"),
+    [
+        ([10] * 7, (5, 5, 5)),
+        ([60] * 18, (9, 5, 5)),
+        ([600] * 100, (20, 5, 5)),
+        ([7, 7, 7], (3, 3, 4)),
+        ([2, 2], (2, 1, 1)),
+        ([1, 30, 30, 30, 30, 30, 30, 30], (5, 5, 5)),  # one small class holds nobody back
+    ],
+)
+def test_episodes_fit_the_classes_that_there_are(sizes: list[int], shape: tuple[int, int, int]) -> None:
+    way, shot, queries = shape
+    assert fitted_shape(sizes) == EpisodeShape(way=way, shot=shot, queries=queries)
+
+
+def test_too_few_photos_are_told() -> None:
+    with pytest.raises(FrnError, match="of 3 classes to learn from, 1 have two photos or more"):
+        fitted_shape([1, 1, 9])
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_model_has_a_preset_of_its_own_kind(name: str) -> None:
+    config, record = read_header(SHIPPED[name])
+    preset = finetuning_preset(config, record, [46] * 18, [50] * 6)
+    own = find_preset(record["preset"])
+    assert (preset.backbone, preset.last_pool, preset.transform) == (
+        config.backbone,
+        config.last_pool,
+        config.transform,
+    )
+    assert (preset.augmentation, preset.data.max_side) == (own.augmentation, own.data.max_side)
+    assert preset.schedule.learning_rate < own.schedule.learning_rate
+    unknown = finetuning_preset(config, {}, [46] * 18, [50] * 6)
+    assert unknown.augmentation.size == config.transform.size
+
+
+def test_a_frozen_network_is_refused() -> None:
+    with pytest.raises(FrnError, match="torchvision:resnet18 is a frozen network of others"):
+        finetuning_preset(ModelConfig(backbone="torchvision:resnet18", method="frn"), {}, [9] * 9, [9] * 9)
+
+
+def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
+    """What `config.toml` of a run says makes any preset that run's; options go before it."""
+    changed = find_preset("cifar-fs-conv4")
+    RunFolder(tmp_path).write_config("frn train x", {"seed": 7, "images": ["a"], **deciding_fields(changed)})
+    config = tmp_path / "config.toml"
+    options = RunOptions(preset="omniglot-conv4", config=config).configured()
+    assert options.seed == 7
+    other = options.overridden()
+    assert replace(other, about=changed.about, published=changed.published) == changed
+    fewer = RunOptions(preset="omniglot-conv4", config=config, lr=0.002, way=7, seed=1).configured()
+    assert (fewer.seed, fewer.overridden().schedule.learning_rate, fewer.overridden().episode.way) == (1, 0.002, 7)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("lr = 3", "there is no setting 'lr'; there are method, backbone"),
+        ("backbone = 3", "backbone is 3, but must be like 'conv4'"),
+        ("[schedule]\nepochs = 'two'", r"\[schedule\]: epochs is 'two', but must be like 30"),
+        ("[schedule]\nmilestones = [1, 'x']", r"milestones is \[1, 'x'\]"),
+        ("[augmentation]\ncrop = 'round'", "crop is 'round', but must be like 'resized' or 'padded'"),
+        ("[schedule]\nlearning_rate = -1", "a positive rate"),
+        ("x", "is no TOML file"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_told_in_one_line(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(FrnError, match=reason):
+        RunOptions(preset="demo", config=tmp_path / "run.toml").configured().overridden()
+
+
+def test_none_and_numbers_of_either_kind_fit() -> None:
+    preset = overlay(find_preset("demo"), tomllib.loads("[validation]\nshot = 1\n[schedule]\nlearning_rate = 1"), "x")
+    assert (preset.validation.shot, preset.schedule.learning_rate) == (1, 1)
