@@ -74,6 +74,18 @@ def classifier_graph(
     )
 
 
+def prepare_graph(transform: EvaluationTransform) -> onnx.ModelProto:
+    """Build the first part alone: `image` uint8 (height, width, 3) RGB to `images` (1, 3, S, S) in [0, 1]."""
+    graph = GraphBuilder("k_")
+    _prepare(graph, transform)
+    return graph.model(
+        inputs={"image": (UINT8, ("height", "width", 3))},
+        outputs={"images": (FLOAT, (1, 3, transform.size, transform.size))},
+        metadata={"frn.format": "frn-prepare", "frn.version": "1", "frn.library": __version__},
+        name="prepare",
+    )
+
+
 def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     """Bytes (height, width, 3) to `images` (1, 3, S, S) in [0, 1]: `EvaluationTransform`, step by step.
 

@@ -1,5 +1,6 @@
 """`frn export`: files that any onnxruntime runs."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,11 +9,23 @@ import typer
 
 from frn.cli.console import note, print_json, progress_bar, report_left_out, stdout, user_errors
 from frn.cli.options import AsJson
+from frn.errors import FrnError
 from frn.zoo import DEFAULT_MODEL
 
 
 def export(
-    out: Annotated[Path, typer.Option(help="Folder for the files.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default=False)] = None,
+    web: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a page that classifies photos in the browser, and teaches.", show_default=False),
+    ] = None,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(
+            help="For --web: onnxruntime-web, as a folder or as the archive of `npm pack onnxruntime-web`.",
+            show_default="node_modules/onnxruntime-web, here or above",
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Model file, run folder or shipped name.", show_default=DEFAULT_MODEL)
     ] = None,
@@ -48,8 +61,19 @@ def export(
     Each is one self-contained file in standard operators; README.md beside them says how to call them. Every file is
     compared with what it was made from, and nothing is written unless all agree. An export that was in --out before is
     replaced, its classifier.onnx too.
+
+    --web writes a page instead: any file server serves it, photos stay in the browser, and from the second opening on it
+    needs no network.
     """
     with user_errors():
+        if (out is None) == (web is None):
+            raise FrnError("give --out for ONNX files or --web for a page, one of both")
+        if web is not None:
+            if precision != "fp32" or weights:
+                raise FrnError("--web takes the model as it is. Leave --precision and --weights out.")
+            _web(web, runtime, model, classes, threshold, as_json)
+            return
+        assert out is not None
         from frn_export.export import ExportOptions, export_model
 
         from frn.loading import class_files
@@ -82,3 +106,33 @@ def export(
         stdout().print(str(difference))
     if cost:
         stdout().print(f"int8: {cost}")
+
+
+def _web(
+    out: Path, runtime: Path | None, model: str | None, classes: Path | None, threshold: float | None, as_json: bool
+) -> None:
+    """Write a page."""
+    from frn_export.web.runtime import find_runtime
+    from frn_export.web.write import write_page
+
+    from frn.inference.classifier import Classifier
+    from frn.inference.features import FeatureStore
+    from frn.loading import load_classifier, load_extractor
+
+    found = find_runtime(runtime)
+    if classes is None:
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu"), FeatureStore())
+    else:
+        classifier, left_out = load_classifier(classes, model, "cpu")
+        report_left_out([str(error) for error in left_out])
+    if threshold is not None:
+        classifier.threshold_override = threshold
+    difference = write_page(classifier, out, found)
+    if as_json:
+        print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
+        return
+    megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
+    stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}", markup=False)
+    if classifier.classes:
+        stdout().print(str(difference))
+    stdout().print(f"python -m http.server --directory {shlex.quote(str(out))}", markup=False)

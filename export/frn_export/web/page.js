@@ -1,0 +1,264 @@
+// The page: photos in, answers out; classes that a visitor makes and corrects.
+
+import { Model, threads } from "./model.js";
+import { decode, draw } from "./photo.js";
+import { forget, load, save } from "./store.js";
+
+const BARS = 5;
+const by = (id) => document.getElementById(id);
+const status = by("status");
+
+let model;
+let classes = []; // { name, exported: index or null, shots, maps, leftOut }: replaced, never changed, so undo is a list
+const before = [];
+const answers = []; // { name, map, picture, card, given }
+let work = Promise.resolve(); // one photo at a time: the graphs share one memory
+
+const queue = (task) => (work = work.then(task).catch((error) => say(`Something failed: ${error.message}`)));
+const say = (text) => (status.textContent = text);
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
+
+// Classes
+
+async function withMaps(entry, maps) {
+  return { name: entry.name, exported: null, shots: maps.length, maps, leftOut: await model.leaveOneOut(maps) };
+}
+
+const mapsOf = async (entry) => entry.maps ?? (await model.exportedMaps(entry.exported));
+
+async function change(next) {
+  before.push(classes);
+  await adopt(next);
+}
+
+async function adopt(next) {
+  classes = next;
+  await save(model.page.model, classes);
+  showClasses();
+  for (const answer of answers) await rescore(answer);
+}
+
+async function addExamples(name, maps) {
+  const known = classes.find((entry) => entry.name === name);
+  const made = await withMaps({ name }, [...(known ? await mapsOf(known) : []), ...maps]);
+  await change(known ? classes.map((entry) => (entry === known ? made : entry)) : [...classes, made]);
+}
+
+async function correct(answer, name) {
+  let next = classes;
+  if (answer.given) { // it was said to be of another class before: there it was wrong
+    const holder = next.find((entry) => entry.maps?.includes(answer.map));
+    if (holder?.name === name) return;
+    if (holder) {
+      const rest = holder.maps.filter((map) => map !== answer.map);
+      const made = rest.length ? [await withMaps(holder, rest)] : [];
+      next = next.flatMap((entry) => (entry === holder ? made : [entry]));
+    }
+  }
+  const known = next.find((entry) => entry.name === name);
+  const made = await withMaps({ name }, [...(known ? await mapsOf(known) : []), answer.map]);
+  answer.given = true;
+  await change(known ? next.map((entry) => (entry === known ? made : entry)) : [...next, made]);
+  say(`${answer.name} is now an example of ${name}.`);
+}
+
+function showClasses() {
+  by("classes").replaceChildren(...classes.map((entry) => {
+    const files = element("input", { type: "file", accept: "image/*", multiple: true, ariaLabel: `Add photos to ${entry.name}` });
+    files.addEventListener("change", () => learn(entry.name, [...files.files]));
+    const remove = element("button", { textContent: "remove", ariaLabel: `Remove ${entry.name}` });
+    remove.addEventListener("click", () => queue(() => change(classes.filter((other) => other !== entry))));
+    const count = element("span", { className: "faint", textContent: `${entry.shots} example${entry.shots === 1 ? "" : "s"}` });
+    const more = element("label", { className: "button", textContent: "add" });
+    more.append(files);
+    const row = element("li", {}, element("b", { textContent: entry.name }), count, more, remove);
+    row.dataset.name = entry.name;
+    row.dataset.shots = entry.shots;
+    return row;
+  }));
+  const threshold = model.threshold(classes);
+  by("hint").textContent = classes.length
+    ? `A photo is unknown where no class explains ${percent(threshold, 0)} of it.`
+    : "None yet. Give a name and a few photos: nothing is trained, a class counts at once.";
+  by("undo").disabled = !before.length;
+  by("reset").disabled = !before.length && classes.every((entry) => entry.exported !== null);
+}
+
+// Answers
+
+async function rescore(answer) {
+  answer.found = classes.length ? await model.score(answer.map, classes) : [];
+  showAnswer(answer);
+}
+
+function showAnswer(answer) {
+  const { card, found, name } = answer;
+  const best = found[0];
+  const unknown = best && best.explained < model.threshold(classes);
+  const canvas = element("canvas", { role: "img", ariaLabel: best ? `${name}: ${unknown ? "unknown" : best.name}` : name });
+  draw(canvas, answer.picture, model.page, by("maps").checked ? best?.errorMap : null);
+  const title = element("p", { className: "title" });
+  if (!best) title.append("There is no class yet.");
+  else if (unknown) title.append(element("b", { className: "bad", textContent: "unknown" }), `, nearest ${best.name}`);
+  else title.append(element("b", { textContent: best.name }), ` ${percent(best.probability)}`);
+  const bars = element("ul", { className: "bars" }, ...found.slice(0, BARS).map((entry) => {
+    const meter = element("meter", { min: 0, max: 1, value: entry.probability, ariaLabel: entry.name });
+    return element("li", {}, element("span", { textContent: entry.name }), meter, element("span", { textContent: percent(entry.probability) }));
+  }));
+  const explained = best ? `${percent(best.explained, 0)} explained` : "";
+  card.replaceChildren(canvas, title, bars, element("p", { className: "faint", textContent: `${explained} · ${name}` }), correction(answer, best, unknown));
+  Object.assign(card.dataset, { photo: name, label: best?.name ?? "", probability: best?.probability ?? "", explained: best?.explained ?? "", unknown: Boolean(unknown) });
+}
+
+function correction(answer, best, unknown) {
+  const choice = element("select", { ariaLabel: `What ${answer.name} is` },
+    ...classes.map(({ name }) => element("option", { value: `=${name}`, textContent: name })),
+    element("option", { value: "+", textContent: "a new class …" }));
+  const second = answer.found[1] ?? best;
+  if (best) choice.value = `=${(unknown ? best : second).name}`;
+  const go = element("button", { textContent: "It is" });
+  go.addEventListener("click", () => {
+    const name = choice.value === "+" ? prompt("Name of the class")?.trim() : choice.value.slice(1);
+    if (name) queue(() => correct(answer, name));
+  });
+  return element("p", { className: "correct" }, go, choice);
+}
+
+async function read(file) {
+  try {
+    const pixels = await decode(file);
+    return { map: await model.embed(pixels), picture: pixels.picture };
+  } catch (error) {
+    return { error: `${file.name}: cannot be read as an image (${error.message || error.name})` };
+  }
+}
+
+function classify(files) {
+  queue(async () => {
+    const problems = [];
+    for (const [i, file] of files.entries()) {
+      say(`${i + 1} of ${files.length}: ${file.name}`);
+      const { map, picture, error } = await read(file);
+      if (error) {
+        problems.push(error);
+        continue;
+      }
+      const answer = { name: file.name, map, picture, card: element("li", { className: "card" }), given: false };
+      answers.push(answer);
+      await rescore(answer);
+      by("answers").prepend(answer.card);
+    }
+    say([`${files.length - problems.length} of ${files.length} photos answered.`, ...problems].join(" "));
+  });
+}
+
+function learn(name, files) {
+  queue(async () => {
+    const maps = [], problems = [];
+    for (const file of files) {
+      say(`Learning ${name} from ${file.name}`);
+      const { map, error } = await read(file);
+      error ? problems.push(error) : maps.push(map);
+    }
+    if (maps.length) await addExamples(name, maps);
+    say([`${name}: ${maps.length} photos learned.`, ...problems].join(" "));
+  });
+}
+
+// Camera
+
+async function openCamera() {
+  const video = document.querySelector("video");
+  try {
+    video.srcObject = await navigator.mediaDevices.getUserMedia({ video: { facingMode: "environment" } });
+    await video.play();
+    by("viewfinder").hidden = false;
+    by("take").focus();
+  } catch (error) {
+    say(`The camera cannot be used (${error.message}).`);
+  }
+}
+
+function closeCamera() {
+  const video = document.querySelector("video");
+  for (const track of video.srcObject?.getTracks() ?? []) track.stop();
+  video.srcObject = null;
+  by("viewfinder").hidden = true;
+  by("camera").focus();
+}
+
+async function takePhoto() {
+  const video = document.querySelector("video");
+  const canvas = new OffscreenCanvas(video.videoWidth, video.videoHeight);
+  canvas.getContext("2d").drawImage(video, 0, 0);
+  const blob = await canvas.convertToBlob();
+  classify([new File([blob], `camera ${new Date().toLocaleTimeString()}.png`, { type: blob.type })]);
+}
+
+// Start
+
+// sw.js serves the page isolated from its second opening on, so the first one opens it again, once.
+async function isolated() {
+  if (self.crossOriginIsolated || !navigator.serviceWorker) return true;
+  try {
+    await navigator.serviceWorker.register("sw.js");
+    if (sessionStorage.getItem("opened")) return true;
+    say("Keeping the page for use without a network …");
+    await navigator.serviceWorker.ready;
+    if (!navigator.serviceWorker.controller) {
+      await new Promise((resolve) => navigator.serviceWorker.addEventListener("controllerchange", resolve, { once: true }));
+    }
+    sessionStorage.setItem("opened", "1");
+    location.reload();
+    return false;
+  } catch {
+    return true; // no place to keep it, or not allowed: one thread, and only with the server
+  }
+}
+
+function listen() {
+  const taken = (input, use) => input.addEventListener("change", () => {
+    use([...input.files]);
+    input.value = "";
+  });
+  taken(by("files"), classify);
+  taken(by("examples"), (files) => {
+    if (by("add").reportValidity()) learn(by("name").value.trim(), files);
+  });
+  by("add").addEventListener("submit", (event) => event.preventDefault());
+  by("maps").addEventListener("change", () => answers.forEach(showAnswer));
+  by("undo").addEventListener("click", () => queue(() => adopt(before.pop())));
+  by("reset").addEventListener("click", () => queue(async () => {
+    await change(model.exportedClasses());
+    await forget(model.page.model);
+  }));
+  by("camera").addEventListener("click", openCamera);
+  by("close").addEventListener("click", closeCamera);
+  by("take").addEventListener("click", takePhoto);
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    classify([...event.dataTransfer.files]);
+  });
+  for (const id of ["files", "examples"]) by(id).disabled = false;
+  by("camera").disabled = !navigator.mediaDevices;
+}
+
+async function start() {
+  if (!(await isolated())) return;
+  say("Opening the model …");
+  model = await Model.open();
+  classes = (await load(model.page.model)) ?? model.exportedClasses();
+  showClasses();
+  listen();
+  say(`Ready, on ${threads} thread${threads === 1 ? "" : "s"}.`);
+}
+
+start().catch((error) => say(`The page cannot be opened: ${error.message}`));

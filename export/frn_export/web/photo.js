@@ -1,0 +1,76 @@
+// Photos: decoded to the bytes that the model takes, and drawn with what does not fit.
+
+const MOST = 16_000_000; // pixels: what every browser's canvas takes
+const SIDE = 320;
+
+// The upright pixels of an image file as RGB bytes, transparency on white, and a bitmap to draw.
+export async function decode(file) {
+  // The bytes as they are stored: the model was trained on images whose colour profiles nobody applied.
+  const bitmap = await createImageBitmap(file, {
+    imageOrientation: "from-image", colorSpaceConversion: "none", premultiplyAlpha: "none",
+  });
+  const shrink = Math.min(1, Math.sqrt(MOST / (bitmap.width * bitmap.height)));
+  const width = Math.max(1, Math.floor(bitmap.width * shrink));
+  const height = Math.max(1, Math.floor(bitmap.height * shrink));
+  const context = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, width, height);
+  context.drawImage(bitmap, 0, 0, width, height);
+  const rgba = context.getImageData(0, 0, width, height).data;
+  const data = new Uint8Array(width * height * 3);
+  for (let from = 0, to = 0; to < data.length; from += 4, to += 3) {
+    data[to] = rgba[from];
+    data[to + 1] = rgba[from + 1];
+    data[to + 2] = rgba[from + 2];
+  }
+  return { data, width, height, picture: await thumbnail(bitmap) };
+}
+
+// A copy that is large enough to look at and small enough to keep.
+async function thumbnail(bitmap) {
+  const shrink = Math.min(1, (2 * SIDE) / Math.min(bitmap.width, bitmap.height));
+  const size = { resizeWidth: Math.max(1, Math.round(bitmap.width * shrink)), resizeHeight: Math.max(1, Math.round(bitmap.height * shrink)) };
+  const small = await createImageBitmap(bitmap, { ...size, resizeQuality: "high" });
+  bitmap.close();
+  return small;
+}
+
+// Draws what the network saw of a picture: its centre; with an error map, in grey under colours for the errors.
+export function draw(canvas, picture, page, errorMap) {
+  canvas.width = canvas.height = SIDE;
+  const context = canvas.getContext("2d");
+  const box = seen(picture, page.crop);
+  context.fillStyle = "#fff";
+  context.fillRect(0, 0, SIDE, SIDE);
+  context.filter = errorMap ? "grayscale(1)" : "none";
+  context.drawImage(picture, box.left, box.top, box.width, box.height, 0, 0, SIDE, SIDE);
+  context.filter = "none";
+  if (!errorMap) return;
+  const [rows, columns] = page.grid;
+  const low = Math.min(...errorMap);
+  const spread = Math.max(...errorMap) - low;
+  const [least, most] = page.ramp.cover;
+  errorMap.forEach((error, i) => {
+    const level = spread ? (error - low) / spread : 0;
+    context.globalAlpha = least + (most - least) * level;
+    context.fillStyle = colour(level, page.ramp.colours);
+    const [x, y] = [i % columns, Math.floor(i / columns)];
+    const [left, top] = [Math.round((x * SIDE) / columns), Math.round((y * SIDE) / rows)];
+    const [right, bottom] = [Math.round(((x + 1) * SIDE) / columns), Math.round(((y + 1) * SIDE) / rows)];
+    context.fillRect(left, top, right - left, bottom - top);
+  });
+  context.globalAlpha = 1;
+}
+
+function seen({ width, height }, { size, length, square, own }) {
+  if (own && width === size && height === size) return { left: 0, top: 0, width, height };
+  const share = size / length;
+  const [across, down] = square ? [width, height] : [Math.min(width, height), Math.min(width, height)];
+  return { left: (width - across * share) / 2, top: (height - down * share) / 2, width: across * share, height: down * share };
+}
+
+function colour(level, ramp) {
+  const place = level * (ramp.length - 1);
+  const low = Math.min(Math.floor(place), ramp.length - 2);
+  return `rgb(${ramp[low].map((value, i) => Math.round(value + (place - low) * (ramp[low + 1][i] - value))).join(" ")})`;
+}

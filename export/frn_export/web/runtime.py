@@ -1,0 +1,121 @@
+"""onnxruntime-web, from its npm package: the user's own copy, since a page must not fetch anything.
+
+Two of the package's files are enough: the script with the WebAssembly backend alone, and that backend's binary. A page
+of ours carries them, so the package has to be at hand only where pages are made.
+"""
+
+import json
+import re
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from frn.errors import FrnError
+
+PACKAGE = "onnxruntime-web"
+SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
+OLDEST = (1, 20)
+"""The first with `SCRIPT`."""
+MAX_BYTES = 64 << 20
+"""Of one file; the binary has about 14 MB."""
+FETCH = f"Fetch it once, by `npm pack {PACKAGE}`, and give --runtime the file that it writes"
+LICENCE = """\
+ONNX Runtime Web {version}: {script} and {binary}
+from the npm package {package}; https://github.com/microsoft/onnxruntime
+
+MIT License
+
+Copyright (c) Microsoft Corporation
+
+Permission is hereby granted, free of charge, to any person obtaining a copy
+of this software and associated documentation files (the "Software"), to deal
+in the Software without restriction, including without limitation the rights
+to use, copy, modify, merge, publish, distribute, sublicense, and/or sell
+copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
+IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
+FITNESS FOR A PARTICULAR PURPOSE AND NONINFRINGEMENT. IN NO EVENT SHALL THE
+AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
+LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM,
+OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE
+SOFTWARE.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The files of onnxruntime-web that a page needs."""
+
+    version: str
+    script: bytes
+    binary: bytes
+
+    @property
+    def licence(self) -> str:
+        """The licence that goes beside them."""
+        return LICENCE.format(version=self.version, script=SCRIPT, binary=BINARY, package=PACKAGE)
+
+
+def find_runtime(given: Path | None) -> Runtime:
+    """Read the runtime from a folder of the npm package or from the archive of `npm pack`.
+
+    Without either it is looked for as npm installs it: in `node_modules` here and in the folders above. FrnError if
+    there is none, or it is another package or too old.
+    """
+    if given is None:
+        here = Path.cwd()
+        places = [folder / "node_modules" / PACKAGE for folder in (here, *here.parents)]
+        given = next((place for place in places if (place / "package.json").is_file()), None)
+        if given is None:
+            raise FrnError(f"a page runs on {PACKAGE}, and there is no node_modules/{PACKAGE} here. {FETCH}.")
+    return _from_folder(given) if given.is_dir() else _from_archive(given)
+
+
+def _from_folder(folder: Path) -> Runtime:
+    root = folder.parent if folder.name == "dist" else folder
+
+    def read(name: str) -> bytes:
+        try:
+            return (root / name).read_bytes()
+        except OSError as error:
+            raise FrnError(f"{root / name}: cannot be read ({error.strerror}). {FETCH}.") from error
+
+    return _runtime(read("package.json"), read(f"dist/{SCRIPT}"), read(f"dist/{BINARY}"), root)
+
+
+def _from_archive(path: Path) -> Runtime:
+    wanted = [f"package/{name}" for name in ("package.json", f"dist/{SCRIPT}", f"dist/{BINARY}")]
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in archive:  # read by name and never unpacked: no path of the archive reaches the disk
+                content = archive.extractfile(member) if member.isfile() and member.size <= MAX_BYTES else None
+                if member.name in wanted and content is not None:
+                    found[member.name] = content.read()
+    except (OSError, tarfile.TarError, EOFError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FrnError(f"{path}: is no archive of {PACKAGE} ({reason}). {FETCH}.") from error
+    if missing := [name for name in wanted if name not in found]:
+        raise FrnError(f"{path}: has no {missing[0]}. {FETCH}.")
+    description, script, binary = (found[name] for name in wanted)
+    return _runtime(description, script, binary, path)
+
+
+def _runtime(description: bytes, script: bytes, binary: bytes, where: Path) -> Runtime:
+    try:
+        package = json.loads(description)
+        name, version = str(package["name"]), str(package["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FrnError(f"{where}: its package.json cannot be read ({error})") from error
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if name != PACKAGE or numbers < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise FrnError(f"{where}: is {name} {version}; a page needs {PACKAGE} {oldest} or newer. {FETCH}.")
+    if not binary.startswith(b"\0asm"):
+        raise FrnError(f"{where}: its {BINARY} is no WebAssembly. {FETCH}.")
+    return Runtime(version, script, binary)

@@ -1,0 +1,150 @@
+"""`frn export --web`: a folder that any file server turns into a classifier which runs in the browser."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+
+from frn import __version__
+from frn.errors import FrnError
+from frn.files import write_atomically
+from frn.images import open_image
+from frn.inference.classifier import Classifier
+from frn.inference.explanation import LEAST_COVER, MOST_COVER, RAMP
+from frn.inference.features import Maps
+from frn.inference.runtime import open_session, run_session
+from frn.inference.unknown import MISSED
+from frn_export.batch import scores_graph
+from frn_export.classifier import prepare_graph
+from frn_export.head import head_graph
+from frn_export.parity import CLASSIFIER_TOLERANCE, Difference
+from frn_export.web.runtime import BINARY, Runtime
+
+SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js")
+"""Files of the page that are the same for every model."""
+WORKER = "sw.js"
+"""Keeps the other files for use without a network. It holds their checksum, by which a browser sees a new export."""
+SERVED = "ort.wasm.bundle.min.js"
+"""What the runtime's script is called in a page: some file servers do not know `.mjs`, and browsers then refuse it."""
+PAGE = "page.json"
+COMPARED = 5
+"""Photos that the written graphs are tried on."""
+
+
+def write_page(classifier: Classifier, out: Path, runtime: Runtime) -> Difference:
+    """Write the page of a classifier, which may have no class yet.
+
+    Args:
+        classifier: with the classes that the page opens with. Their feature maps go into the page, their photos do not.
+        out: folder; the files of an earlier page are replaced.
+        runtime: what runs the graphs.
+
+    Returns:
+        How far the page's graphs are from the classifier, over some of its examples.
+
+    Raises:
+        FrnError: if the folder holds another page, or the graphs differ from the classifier; nothing is written then.
+    """
+    _require_ours(out)
+    content = _graphs(classifier)
+    difference = _compare(classifier, content).require()
+    feature_maps = _example_maps(classifier)
+    content[PAGE] = json.dumps(_description(classifier, feature_maps), ensure_ascii=False).encode()
+    if feature_maps:
+        pooled = np.concatenate([maps.reshape(-1) for maps in feature_maps.values()])
+        content["supports.bin"] = pooled.astype("<f4").tobytes()
+    content |= {name: (files("frn_export.web") / name).read_bytes() for name in SOURCES}
+    content |= {f"runtime/{SERVED}": runtime.script, f"runtime/{BINARY}": runtime.binary}
+    content["runtime/LICENSE"] = runtime.licence.encode()
+    digest = hashlib.sha256(b"".join(name.encode() + data for name, data in sorted(content.items()))).hexdigest()[:16]
+    worker = (files("frn_export.web") / WORKER).read_text(encoding="utf-8")
+    listed = json.dumps(["./", *sorted(content)])
+    content[WORKER] = worker.replace('"DIGEST"', json.dumps(digest)).replace('["FILES"]', listed).encode()
+    for name, data in content.items():
+        write_atomically(out / name, data)
+    for stale in {"scores.onnx", "supports.bin"} - content.keys():
+        (out / stale).unlink(missing_ok=True)
+    return difference
+
+
+def _example_maps(classifier: Classifier) -> dict[str, Maps]:
+    """Feature maps (k, r, d) of the examples of each class, from the store where it has them."""
+    found: dict[str, Maps] = {}
+    for entry in classifier.state.classes:
+        known = {support.path: support.key for support in entry.supports}
+        maps = []
+        for _, outcome in classifier.extractor.read(known, store=classifier.store, known=known):
+            if isinstance(outcome, FrnError):
+                raise outcome
+            maps.append(outcome.maps)
+        found[entry.name] = np.stack(maps)
+    return found
+
+
+def _require_ours(out: Path) -> None:
+    """Refuse a folder with another page in it."""
+    try:
+        taken = (out / "index.html").exists() and b"frn export --web" not in (out / "index.html").read_bytes()
+    except OSError as error:
+        raise FrnError(f"{out}: cannot be used ({error.strerror})") from error
+    if taken:
+        raise FrnError(
+            f"{out / 'index.html'}: is no page of `frn export` and would be overwritten. Choose another --web."
+        )
+
+
+def _graphs(classifier: Classifier) -> dict[str, bytes]:
+    extractor = classifier.extractor
+    built = {
+        "prepare.onnx": prepare_graph(extractor.transform),
+        "head.onnx": head_graph(classifier.head),
+    }
+    if classifier.classes:
+        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.head.gamma)
+    graphs = {name: graph.SerializeToString(deterministic=True) for name, graph in built.items()}
+    return {**graphs, "features.onnx": extractor.data}
+
+
+def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
+    """The graphs, one after the other, on examples of the classes; largest difference of an error, by the energy."""
+    sessions = {name: open_session(data, name, device="cpu", threads=1) for name, data in graphs.items()}
+    largest = 0.0
+    for entry in classifier.state.classes[:COMPARED]:
+        photo = open_image(entry.supports[0].path)
+        (images,) = run_session(sessions["prepare.onnx"], ["images"], {"image": np.asarray(photo)})
+        (maps,) = run_session(sessions["features.onnx"], ["feature_map"], {"images": images})
+        (errors,) = run_session(sessions["scores.onnx"], ["class_error"], {"feature_map": maps})
+        crop = classifier.extractor.transform(photo)
+        (expected,) = classifier.extractor.feature_maps(crop[None])
+        told = list(classifier.predict(expected).errors.values())
+        energy = float(np.square(expected, dtype=np.float64).sum(-1).mean())
+        largest = max(largest, float(np.abs(errors[0] - told).max()) / energy)
+    return Difference("page", largest, CLASSIFIER_TOLERANCE, "a photo's energy")
+
+
+def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> dict[str, object]:
+    extractor, head = classifier.extractor, classifier.head
+    transform = extractor.transform
+    return {
+        "frn": __version__,
+        "model": extractor.sha256,
+        "grid": extractor.grid,
+        "channels": extractor.shape[1],
+        "crop": {"size": transform.size, "length": transform.length, "square": transform.square}
+        | {"own": transform.resize is None},
+        "gamma": head.gamma,
+        "threshold": classifier.threshold_override,
+        "missed": MISSED,
+        "classes": [
+            {"name": name, "shots": len(maps), "left_out": _shares(classifier, name)}
+            for name, maps in feature_maps.items()
+        ],
+        "ramp": {"colours": RAMP, "cover": [LEAST_COVER, MOST_COVER]},
+    }
+
+
+def _shares(classifier: Classifier, name: str) -> list[float]:
+    return [round(float(share), 6) for share in classifier.left_out.get(name, ())]

@@ -1,0 +1,143 @@
+"""The page of `frn export --web` in a browser gives Python's answers, learns, and works without its server."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from frn.cli.main import app
+from frn.inference.classifier import Classifier, Prediction
+from frn.loading import load_classifier
+from frn.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples"
+RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "node_modules/onnxruntime-web"))
+"""A folder of the npm package, or the archive of `npm pack onnxruntime-web`."""
+PHOTOS = Path(os.environ.get("FRN_PAGE_PHOTOS", SAMPLES / "queries"))
+"""Photos that page and Python are compared on."""
+MODEL = os.environ.get("FRN_PAGE_MODEL", "conv4")
+WAIT = 900
+
+pytestmark = pytest.mark.skipif(
+    not RUNTIME.exists(), reason="needs onnxruntime-web: npm pack onnxruntime-web, and FRN_ORT_WEB=its file"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    out = tmp_path / "page"
+    words = ["export", "--web", out, "--classes", SAMPLES / "moths", "--model", MODEL, "--runtime", RUNTIME]
+    assert CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False).exit_code == 0
+    return out
+
+
+def wait_for(browser: Any, start: str) -> str:
+    """Wait until the page's status begins so, and return it."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    script = "return document.getElementById('status')?.textContent ?? ''"
+
+    def told(driver: Any) -> str | bool:
+        status: str = driver.execute_script(script)
+        assert not status.startswith(("The page cannot", "Something failed")), status
+        return status if start in status else False
+
+    return str(WebDriverWait(browser, WAIT, poll_frequency=0.1).until(told))
+
+
+def answers(browser: Any) -> dict[str, dict[str, str]]:
+    cards = browser.execute_script("return [...document.querySelectorAll('.card')].map(card => ({...card.dataset}))")
+    return {card["photo"]: card for card in cards}
+
+
+def assert_equal(card: dict[str, str], expected: Prediction) -> None:
+    assert card["label"] == expected.label
+    assert float(card["probability"]) == pytest.approx(expected.probabilities[expected.label], abs=1e-3)
+    assert float(card["explained"]) == pytest.approx(expected.explained[expected.label], abs=1e-3)
+    assert card["unknown"] == str(expected.unknown).lower()
+
+
+def test_a_page_answers_learns_and_keeps(
+    folder: Path, tmp_path: Path, serve: Callable[[Path], str], show: Callable[..., Any]
+) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import Select
+
+    photos = sorted(path for path in PHOTOS.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))[:200]
+    classifier, _ = load_classifier(SAMPLES / "moths", MODEL, "cpu")
+    browser = show(serve(folder))
+    assert "thread" in wait_for(browser, "Ready")
+    assert browser.execute_script("return crossOriginIsolated")
+
+    browser.find_element(By.ID, "files").send_keys("\n".join(map(str, photos)))
+    wait_for(browser, f"{len(photos)} of {len(photos)} photos answered")
+    shown = answers(browser)
+    for path, expected in classifier.classify(photos):
+        assert isinstance(expected, Prediction)
+        assert_equal(shown[path.name], expected)
+
+    # A correction is an example more of its class.
+    wrong, right = photos[0], "tailed footman"
+    card = browser.find_element(By.CSS_SELECTOR, f'.card[data-photo="{wrong.name}"]')
+    Select(card.find_element(By.CSS_SELECTOR, ".correct select")).select_by_visible_text(right)
+    card.find_element(By.CSS_SELECTOR, ".correct button").click()
+    wait_for(browser, f"{wrong.name} is now an example of {right}")
+    members = {entry.name: [support.path for support in entry.supports] for entry in classifier.state.classes}
+    members[right].append(wrong)
+    check(browser, classifier, members, photos)
+
+    # And a class of the visitor's own counts at once.
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    own = [Path(shutil.copy(path, mine / f"own-{path.name}")) for path in photos[-3:]]
+    browser.find_element(By.ID, "name").send_keys("my <b>moth</b>")
+    browser.find_element(By.ID, "examples").send_keys("\n".join(map(str, own)))
+    wait_for(browser, "my <b>moth</b>: 3 photos learned")
+    check(browser, classifier, members | {"my <b>moth</b>": own}, photos)
+    browser.find_element(By.ID, "undo").click()
+    wait_until_shots(browser, {name: len(paths) for name, paths in members.items()})
+    check(browser, classifier, members, photos)
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.get_log("browser") == []
+
+
+def check(browser: Any, classifier: Classifier, members: dict[str, list[Path]], photos: list[Path]) -> None:
+    """The page's answers are those of Python with the same classes."""
+    classifier.enroll(members)
+    shown = answers(browser)
+    for path, expected in classifier.classify(photos):
+        assert isinstance(expected, Prediction)
+        assert_equal(shown[path.name], expected)
+
+
+def wait_until_shots(browser: Any, wanted: dict[str, int]) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    rows = "[...document.querySelectorAll('#classes li')].map(row => [row.dataset.name, Number(row.dataset.shots)])"
+    script = f"return Object.fromEntries({rows})"
+    WebDriverWait(browser, WAIT, poll_frequency=0.1).until(lambda driver: driver.execute_script(script) == wanted)
+
+
+def test_without_its_server_a_page_opens_with_what_was_learned(
+    folder: Path, serve: Callable[[Path], str], show: Callable[..., Any]
+) -> None:
+    from selenium.webdriver.common.by import By
+
+    address = serve(folder)
+    browser = show(address, (390, 844), dark=True)
+    wait_for(browser, "Ready")
+    browser.find_element(By.CSS_SELECTOR, '[aria-label="Remove eyed footman"]').click()
+    wanted = {path.name: 5 for path in (SAMPLES / "moths").iterdir() if path.name != "eyed footman"}
+    wait_until_shots(browser, wanted)
+    shutil.rmtree(folder)  # the server has nothing to give any more
+    browser.get(address)
+    wait_for(browser, "Ready")
+    wait_until_shots(browser, wanted)
+    query = next((SAMPLES / "queries").iterdir())
+    browser.find_element(By.ID, "files").send_keys(str(query))
+    wait_for(browser, "1 of 1 photos answered")
+    assert browser.execute_script("return document.documentElement.scrollWidth") == 390

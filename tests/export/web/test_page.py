@@ -1,0 +1,129 @@
+"""The page as files. tests/browser opens it."""
+
+import io
+import json
+import re
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from frn_export.web.runtime import BINARY, SCRIPT, find_runtime
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.errors import FrnError
+from frn.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples"
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def package(name: str = "onnxruntime-web", version: str = "1.30.0", binary: bytes = b"\0asm rest") -> dict[str, bytes]:
+    return {
+        "package.json": json.dumps({"name": name, "version": version}).encode(),
+        f"dist/{SCRIPT}": b"export {};",
+        f"dist/{BINARY}": binary,
+    }
+
+
+def pack(path: Path, files: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(f"package/{name}")
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    return pack(tmp_path / "runtime.tgz", package())
+
+
+def test_folder_and_archive_are_the_same_runtime(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "project" / "node_modules" / "onnxruntime-web"
+    for name, data in package().items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    (tmp_path / "project" / "deep").mkdir()
+    monkeypatch.chdir(tmp_path / "project" / "deep")
+    assert find_runtime(archive) == find_runtime(root) == find_runtime(root / "dist") == find_runtime(None)
+    assert "Copyright (c) Microsoft Corporation" in find_runtime(None).licence
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (package(name="left-pad"), "is left-pad 1.30.0; a page needs onnxruntime-web 1.20 or newer"),
+        (package(version="1.14.0"), "is onnxruntime-web 1.14.0; a page needs"),
+        (package(binary=b"<html>"), "is no WebAssembly"),
+        ({"package.json": b"{"}, f"has no package/dist/{SCRIPT}"),
+        (package() | {"package.json": b"[]"}, "its package.json cannot be read"),
+    ],
+)
+def test_what_is_no_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match=re.escape(reason)):
+        find_runtime(pack(tmp_path / "x.tgz", files))
+
+
+def test_a_missing_runtime_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given in (None, tmp_path / "no.tgz", tmp_path):
+        with pytest.raises(FrnError, match="npm pack onnxruntime-web"):
+            find_runtime(given)
+    (tmp_path / "noise.tgz").write_bytes(b"noise")
+    with pytest.raises(FrnError, match="is no archive"):
+        find_runtime(tmp_path / "noise.tgz")
+
+
+def test_a_page_is_whole_and_asks_for_nothing_else(archive: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page"
+    words = ("export", "--web", out, "--classes", SAMPLES / "moths", "--model", "conv4", "--runtime", archive)
+    done = frn(*words, "--json")
+    assert json.loads(done.stdout)["page_difference"] < 2e-3
+    there = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
+    worker = (out / "sw.js").read_text(encoding="utf-8")
+    kept = re.search(r"FILES = (\[.*?\]);", worker)
+    assert kept
+    assert set(json.loads(kept[1])) == (there - {"sw.js"}) | {"./"}
+    for name in ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js", "sw.js"):
+        text = (out / name).read_text(encoding="utf-8")
+        assert "://" not in text, name
+        for imported in re.findall(r'(?:from|src=|href=)\s*"\.?/?([\w./]+)"', text):
+            assert imported in there, (name, imported)
+    described = json.loads((out / "page.json").read_text(encoding="utf-8"))
+    assert [entry["shots"] for entry in described["classes"]] == [5] * 6
+    r = described["grid"][0] * described["grid"][1]
+    assert np.fromfile(out / "supports.bin", "<f4").size == 30 * r * described["channels"]
+    frn(*words)
+    assert (out / "sw.js").read_text(encoding="utf-8") == worker  # the same page again: no browser loads it anew
+
+
+def test_a_page_without_classes_leaves_none_behind(archive: Path, tmp_path: Path) -> None:
+    out, rest = tmp_path / "page", ("--model", "conv4", "--runtime", archive)
+    assert frn("export", "--web", out, "--classes", SAMPLES / "moths", *rest).exit_code == 0
+    assert frn("export", "--web", out, *rest).exit_code == 0
+    assert json.loads((out / "page.json").read_text(encoding="utf-8"))["classes"] == []
+    assert not (out / "supports.bin").exists()
+    assert not (out / "scores.onnx").exists()
+
+
+def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("my home page")
+    done = frn("export", "--web", tmp_path, "--model", "conv4", "--runtime", archive)
+    assert done.exit_code == 1
+    assert "is no page of `frn export`" in done.stderr
+    assert (tmp_path / "index.html").read_text() == "my home page"
+    assert not (tmp_path / "page.js").exists()
+
+
+def test_out_or_web_is_needed_and_not_both(tmp_path: Path) -> None:
+    assert "give --out for ONNX files or --web for a page" in frn("export").stderr
+    assert "one of both" in frn("export", "--out", tmp_path, "--web", tmp_path).stderr
+    assert "takes the model as it is" in frn("export", "--web", tmp_path, "--precision", "fp16").stderr
