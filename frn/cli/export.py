@@ -62,8 +62,8 @@ def export(
     compared with what it was made from, and nothing is written unless all agree. An export that was in --out before is
     replaced, its classifier.onnx too.
 
-    --web writes a page instead: any file server serves it, photos stay in the browser, and from the second opening on it
-    needs no network.
+    --web writes a page instead: any file server serves it, photos stay in the browser, and from the second opening on
+    it needs no network.
     """
     with user_errors():
         if (out is None) == (web is None):
