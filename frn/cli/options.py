@@ -17,7 +17,9 @@ PrecisionName = Literal["auto", "fp32", "bf16"]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Rows of comma-separated values on stdout, with a head.")]
 Device = Annotated[DeviceName, typer.Option(help="auto: CUDA where it is.")]
-Precision = Annotated[PrecisionName, typer.Option(help="auto: bf16 where the processor has it.")]
+Precision = Annotated[
+    PrecisionName, typer.Option(help="auto: fp32 for the paper's recipes, else bf16 where the processor has it.")
+]
 Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")]
 Split = Annotated[str, typer.Option(help="Which split.")]
 SplitData = Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.console import INTERRUPTED, note, print_json, stdout, user_errors
-from frn.cli.options import AsJson, Device, Threads
+from frn.cli.options import AsJson, Device, PrecisionName, Threads
 from frn.errors import FrnError
 from frn.files import write_atomically
 
 if TYPE_CHECKING:
     from frn.reproduce.plan import Command, Locations
-    from frn.reproduce.tables import Row, Table
+    from frn.reproduce.rows import Row, Table
 
 
 def reproduce(
@@ -32,6 +32,9 @@ def reproduce(
         Path | None,
         typer.Option(help="Folder of the runs; finished ones are used as they are.", show_default="OUT/runs"),
     ] = None,
+    precision: Annotated[
+        PrecisionName, typer.Option(help="Of training. The authors' is fp32; a run that has begun keeps its own.")
+    ] = "fp32",
     threads: Threads = None,
     device: Device = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands that are left to run.")] = False,
@@ -56,7 +59,7 @@ def reproduce(
         folders = _folders(data or [], sorted(set().union(*map(data_sets, rows))))
         given = {"--threads": threads, "--device": None if device == "auto" else device}
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
-        locations = Locations(runs=runs or out / "runs", data=folders, options=options)
+        locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
         before = read(out / f"{chosen.name}.json")
         known = [row for row in chosen.rows if before and before.has(row)]
         kept = [row for row in known if unmeasured(row, locations)]

@@ -2,7 +2,7 @@
 
 from frn.reproduce.plan import measurements
 from frn.reproduce.report import Report
-from frn.reproduce.tables import Row, RunSpec, Table
+from frn.reproduce.rows import Row, RunSpec, Table
 
 
 def percent(accuracy: float | None, ci95: float | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from frn.errors import FrnError
 from frn.files import read_json
 from frn.model_file import read_header
-from frn.reproduce.tables import Measurement, Row, RunSpec, data_name
+from frn.reproduce.rows import Measurement, Row, RunSpec, data_name, prepared_by
 from frn.training.presets.record import changes, deciding_fields
 
 
@@ -26,6 +26,8 @@ class Locations:
     """Folders by the names of data sets."""
     options: tuple[str, ...] = ()
     """For every command: threads, device."""
+    precision: str = "fp32"
+    """Of training; a run that has begun goes on in its own."""
 
     def folder(self, run: RunSpec) -> Path:
         """The run's folder."""
@@ -40,8 +42,8 @@ class Locations:
         name = data_name(prepare)
         if name not in self.data:
             raise MissingDataError(
-                f"needs {name}: `frn data prepare {prepare} --source ARCHIVE --out DIR` makes it, then add "
-                f"--data {name}=DIR"
+                f"needs {name}: `frn data prepare {prepared_by(prepare)} --source ARCHIVE --out DIR` makes it, "
+                f"then add --data {name}=DIR"
             )
         return self.data[name]
 
@@ -140,7 +142,8 @@ def _training(run: RunSpec, locations: Locations) -> list[Command]:
     before = run_status(run, locations)
     if before and before.finished:
         return []
-    words = [*run.options.words, "--data", str(locations.data_for(run.prepare)), "--out", str(locations.folder(run))]
+    words = [*run.options.words, "--precision", before.precision if before else locations.precision]
+    words += ["--data", str(locations.data_for(run.prepare)), "--out", str(locations.folder(run))]
     first = []
     if run.init:
         first = _training(run.init, locations)

@@ -13,7 +13,7 @@ from frn import __version__
 from frn.files import read_json
 from frn.hardware import cores, processor
 from frn.reproduce.plan import Locations, measurements, run_status, stored
-from frn.reproduce.tables import Measurement, Row, RunSpec, Table, data_name
+from frn.reproduce.rows import Measurement, Row, RunSpec, Table, data_name
 
 
 @dataclass(frozen=True, slots=True)

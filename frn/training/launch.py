@@ -115,7 +115,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
         "split": "train",
         "machine": f"{processor()}, threads: {options.threads or cores()}",
     }
-    precision = choose_precision(options.precision, device)
+    precision = choose_precision(options.wanted_precision, device)
     return RunSettings(
         seed=options.seed, precision=precision, device=device, resume=options.resume, command=command, facts=facts
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from frn.errors import FrnError
-from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, find_preset
+from frn.training.presets import PAPER, WITH_AUXILIARY_LOSS, Preset, find_preset
 from frn.training.presets.overlay import overlay, read_settings
 from frn.training.presets.preset import Regulariser
 
@@ -63,6 +63,12 @@ class RunOptions:
             if (value := getattr(self, field.name)) != field.default:
                 words += [f"--{field.name.replace('_', '-')}", str(value)]
         return tuple(words)
+
+    @property
+    def wanted_precision(self) -> str:
+        """`precision`, whose "auto" is float32 for the paper's recipe: its authors train so."""
+        ours = self.preset.lower().replace("_", "-") not in PAPER
+        return self.precision if ours or self.precision != "auto" else "fp32"
 
     @property
     def folder(self) -> Path:

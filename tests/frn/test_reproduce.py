@@ -18,9 +18,18 @@ from frn.errors import FrnError
 from frn.hardware import processor
 from frn.numerics import choose_precision
 from frn.reproduce.page import markdown
-from frn.reproduce.plan import Command, Locations, MissingDataError, remaining_commands, run_status, stored
+from frn.reproduce.plan import (
+    Command,
+    Locations,
+    MissingDataError,
+    measurements,
+    remaining_commands,
+    run_status,
+    stored,
+)
 from frn.reproduce.report import commands, report
-from frn.reproduce.tables import TABLES, Measurement, RunSpec, Table, at_both, choose_rows, find_table
+from frn.reproduce.rows import Measurement, Row, RunSpec, Table, at_both
+from frn.reproduce.tables import TABLES, choose_rows, find_table
 from frn.training.loop import train
 from frn.training.options import RunOptions
 from frn.training.presets import PRESETS
@@ -61,10 +70,12 @@ def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
     runs = tmp_path / "runs"
     half_a_run(moths, runs / "tiny", TINY.options)
     words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
+    precision = choose_precision("auto", torch.device("cpu"))  # a half-done run keeps its own
     planned = frn(*words, "--dry-run").stdout.splitlines()
     best = runs / "tiny" / "best.safetensors"
     assert planned == [
-        f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --data {moths} --out {runs / 'tiny'} --resume --threads 1",
+        f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --precision {precision} --data {moths} "
+        f"--out {runs / 'tiny'} --resume --threads 1",
         f"frn eval {best} {shlex.join(QUICK)} --data {moths} --json --threads 1",
         f"frn eval {best} --method simpleshot {shlex.join(QUICK)} --data {moths} --json --threads 1",
     ]
@@ -163,8 +174,8 @@ def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:
     row = choose_rows(find_table("cifar-fs-ablation"), ["dummy-tuned"])[0]
     locations = Locations(runs=Path("r"), data={"cifar-fs": Path("d")})
     assert [str(command) for command in remaining_commands(row, locations)] == [
-        "frn pretrain cifar-fs-conv4-pretrain --epochs 24 --data d --out r/dummy",
-        "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --data d --out r/dummy-tuned "
+        "frn pretrain cifar-fs-conv4-pretrain --epochs 24 --precision fp32 --data d --out r/dummy",
+        "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --precision fp32 --data d --out r/dummy-tuned "
         "--init r/dummy/best.safetensors",
         "frn eval r/dummy-tuned/best.safetensors --data d --json",
     ]
@@ -198,6 +209,48 @@ dsn-1: train cifar-fs-conv4-short --method dsn --way 30 --shot 1
 r2d2-1: train cifar-fs-conv4-short --method ridge --way 30 --shot 1
 covariance-1: train cifar-fs-conv4-short --method covariance --way 30 --shot 1
 """
+
+
+def test_the_table_on_photos_trains_every_row_alike() -> None:
+    """Equal budget: the same number of images within 3 %, the same augmentation, schedule, rate and precision."""
+    presets = [run.options.overridden() for row in TABLES["cub-small"].rows for run in training_runs(row)]
+    assert len(presets) == 17
+    assert {preset.augmentation for preset in presets} == {PRESETS["cub-cropped-conv4"].augmentation}
+    assert {(preset.backbone, preset.last_pool, preset.transform.size) for preset in presets} == {("conv4", True, 84)}
+    assert {replace(preset.schedule, epochs=1, milestones=()) for preset in presets} == {
+        replace(PRESETS["cub-cropped-conv4"].schedule, epochs=1, milestones=())
+    }
+    images = {
+        (None, 128): 35 * 128,  # 4,593 // 128 batches
+        ((20, 5), 128): 21 * 20 * 10,  # episodes of an epoch on classes of 20 to 60 images, counted
+        ((30, 1), 128): 24 * 30 * 6,
+        ((20, 5), 84): 191 * 20 * 10,
+    }
+    for preset in presets:
+        shape = (preset.episode.way, preset.episode.shot) if preset.trains_on_episodes else None
+        seen = images[shape, preset.data.max_side] * preset.schedule.epochs
+        assert abs(seen - 420_000) < 0.03 * 420_000
+        assert preset.schedule.milestones == (round(preset.schedule.epochs / 2),)
+    commands_of_all = [command for row in TABLES["cub-small"].rows for command in commands(row)]
+    assert len(set(commands_of_all)) == 2 * 17
+    assert "frn train cub-small-conv4 --seed 2 --data cub --out runs/cub-frn-2" in commands_of_all
+
+
+def training_runs(row: Row) -> list[RunSpec]:
+    return [run for measurement in measurements(row) for run in measurement.run.chain]
+
+
+@pytest.mark.parametrize(
+    ("preset", "asked", "given"),
+    [
+        ("cub-cropped-conv4", "auto", "fp32"),
+        ("mini-imagenet-resnet12-pretrain", "auto", "fp32"),
+        ("cub-small-conv4", "bf16", "bf16"),
+        ("cifar-fs-conv4", "auto", "auto"),
+    ],
+)
+def test_the_papers_recipes_are_trained_in_float32_unless_asked(preset: str, asked: str, given: str) -> None:
+    assert RunOptions(preset=preset, precision=asked).wanted_precision == given
 
 
 def test_our_own_tables_are_these_runs() -> None:
@@ -242,8 +295,9 @@ def test_every_row_names_presets_and_data_sets_that_exist() -> None:
         for row in table.rows:
             for cell in row.cells.values():
                 words = shlex.split(cell.measurement.prepare)
-                benchmark = BENCHMARKS[words[0]]
-                assert words[1:] == [] or (words[1] == "--split" and words[2] in benchmark.splits)
+                if words[0] != "folder":
+                    benchmark = BENCHMARKS[words[0]]
+                    assert words[1:] == [] or (words[1] == "--split" and words[2] in benchmark.splits)
                 assert cell.measurement.run.options.preset in PRESETS
 
 

@@ -7,10 +7,13 @@ from frn.training.presets.fine_grained import FINE_GRAINED
 from frn.training.presets.general import GENERAL, demo
 from frn.training.presets.imagenet import IMAGENET
 from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Schedule
+from frn.training.presets.small import SMALL
 
-__all__ = ["PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "demo", "find_preset"]
+__all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "demo", "find_preset"]
 
-PRESETS: dict[str, Preset] = {**GENERAL, **FINE_GRAINED, **IMAGENET}
+PAPER: dict[str, Preset] = {**SMALL, **FINE_GRAINED, **IMAGENET}
+"""By the paper's recipe: in float32, as its authors train, unless another precision is asked for."""
+PRESETS: dict[str, Preset] = {**GENERAL, **PAPER}
 
 
 def find_preset(name: str) -> Preset:

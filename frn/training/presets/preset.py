@@ -69,6 +69,8 @@ class TrainingData:
 
     prepare: str | None
     """The data set, as `frn data prepare` calls it; None where images are rendered on the spot."""
+    name: str = ""
+    """What tables call a data set of `frn data prepare folder`."""
     max_side: int
     """Training images are kept at most this large (shorter side, pixels)."""
     exclude_classes: tuple[str, ...] = ()

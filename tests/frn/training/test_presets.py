@@ -13,6 +13,7 @@ from frn.errors import FrnError
 from frn.images import EvaluationTransform
 from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
 from frn.training.presets.general import GENERAL
+from frn.training.presets.small import SMALL
 
 CROPS = {
     "RandomResizedCrop(84)": Augmentation(size=84, crop="resized", scale=(0.08, 1.0), jitter=0.4),
@@ -92,7 +93,7 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
 
 
 def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
-    assert set(PRESETS) == set(GENERAL) | {row["name"] for _, row in rows()}
+    assert set(PRESETS) == set(GENERAL) | set(SMALL) | {row["name"] for _, row in rows()}
     for preset in PRESETS.values():
         start = preset.pretraining.init_from
         assert start is None or start in PRESETS
