@@ -97,12 +97,22 @@ def decode_json(data: bytes) -> Any:
 
 
 def cache_folder() -> Path:
-    """Where caches live: $FRN_CACHE, or the user's cache folder."""
+    """Where caches live: $FRN_CACHE, where `frn cache move` has put them, or the user's cache folder."""
     if override := os.environ.get("FRN_CACHE"):
         return Path(override)
     from platformdirs import user_cache_path
 
+    with contextlib.suppress(FrnError):
+        if moved := read_regular(cache_pointer(), 1 << 16).decode(errors="surrogateescape").strip():
+            return Path(moved)
     return user_cache_path("frn", appauthor=False)
+
+
+def cache_pointer() -> Path:
+    """The file that names the folder which the caches were moved to."""
+    from platformdirs import user_config_path
+
+    return user_config_path("frn", appauthor=False) / "cache-folder"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 ORDER = [
     {"frn.errors", "frn.catalogue", "frn.extras"},
     {"frn.files", "frn.hardware", "frn.confined", "frn.checkpoint_check", "frn.colour", "frn.heif"},
-    {"frn.images", "frn.slow_images", "frn.zoo"},
+    {"frn.caches", "frn.images", "frn.slow_images", "frn.zoo"},
     {"frn.model_file"},
     {"frn.episodes"},
     {"frn.ridge"},
@@ -35,6 +35,7 @@ ORDER = [
 ]
 TORCH_FREE = (
     *(
+        "caches",
         "errors",
         "extras",
         "files",

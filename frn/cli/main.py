@@ -6,6 +6,7 @@ import typer
 
 from frn import __version__
 from frn.cli.bench import app as bench_app
+from frn.cli.cache import app as cache_app
 from frn.cli.classify import classify
 from frn.cli.console import plain_ending
 from frn.cli.data import app as data_app
@@ -65,6 +66,7 @@ app.command(rich_help_panel="Train and measure")(plot)
 app.command(rich_help_panel="Train and measure")(presets)
 app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
+app.add_typer(cache_app, name="cache", rich_help_panel="Train and measure")
 app.add_typer(bench_app, name="bench", rich_help_panel="Train and measure")
 app.add_typer(visualize_app, name="visualize", rich_help_panel="Train and measure")
 

@@ -2,9 +2,12 @@
 
 A cache is a folder named by what it was made from (each file's path, size and times of change, the transform, the
 format version): a changed data set is another cache. It is written beside, synced and renamed, and carries lengths
-and checksums: a stale or torn one is never opened, but built again.
+and checksums: a stale or torn one is never opened, but built again. All pixels are checked at the first opening, and
+again whenever their file has changed since. What was not used for the longest goes where a limit is passed
+(`frn.caches`).
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn import heif
+from frn.caches import IMAGES, INDEX, MAX_INDEX, UNFINISHED, USED, limit_in_bytes, trim
 from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError
 from frn.files import cache_folder, read_json
@@ -28,8 +32,6 @@ from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
 
 PIXEL_CACHE_VERSION = 1
-MAX_INDEX = 1 << 30
-"""Bytes: of ten million images."""
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
 
@@ -91,17 +93,19 @@ def load_images(
     FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
     """
     paths = folders.paths
-    home = cache_folder() / "images" / _key(folders, paths, transform)
+    home = cache_folder() / IMAGES / _key(folders, paths, transform)
     stored = _open(home)
     if stored is None:
+        limit = limit_in_bytes()
         try:
             _build(home, folders, paths, transform, progress or (lambda done, total: None))
         except OSError as error:
             raise FrnError(
                 f"{home.parent}: the decoded images cannot be stored there ({error.strerror}). Free some space, or "
-                "set FRN_CACHE to another folder."
+                "set FRN_CACHE to another folder. `frn cache` shows what is there."
             ) from error
         stored = _open(home)
+        trim(limit)
     if stored is None:
         raise FrnError(f"{home}: the cache cannot be read back. Set FRN_CACHE to a folder on another disk.")
     for name, size in zip(stored.names, stored.sizes, strict=True):
@@ -140,7 +144,7 @@ def _build(
     broken: list[Broken] = []
     checksum = 0
     home.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".building-", dir=home.parent))
+    work = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=home.parent))
     try:
         with ThreadPoolExecutor(cores()) as pool, open(work / "pixels", "wb") as file:
             for start in range(0, len(paths), 1024):  # in pieces, so that memory stays bounded
@@ -162,11 +166,12 @@ def _build(
         )
         index = {
             "version": PIXEL_CACHE_VERSION,
+            "of": str(folders.root.resolve()),
             "pixels_crc32": checksum,
             "body_crc32": zlib.crc32(body.encode()),
             "body": body,
         }
-        with open(work / "index.json", "w", encoding="utf-8") as text:
+        with open(work / INDEX, "w", encoding="utf-8") as text:
             json.dump(index, text)
             text.flush()
             os.fsync(text.fileno())
@@ -183,7 +188,7 @@ def _build(
 def _open(home: Path) -> StoredImages | None:
     """Return the cache, or None where there is none or it is not whole."""
     try:
-        index: dict[str, Any] = read_json(home / "index.json", MAX_INDEX)
+        index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
         if index["version"] != PIXEL_CACHE_VERSION or zlib.crc32(index["body"].encode()) != index["body_crc32"]:
             return None
         body = json.loads(index["body"])
@@ -192,10 +197,11 @@ def _open(home: Path) -> StoredImages | None:
         if (home / "pixels").stat().st_size != length:
             return None
         pixels: Pixels = np.memmap(home / "pixels", dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
-        if _crc32(pixels) != index["pixels_crc32"]:
+        if not _is_checked(home) and _crc32(pixels) != index["pixels_crc32"]:
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    _note_use(home)
     return StoredImages(
         names=tuple(body["names"]),
         sizes=tuple(body["sizes"]),
@@ -204,6 +210,22 @@ def _open(home: Path) -> StoredImages | None:
         pixels=pixels,
         broken=tuple(Broken(**entry) for entry in body["broken"]),
     )
+
+
+def _is_checked(home: Path) -> bool:
+    """Whether the pixels are the ones whose checksum was compared when the stamp was written."""
+    return (home / USED).is_file() and (home / USED).read_text(encoding="utf-8") == _state(home)
+
+
+def _note_use(home: Path) -> None:
+    """Write the stamp; its date tells what has been unused for the longest."""
+    with contextlib.suppress(OSError):  # a cache that others keep
+        (home / USED).write_text(_state(home), encoding="utf-8")
+
+
+def _state(home: Path) -> str:
+    status = (home / "pixels").stat()
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def _crc32(pixels: Pixels) -> int:
