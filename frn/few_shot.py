@@ -13,7 +13,7 @@ from frn.errors import FrnError
 from frn.estimator import Estimator
 from frn.files import write_atomically
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import BATCH, Extractor
+from frn.inference.extractor import Extractor
 from frn.inference.features import FeatureStore, Maps
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.runtime import Device
@@ -283,8 +283,8 @@ def _embed(extractor: Extractor, photos: Sequence[Photo]) -> tuple[list[str], Ma
     photos = list_photos(photos)
     keys: list[str] = []
     pieces = [np.empty((0, *extractor.shape), dtype=np.float32)]
-    for start in range(0, len(photos), BATCH):
-        opened = [open_photo(photo) for photo in photos[start : start + BATCH]]
+    for start in range(0, len(photos), extractor.batch):
+        opened = [open_photo(photo) for photo in photos[start : start + extractor.batch]]
         keys += [key for key, _ in opened]
         pieces.append(extractor.feature_maps(np.stack([extractor.transform(image) for _, image in opened])))
     return keys, np.concatenate(pieces)

@@ -29,7 +29,7 @@ MAX_BYTES = 256 * 1024 * 1024
 MAX_PIXELS = 120_000_000
 MAX_MEMORY = 600 << 20
 """Bytes that a file and what it is decoded into may take together."""
-MAX_SIDE = 4096
+MAX_SIDE = 1024
 """Pixels that a crop for a network may have on a side."""
 MAX_ASPECT = 20
 """A longer strip is cropped to this ratio about its centre before it is resized, or the result would explode."""

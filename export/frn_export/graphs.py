@@ -15,7 +15,8 @@ from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.pretrained import Pretrained
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
-from frn.inference.extractor import FEATURES_FORMAT, FEATURES_VERSION
+from frn.inference.extractor import FEATURES_VERSION
+from frn.inference.runtime import FEATURES_FORMAT
 from frn.model import Model
 from frn_export.builder import FLOAT, GraphBuilder
 from frn_export.traced import write_traced

@@ -8,19 +8,23 @@ from pathlib import Path
 
 import numpy as np
 
-from frn.errors import FrnError
+from frn.errors import FrnError, one_line
 from frn.files import read_regular
 from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, decode_crop, read_file
 from frn.inference.features import FeatureStore, Maps, content_key
-from frn.inference.runtime import MAX_BYTES, Device, check_model, open_session, parse_json, run_session
+from frn.inference.runtime import MAX_BYTES, Device, parse_json
+from frn.inference.sessions import ForeignModel, OwnModel, Session
 from frn.model_file import is_pretrained
 from frn.ridge.parameters import HeadParameters
 
-FEATURES_FORMAT = "frn-features"
 FEATURES_VERSION = "1"
 BATCH = 16
 """Images per run: enough to be fast, few enough that the first answer comes soon."""
+PIXELS = 16 * 256 * 256
+"""Of all images of a run: fewer where they are larger, or layers would take gigabytes."""
+LARGEST = 1e12
+"""Of a feature: sums of squares of larger ones are no float32 any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,15 @@ class Extractor:
     ) -> None:
         """Open the bytes of a `features.onnx`, which a message calls `where`.
 
-        A trusted file is one that we made ourselves: it is not checked. No `threads` means all cores. FrnError if the
-        file is not an extractor of a known version, or fails the checks of `runtime`.
+        A trusted file is one that we made ourselves: it is not checked. Any other is checked and run in a child
+        process with limits. No `threads` means all cores. FrnError if the file is not an extractor of a known version,
+        fails the checks of `runtime`, or takes too long or too much (`sessions`).
         """
-        checked = None if trusted else check_model(data, where, [FEATURES_FORMAT])
-        self.data = data
+        kind = OwnModel if trusted else ForeignModel
+        self.session: Session = kind(data, where, device, threads or cores())
+        self.where, self.data = where, data
         self.sha256 = hashlib.sha256(data).hexdigest()
-        self.session = open_session(data, where, device=device, threads=threads or cores())
-        metadata = checked or self.session.get_modelmeta().custom_metadata_map
+        metadata = self.session.metadata
         if metadata.get("frn.version") != FEATURES_VERSION:
             raise FrnError(
                 f"{where}: has format version {metadata.get('frn.version')}; this program reads {FEATURES_VERSION}"
@@ -64,8 +69,8 @@ class Extractor:
             self.head = HeadParameters.from_metadata(self.learned) if self.method == "frn" else None
             self.untrained_head = is_pretrained(str(config["backbone"]))
             """Whether the head's numbers are to be chosen from the supports (`ridge.tuning`)."""
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise FrnError(f"{where}: its metadata is damaged ({error})") from error
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+            raise FrnError(f"{where}: its metadata is damaged ({one_line(error)})") from error
         self._check_signature(where)
 
     @classmethod
@@ -74,22 +79,35 @@ class Extractor:
         return cls(read_regular(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:
-        inputs, outputs = self.session.get_inputs(), self.session.get_outputs()
+        inputs, outputs = self.session.inputs, self.session.outputs
         side = self.transform.size
         expected_in = [("images", "tensor(float)", [3, side, side])]
-        found_in = [(value.name, value.type, value.shape[1:]) for value in inputs]
+        found_in = [(name, kind, shape[1:]) for name, kind, shape in inputs]
         r = self.grid[0] * self.grid[1]
-        fits = [v.name for v in outputs] == ["feature_map"] and [type(n) for n in outputs[0].shape[1:]] == [int, int]
-        if found_in != expected_in or not fits or outputs[0].shape[1] != r:
+        found_out = [(name, kind, [type(n) for n in shape[1:]]) for name, kind, shape in outputs]
+        if (
+            found_in != expected_in
+            or found_out != [("feature_map", "tensor(float)", [int, int])]
+            or outputs[0][2][1:] != [r, max(outputs[0][2][2], 1)]
+        ):
             raise FrnError(f"{where}: its inputs and outputs are not those of an extractor of {side}-pixel images")
-        self.shape: tuple[int, int] = (r, outputs[0].shape[2])
+        self.shape: tuple[int, int] = (r, outputs[0][2][2])
         """r locations and d channels of a feature map."""
+
+    @property
+    def batch(self) -> int:
+        """Images per run."""
+        return max(1, min(BATCH, PIXELS // self.transform.size**2))
 
     def feature_maps(self, pixels: Pixels) -> Maps:
         """Feature maps (n, r, d) of prepared images (n, S, S, 3) uint8."""
         images = np.ascontiguousarray(pixels.transpose(0, 3, 1, 2), dtype=np.float32)
         images /= 255
-        (maps,) = run_session(self.session, ["feature_map"], {"images": images})
+        maps = self.session.run(images)
+        if maps.shape != (len(pixels), *self.shape):
+            raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
+        if not np.abs(maps).max(initial=0) <= LARGEST:  # nor is it if there is a NaN
+            raise FrnError(f"{self.where}: made a feature map that is not finite, or above {LARGEST:g}: it is damaged")
         return maps
 
     def read(
@@ -109,7 +127,7 @@ class Extractor:
             opening: told of each file before it is read: what it raises ends the reading.
         """
         remaining = iter(paths)
-        while batch := list(islice(remaining, BATCH)):
+        while batch := list(islice(remaining, self.batch)):
             yield from zip(batch, self._embed(batch, store, known or {}, opening), strict=True)
 
     def _embed(

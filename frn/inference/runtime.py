@@ -6,13 +6,14 @@ What is run here is parsed first and must consist of plain tensors and known ope
 
 import ctypes
 import json
+import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
 
-from frn.errors import FrnError
+from frn.errors import FrnError, one_line
 
 if TYPE_CHECKING:
     import onnx
@@ -20,8 +21,14 @@ if TYPE_CHECKING:
 
 Device = Literal["auto", "cpu", "cuda"]
 
+FEATURES_FORMAT = "frn-features"
+"""The metadata entry `frn.format` of an extractor."""
 MAX_BYTES = 1 << 30
 MAX_METADATA = 4 << 20
+MAX_ELEMENTS = 1 << 25
+"""Numbers that a layer may make of one image, 128 MiB in float32; ResNet-12 makes half a million at 84 pixels."""
+MAX_TOTAL = 1 << 30
+"""The same for all layers together."""
 TIME_LIMIT = 120.0
 """Seconds one call may take before it is ended."""
 
@@ -63,6 +70,7 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
             f"{where}: uses {foreign[0] if foreign else 'functions of its own'}; only standard operators may run"
         )
     _check_graph(model.graph, where)
+    _check_sizes(model, where)
     return metadata
 
 
@@ -83,15 +91,41 @@ def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
         raise FrnError(f"{where}: keeps tensors in other files, which are never read")
 
 
+def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
+    """Refuse a graph whose values, for one image, are far larger than those of any network."""
+    import onnx
+
+    for value in model.graph.input:
+        if value.type.tensor_type.shape.dim:
+            value.type.tensor_type.shape.dim[0].dim_value = 1
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")  # it may name the number of images
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model)  # not of values: they could grow like sizes
+    except (RuntimeError, ValueError) as error:  # InferenceError is a RuntimeError
+        raise FrnError(f"{where}: the shapes in its graph contradict each other ({one_line(error)})") from error
+    total = 0
+    for value in inferred.graph.value_info:
+        dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        if any(dim < 0 for dim in dims):
+            raise FrnError(f"{where}: computes {value.name!r} of a negative size")
+        total += math.prod(dims)  # 0 where something is not known
+        if math.prod(dims) > MAX_ELEMENTS or total > MAX_TOTAL:
+            raise FrnError(
+                f"{where}: computes {math.prod(dims):,} numbers at {value.name!r} for one image; the limits are "
+                f"{MAX_ELEMENTS:,} at once and {MAX_TOTAL:,} in all"
+            )
+
+
 def open_session(
-    data: bytes, where: str, *, device: Device = "auto", threads: int = 0
+    data: bytes, where: str, *, device: Device = "auto", threads: int = 0, fold: bool = True
 ) -> "onnxruntime.InferenceSession":
     """Make a session from the bytes of a checked or shipped model, without a word on stdout or stderr.
 
+    Without `fold`, what is constant in the graph is computed by runs, which end, and not by the making of the session.
     FrnError if the model cannot run, or CUDA was insisted on ("cuda") and did not come up.
     """
     import onnxruntime
-    from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     if device == "cuda" and not cuda_answers():
         raise FrnError("--device cuda: no CUDA device answers here. Use --device cpu or auto.")
@@ -101,11 +135,11 @@ def open_session(
     options.log_severity_level = 4
     providers = ["CUDAExecutionProvider"] * wants_cuda + ["CPUExecutionProvider"]
     onnxruntime.set_default_logger_severity(4)  # a fallback would print pages otherwise
-    refusals = (errors.Fail, errors.InvalidGraph, errors.InvalidProtobuf, errors.NotImplemented, errors.InvalidArgument)
     try:
-        session = onnxruntime.InferenceSession(data, options, providers=providers)
-    except refusals as e:
-        raise FrnError(f"{where}: onnxruntime cannot run it ({str(e).splitlines()[0]})") from e
+        unwanted = None if fold else ["ConstantFolding"]
+        session = onnxruntime.InferenceSession(data, options, providers=providers, disabled_optimizers=unwanted)
+    except _errors() as e:
+        raise FrnError(f"{where}: onnxruntime cannot run it ({one_line(e)})") from e
     finally:
         onnxruntime.set_default_logger_severity(2)
     if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
@@ -132,7 +166,6 @@ def run_session(
 ) -> list[NDArray[Any]]:
     """Run a session, but not forever. FrnError if it fails or takes longer than `TIME_LIMIT` seconds."""
     import onnxruntime
-    from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
     options = onnxruntime.RunOptions()
     options.log_severity_level = 4
@@ -141,13 +174,21 @@ def run_session(
     timer.start()
     try:
         results: list[NDArray[Any]] = session.run(list(outputs), dict(inputs), options)
-    except (errors.Fail, errors.InvalidArgument, errors.RuntimeException) as error:
+    except _errors() as error:
         if options.terminate:
             raise FrnError(f"the model was stopped: it ran for more than {TIME_LIMIT:.0f} s") from error
-        raise FrnError(f"the model failed ({str(error).splitlines()[0]})") from error
+        raise FrnError(f"the model failed ({one_line(error)})") from error
     finally:
         timer.cancel()
     return results
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Everything that onnxruntime raises: its exceptions have no base class of their own."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as module
+
+    own = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Exception))
+    return (RuntimeError, ValueError, *own)
 
 
 def parse_json(metadata: Mapping[str, str], key: str, where: str) -> Any:

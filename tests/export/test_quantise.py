@@ -14,8 +14,8 @@ from onnx import TensorProto, numpy_helper
 
 from frn.errors import FrnError
 from frn.images import Pixels, open_image
-from frn.inference.extractor import FEATURES_FORMAT, Extractor
-from frn.inference.runtime import check_model
+from frn.inference.extractor import Extractor
+from frn.inference.runtime import FEATURES_FORMAT, check_model
 from frn.zoo import shipped_extractors
 
 
