@@ -1,5 +1,6 @@
 """The caches on disk: a limit, the longest unused first, moved and cleared without losing anything else."""
 
+import errno
 import json
 import os
 import time
@@ -147,7 +148,7 @@ def test_a_move_to_another_disk_leaves_nothing_half(tmp_path: Path, monkeypatch:
 
     def rename(path: Path, to: Path) -> Path:
         if path == source:
-            raise OSError(caches.errno.EXDEV, "Invalid cross-device link")
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
         return real(path, to)
 
     monkeypatch.setattr(Path, "rename", rename)

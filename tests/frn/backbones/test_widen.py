@@ -29,7 +29,8 @@ def test_copies_of_a_channel_part_ways_in_training() -> None:
     narrow, wide = network(4, 8), network(8, 8)
     widen(narrow, wide)
     wide.train()(torch.randn(4, 3, 24, 24)).square().mean().backward()
-    gradient = wide.get_submodule("blocks.0.conv1.0").weight.grad
+    gradient = wide.get_parameter("blocks.0.conv1.0.weight").grad
+    assert gradient is not None
     assert all((gradient[i] - gradient[j]).abs().max() > 1e-6 for i in range(8) for j in range(i))
 
 
