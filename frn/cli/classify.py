@@ -1,6 +1,8 @@
 """`frn classify`: label photos by a folder of class folders."""
 
 import glob
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -32,7 +34,9 @@ BAR = 24
 
 def classify(
     classes: Classes,
-    images: Annotated[list[str], typer.Argument(help="Photos, folders of photos, or globs.")],
+    images: Annotated[
+        list[str], typer.Argument(help="Photos, folders of photos, or globs; - reads a list of them from stdin.")
+    ],
     model: ClassifierModel = None,
     top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
     threshold: Annotated[
@@ -60,7 +64,7 @@ def classify(
         one_format(as_json, as_csv)
         check_report(report)
         refuse_a_photo(classes, images[0], "classify")
-        paths, skipped = _image_paths(images)  # before the model is loaded: a wrong path is told at once
+        paths, skipped = _image_paths(_listed(images))  # before the model is loaded: a wrong path is told at once
         report_left_out(skipped, all_of_them="")
 
         from frn.loading import load_classifier
@@ -99,6 +103,17 @@ def _album(classifier: "Classifier") -> "Album":
     from frn.report.photos import Album
 
     return Album(classifier)
+
+
+def _listed(words: Sequence[str]) -> list[str]:
+    """The words, a `-` among them replaced by what stdin lists: one to a line, or each ended by NUL."""
+    if "-" not in words:
+        return list(words)
+    text = os.fsdecode(sys.stdin.buffer.read())
+    listed = [line for line in (text.split("\0") if "\0" in text else text.splitlines()) if line]
+    if not listed:
+        raise FrnError("-: stdin lists no photos. It takes one to a line.")
+    return [each for word in words for each in (listed if word == "-" else [word])]
 
 
 def _image_paths(words: Sequence[str]) -> tuple[list[Path], list[str]]:

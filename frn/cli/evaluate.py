@@ -17,7 +17,18 @@ from frn.cli.console import (
     stdout,
     user_errors,
 )
-from frn.cli.options import AsCsv, AsJson, Device, EpisodeSeed, MethodName, PrecisionName, Split, SplitData, Threads
+from frn.cli.options import (
+    AsCsv,
+    AsJson,
+    Device,
+    EpisodeSeed,
+    MethodName,
+    PrecisionName,
+    Split,
+    SplitData,
+    Threads,
+    model_names,
+)
 from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
@@ -27,7 +38,9 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Model file, run folder, shipped name or features.onnx.")],
+    model: Annotated[
+        str, typer.Argument(help="Model file, run folder, shipped name or features.onnx.", autocompletion=model_names)
+    ],
     data: SplitData,
     split: Split = "test",
     way: Annotated[int, typer.Option(min=2, help="Classes per episode.")] = 5,

@@ -8,12 +8,14 @@ from frn import __version__
 from frn.cli.bench import app as bench_app
 from frn.cli.cache import app as cache_app
 from frn.cli.classify import classify
-from frn.cli.console import plain_ending
+from frn.cli.console import plain_ending, user_errors
 from frn.cli.data import app as data_app
+from frn.cli.defaults import take_defaults
 from frn.cli.enroll import enroll
 from frn.cli.evaluate import evaluate
 from frn.cli.explain import explain
 from frn.cli.export import export
+from frn.cli.help import show_help
 from frn.cli.models import app as models_app
 from frn.cli.plot import plot
 from frn.cli.presets import presets
@@ -26,13 +28,13 @@ from frn.cli.visualize import app as visualize_app
 app = typer.Typer(
     name="frn",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Few-shot image classification by [bold]feature map reconstruction[/bold].\n\n"
     "A photo belongs to the class whose few example photos can best rebuild its feature map.",
-    epilog="Start with:  [bold]frn classify[/bold] FOLDER PHOTO   ·   [bold]frn train demo[/bold]",
+    epilog="Start with:  [bold]frn classify[/bold] FOLDER PHOTO   ·   [bold]frn train demo[/bold]   ·   "
+    "[bold]frn help[/bold]",
 )
 
 
@@ -44,11 +46,14 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Options that go before the command."""
+    with user_errors():
+        take_defaults(context)
 
 
 app.command(rich_help_panel="Use a model")(classify)
@@ -69,6 +74,7 @@ app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
 app.add_typer(cache_app, name="cache", rich_help_panel="Train and measure")
 app.add_typer(bench_app, name="bench", rich_help_panel="Train and measure")
 app.add_typer(visualize_app, name="visualize", rich_help_panel="Train and measure")
+app.command("help", rich_help_panel="Help")(show_help)
 
 
 def run() -> None:

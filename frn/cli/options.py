@@ -14,6 +14,21 @@ MethodName = Literal["frn", "bifrn", "frn-tdm", "proto-tdm", Baseline]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["auto", "fp32", "bf16"]
 
+
+def model_names(incomplete: str) -> list[str]:
+    """Names of models, for the completion of a word in a shell."""
+    from frn.zoo import named_models
+
+    return [name for name in named_models() if name.startswith(incomplete)]
+
+
+def preset_names(incomplete: str) -> list[str]:
+    """Names of presets."""
+    from frn.training.presets import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Rows of comma-separated values on stdout, with a head.")]
 Device = Annotated[DeviceName, typer.Option(help="auto: CUDA where it is.")]
@@ -28,7 +43,12 @@ EpisodeSeed = Annotated[int, typer.Option(min=0, help="The same seed draws the s
 # Classifying
 Classes = Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")]
 ClassifierModel = Annotated[
-    str | None, typer.Option(help="Shipped name, features.onnx, model file or run folder.", show_default=DEFAULT_MODEL)
+    str | None,
+    typer.Option(
+        help="Shipped name, features.onnx, model file or run folder.",
+        show_default=DEFAULT_MODEL,
+        autocompletion=model_names,
+    ),
 ]
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
 

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 
 def train(
-    preset: Annotated[str, typer.Argument(help="What to train; `frn presets` lists them. `demo` needs no data.")],
+    preset: Annotated[
+        str,
+        typer.Argument(
+            help="What to train; `frn presets` lists them. `demo` needs no data.", autocompletion=options.preset_names
+        ),
+    ],
     data: options.TrainingData = None,
     out: options.RunOut = None,
     method: Annotated[
@@ -66,7 +71,9 @@ def train(
 
 
 def pretrain(
-    preset: Annotated[str, typer.Argument(help="What to pre-train; `frn presets` lists them.")],
+    preset: Annotated[
+        str, typer.Argument(help="What to pre-train; `frn presets` lists them.", autocompletion=options.preset_names)
+    ],
     data: options.TrainingData = None,
     out: options.RunOut = None,
     backbone: options.Backbone = None,
