@@ -64,3 +64,28 @@ def test_the_readme_has_the_two_commands_first() -> None:
     first, second = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:2]
     assert re.fullmatch(r"python3 -m venv .*frn-tui\n", first)
     assert re.fullmatch(r"python3 -m venv .*pytest.*\n", second)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/training.md"])
+def test_runs_that_commands_use_are_made_above(page: str) -> None:
+    made: set[str] = set()
+    for block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            out = words[words.index("--out") + 1] if "--out" in words[:-1] else ""
+            used = {word for word in words if re.fullmatch(r"runs/\w+", word)} - {out}
+            assert used <= made, line
+            made.add(out)
+
+
+def test_the_paper_is_cited_alike_everywhere() -> None:
+    (bibtex,) = re.findall(r"```bibtex\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    fields = {name: " ".join(value.split()) for name, value in re.findall(r"(\w+)\s*=\s*\{(.*?)\}", bibtex, re.DOTALL)}
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8").partition("references:")[2]
+    said = dict(re.findall(r"^ +(title|year|start|end|collection-title): \"?(.*?)\"?$", citation, re.MULTILINE))
+    assert fields["title"] == said["title"]
+    assert fields["booktitle"] == said["collection-title"]
+    assert fields["year"] == said["year"]
+    assert fields["pages"] == f"{said['start']}-{said['end']}"
+    names = zip(re.findall(r"family-names: (\w+)", citation), re.findall(r"given-names: (\w+)", citation), strict=True)
+    assert fields["author"] == " and ".join(f"{family}, {given}" for family, given in names)

@@ -43,7 +43,8 @@ class PreparedRun:
     @property
     def broken(self) -> list[str]:
         """Why images could not be used as they were."""
-        return [entry.reason for entry in self.images.broken + self.val_images.broken]
+        both = self.images.broken + self.val_images.broken  # of one folder, where a part of its classes validates
+        return list(dict.fromkeys(entry.reason for entry in both))
 
     def __str__(self) -> str:
         preset = self.preset

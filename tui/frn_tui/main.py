@@ -3,6 +3,7 @@
 import argparse
 import gc
 import os
+import signal
 import stat
 import sys
 from typing import NoReturn
@@ -50,8 +51,12 @@ def run() -> None:
     if not served and (os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()):
         _without_terminal(chosen)
     gc.disable()  # until the first paint: there is no garbage yet, and looking for it takes a tenth of the time
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while nothing but modules is loaded just ends it
     from frn_tui.app import FrnApp
 
+    signal.signal(signal.SIGINT, before)
     app = FrnApp(chosen.place, model=chosen.model, images=chosen.images)
     app.run()
     sys.exit(app.return_code or 0)

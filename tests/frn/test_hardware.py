@@ -1,0 +1,30 @@
+"""Threads follow the processors that a process may run on."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+ONE_PROCESSOR = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from frn import FewShotClassifier
+from frn.zoo import assets_folder
+moths = assets_folder() / "samples" / "moths"
+FewShotClassifier().fit({home.name: sorted(home.iterdir()) for home in moths.iterdir() if home.is_dir()})
+print(len(os.listdir("/proc/self/task")))
+import torch
+from frn.numerics import set_threads
+set_threads(None)
+print(torch.get_num_threads())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux can say which processors may be used")
+def test_a_process_on_one_processor_classifies_and_trains_in_one_thread() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    result = subprocess.run(
+        [sys.executable, "-c", ONE_PROCESSOR], capture_output=True, text=True, check=False, env=environment
+    )
+    assert result.stdout.split() == ["1", "1"], result.stderr
