@@ -1,4 +1,4 @@
-"""The one exception that is shown to people."""
+"""The one exception, and the one warning, that are shown to people."""
 
 
 class FrnError(ValueError):
@@ -8,6 +8,10 @@ class FrnError(ValueError):
         super().__init__(message)
         self.code = code
         """Names the failure for a caller that goes on differently: "exists" where a file would be overwritten."""
+
+
+class FrnWarning(UserWarning):
+    """Something a person should know, though the work goes on."""
 
 
 def one_line(error: BaseException, most: int = 160) -> str:

@@ -4,7 +4,9 @@ A model file is one `.safetensors`: the weights, and in its header what the mode
 """
 
 import hashlib
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import safetensors
@@ -14,14 +16,14 @@ from torch import Tensor, nn
 
 from frn.backbones import build_backbone
 from frn.backbones.pretrained import Pretrained, recipe
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.files import read_regular, write_atomically
 from frn.heads import build_head
 from frn.heads.base import Head
 from frn.images import EvaluationTransform
 from frn.model_file import MAX_WEIGHTS, OPTIMIZER, STAGE, ModelConfig, header, read_header
 from frn.weight_files import read_reference, read_weights
-from frn.zoo import resolve
+from frn.zoo import is_bare, resolve
 
 
 class Model(nn.Module):
@@ -70,14 +72,17 @@ class Model(nn.Module):
         return self.backbone.grid(self.config.transform.size)
 
 
-def load_model(model: str | Path) -> Model:
+def load_model(model: str | Path, *, transform: EvaluationTransform | None = None) -> Model:
     """Load a model in evaluation mode: a model file, an authors' `.pth` file, a run folder or a shipped name.
 
-    FrnError if there is no such model, or the file is not one.
+    `transform` is for a `.pth` alone, see `import_reference`. FrnError if there is no such model, or the file is not
+    one.
     """
     path = resolve(model).weights
-    if path.suffix in (".pth", ".pt"):
-        return import_reference(path)
+    if is_bare(path):
+        return import_reference(path, transform=transform)
+    if transform is not None:
+        raise FrnError(f"{model}: says itself how its images are prepared. --preset is for an authors' .pth file.")
     config, record = read_header(path)
     with safetensors.safe_open(path, framework="pt") as file:
         names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
@@ -97,18 +102,34 @@ def save_model(model: Model, path: Path, record: Mapping[str, object] | None = N
     write_atomically(path, save(weights, metadata=header(model.config, {**model.record, **(record or {})})))
 
 
-def import_reference(path: Path, config: ModelConfig | None = None) -> Model:
+UNTOLD = (
+    "{}: weights alone do not tell how their images were prepared. Other images than 84 x 84 get a shorter side of 92 "
+    "pixels and lose what is outside the middle 84 x 84; --preset NAME says otherwise (cub-cropped-resnet12, "
+    "aircraft-resnet12: both sides to 92)."
+)
+
+
+def import_reference(
+    path: Path, config: ModelConfig | None = None, *, transform: EvaluationTransform | None = None
+) -> Model:
     """Read a checkpoint of the authors' code (FRN or ProtoNet), or of Bi-FRN's, in evaluation mode.
 
-    Its keys tell what it is, unless `config` does. FrnError if the file holds anything but tensors, or keys that are
-    not theirs.
+    Its keys tell what it is, unless `config` does, but not how images were prepared for it: `transform` does. An image
+    that has the transform's size already is left alone, as those that the authors prepare once are. Without it photos
+    are cut as the authors cut uncropped ones, and an `FrnWarning` says so. FrnError if the file holds anything but
+    tensors, or keys that are not theirs.
     """
     weights = read_reference(path)
     if config is None:
         backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
         known = {"head.alpha": "frn", "head.weight_back": "bifrn"}
         method = next((method for name, method in known.items() if name in weights), "proto")
-        config = ModelConfig(backbone=backbone, method=method)
+        left_alone = replace(transform or EvaluationTransform(size=84), resize=None)
+        config = ModelConfig(backbone=backbone, method=method, transform=left_alone)
+        model = _filled(Model(config), weights, path, {"imported_from": path.name})
+        if transform is None:
+            warnings.warn(UNTOLD.format(path.name), FrnWarning, stacklevel=3)
+        return model
     return _filled(Model(config), weights, path, {"imported_from": path.name})
 
 

@@ -78,6 +78,11 @@ def is_exported(path: Path) -> bool:
     return path.suffix.lower() == ".onnx"
 
 
+def is_bare(path: Path) -> bool:
+    """Whether a path is named like weights alone, as the authors share them."""
+    return path.suffix in (".pth", ".pt")
+
+
 def named_models() -> dict[str, ModelFiles]:
     """The files of every model that has a name: those that ship, then those that were added."""
     extractors = shipped_extractors()

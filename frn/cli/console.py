@@ -8,15 +8,16 @@ import os
 import shlex
 import signal
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,9 +67,20 @@ def plain_ending() -> Iterator[None]:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Show an `FrnError` as one line and exit with status 1; a bug keeps its traceback."""
+    """Show an `FrnError` as one line and exit with status 1, a warning of ours as one; a bug keeps its traceback."""
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", FrnWarning)
+            show = warnings.showwarning
+
+            def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+                if issubclass(category, FrnWarning):
+                    note(f"warning: {message}")
+                else:
+                    show(message, category, *where, **more)
+
+            warnings.showwarning = tell
+            yield
     except FrnError as error:
         fail(str(error))
     except KeyboardInterrupt:

@@ -22,6 +22,7 @@ from frn.cli.options import (
     AsJson,
     Device,
     EpisodeSeed,
+    ImportPreset,
     MethodName,
     PrecisionName,
     Split,
@@ -55,6 +56,7 @@ def evaluate(
         MethodName | None,
         typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too, frn val/."),
     ] = None,
+    preset: ImportPreset = None,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
     ] = False,
@@ -69,11 +71,14 @@ def evaluate(
     Features are computed once per image, so ten thousand episodes take seconds. A report shows accuracy by class,
     calibration, confusion, and the hardest photos and episodes, in one file that needs no network.
     """
-    given = {name: value for name, value in locals().items() if name not in ("report", "as_json", "as_csv")}
+    given = {name: value for name, value in locals().items() if name not in ("report", "as_json", "as_csv", "preset")}
     leave_threads_to_torch()
     with user_errors():
         check_report(report)
         one_format(as_json, as_csv)
+        from frn.training.presets import find_preset
+
+        given["transform"] = find_preset(preset).transform if preset else None
         from frn.evaluation.run import EvaluationOptions
         from frn.evaluation.run import evaluate as run
 

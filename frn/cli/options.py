@@ -40,6 +40,11 @@ Split = Annotated[str, typer.Option(help="Which split.")]
 SplitData = Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")]
 EpisodeSeed = Annotated[int, typer.Option(min=0, help="The same seed draws the same episodes.")]
 
+ImportPreset = Annotated[
+    str | None,
+    typer.Option(help="For an authors' .pth: the preset whose images it was trained on.", show_default=False),
+]
+
 # Classifying
 Classes = Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")]
 ClassifierModel = Annotated[

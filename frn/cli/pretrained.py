@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from frn.cli.console import print_json, stdout, user_errors
-from frn.cli.options import AsJson, MethodName
+from frn.cli.options import AsJson, ImportPreset, MethodName
 
 
 def import_backbone(
-    backbone: Annotated[str, typer.Argument(help="torchvision:NAME or timm:NAME.")],
+    backbone: Annotated[
+        str, typer.Argument(help="torchvision:NAME, timm:NAME, or a .pth of FRN's or Bi-FRN's authors.")
+    ],
     out: Annotated[Path, typer.Option(help="Model file to write: something.safetensors.")],
     weights: Annotated[
         Path | None,
@@ -20,23 +22,34 @@ def import_backbone(
         int | None, typer.Option(min=8, help="Side of the images, in pixels.", show_default="that of the weights")
     ] = None,
     method: Annotated[MethodName, typer.Option(help="The head; it learns nothing.")] = "frn",
+    preset: ImportPreset = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch weights that the cache lacks.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a model of a network that others have trained, with an untrained head.
+    """Make a model of a network that others have trained, with an untrained head; or of an authors' checkpoint.
 
-    Every command takes the file. Lambda, rho and the temperature are chosen for each set of classes, by leaving out
-    each of their photos once; `frn eval` chooses them from the validation split.
+    Every command takes the file. Of an untrained head lambda, rho and the temperature are chosen for each set of
+    classes, by leaving out each of their photos once; `frn eval` chooses them from the validation split.
     """
     with user_errors():
         from frn.backbones.pretrained import find_weights
         from frn.errors import FrnError
-        from frn.model import import_pretrained, save_model
+        from frn.model import import_pretrained, load_model, save_model
+        from frn.training.presets import find_preset
+        from frn.zoo import is_bare
 
         if out.suffix != ".safetensors":
             raise FrnError(f"{out}: a model file is called something.safetensors")
-        found = find_weights(backbone, weights, download=download)
-        model = import_pretrained(backbone, found, size=size, method=method)
+        found = Path(backbone)
+        if bare := is_bare(found):
+            if weights or size:
+                raise FrnError(f"{backbone}: takes no --weights and no --size")
+            model = load_model(found, transform=find_preset(preset).transform if preset else None)
+        if not bare:
+            if preset:
+                raise FrnError("--preset is for an authors' .pth file alone")
+            found = find_weights(backbone, weights, download=download)
+            model = import_pretrained(backbone, found, size=size, method=method)
         save_model(model, out)
     h, w = model.grid
     if as_json:

@@ -14,6 +14,7 @@ from frn.errors import FrnError
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.evaluation.method import with_method
 from frn.evaluation.report import EvaluationPlan, Inspect, Result, evaluate_images
+from frn.images import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import Device
 from frn.model import load_model
@@ -48,6 +49,8 @@ class EvaluationOptions:
     precision: str = "fp32"
     device: Device = "auto"
     threads: int | None = None
+    transform: EvaluationTransform | None = None
+    """How images are prepared for an authors' `.pth`, which does not say it."""
     method: str | None = None
     """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
     unknown: bool = False
@@ -104,7 +107,7 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported)
-    model = load_model(options.model).to(device)
+    model = load_model(options.model, transform=options.transform).to(device)
     if options.method:
         model = with_method(model, options.method)
     untrained = options.method is not None or model.config.untrained_head

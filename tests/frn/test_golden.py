@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from frn.images import EvaluationTransform
 from frn.losses import AUX_WEIGHT, auxiliary_loss
 from frn.model import Model, import_reference
 from frn.model_file import ModelConfig
 
+AS_IS = EvaluationTransform(size=84)
 WAY, SHOT, QUERIES = 3, 2, 2
 
 
@@ -47,7 +49,7 @@ def load(golden: Path, name: str, tmp_path: Path) -> tuple[Model, dict[str, Tens
     if name == "frn-resnet12":
         path = tmp_path / "frn-resnet12.pth"
         torch.save(resnet12_state(golden / "frn-resnet12.keys.json"), path)
-    model = import_reference(path)
+    model = import_reference(path, transform=AS_IS)
     plain = replace(model.config, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))  # their images are normalised already
     model = import_reference(path, ModelConfig(**{f: getattr(plain, f) for f in plain.__slots__}))
     arrays = np.load(golden / f"{name}.npz")
@@ -119,7 +121,7 @@ def test_a_protonet_episode_is_the_authors(golden: Path, tmp_path: Path) -> None
 
 
 def test_a_pretraining_checkpoint_gives_its_backbone_and_temperature(golden: Path, tmp_path: Path) -> None:
-    model = import_reference(golden / "pretrain-conv4.pth")
+    model = import_reference(golden / "pretrain-conv4.pth", transform=AS_IS)
     state = torch.load(golden / "pretrain-conv4.pth", weights_only=True)
     alpha, beta, gamma = (parameter.item() for parameter in model.head.parameters())
     assert (alpha, beta, gamma) == (0.0, 0.0, state["scale"].item())

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from frn.heads.bifrn import BiFRNHead, SelfReconstruction, positions
+from frn.images import EvaluationTransform
 from frn.model import load_model
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -116,7 +117,7 @@ def weights_by_rule(shapes: dict[str, list[int]]) -> dict[str, Tensor]:
 def test_a_checkpoint_of_its_authors_gives_their_logits(tmp_path: Path) -> None:
     path = tmp_path / "model_Conv-4.pth"
     torch.save(weights_by_rule(json.loads((GOLDEN / "bifrn.keys.json").read_text())), path)
-    model = load_model(path)
+    model = load_model(path, transform=EvaluationTransform(size=84))
     assert (model.config.method, model.config.backbone) == ("bifrn", "conv4")
     episode = np.load(GOLDEN / "episode.npz")
     support, query = (torch.from_numpy(episode[name]).double() for name in ("support", "query"))

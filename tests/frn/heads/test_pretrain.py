@@ -7,6 +7,7 @@ import torch
 
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, DummyMapHead
+from frn.images import EvaluationTransform
 from frn.model import import_reference
 
 
@@ -19,7 +20,7 @@ def test_a_dummy_map_rebuilds_as_a_pool_of_one_image_does() -> None:
 
 
 def test_recorded_log_probabilities_are_the_authors(golden: Path) -> None:
-    model = import_reference(golden / "pretrain-conv4.pth")
+    model = import_reference(golden / "pretrain-conv4.pth", transform=EvaluationTransform(size=84))
     state = torch.load(golden / "pretrain-conv4.pth", weights_only=True)
     arrays = np.load(golden / "pretrain-conv4.npz")
     pretraining = DummyMapHead(*state["cat_mat"].shape)
