@@ -42,6 +42,10 @@ def markdown(found: Report, table: Table) -> str:
     if found.elsewhere:
         lines = [f"| {e['label']} | {e['published']} | `{e['command']}` |" for e in found.elsewhere]
         parts.append("\n".join(["| | published | measured by |", "|---|---|---|", *lines]))
+    if found.quoted:
+        lines = [f"| {q['label']} | {q['network']} | {q['one_shot']} | {q['five_shot']} |" for q in found.quoted]
+        head = ["Of other papers, as this one quotes them:", "", "| | network | 1-shot | 5-shot |", "|---|---|---|---|"]
+        parts.append("\n".join([*head, *lines]))
     called = [entry.command for part in (found.runs, found.measurements) for entry in part.values()]
     if called:
         parts.append("\n".join(["```sh", *called, "```"]))

@@ -5,7 +5,7 @@ Nothing here names a place on the machine: commands are written with data sets a
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from frn import __version__
 from frn.files import read_json
 from frn.hardware import cores, processor
 from frn.reproduce.plan import Locations, measurements, run_status, stored
+from frn.reproduce.quoted import QUOTED
 from frn.reproduce.rows import Measurement, Row, RunSpec, Table, data_name
 
 
@@ -76,6 +77,8 @@ class Report:
     runs: dict[str, FinishedRun]
     measurements: dict[str, Measured]
     elsewhere: list[dict[str, str]]
+    quoted: list[dict[str, str]] = field(default_factory=list)
+    """What the paper has of other papers."""
 
     def as_json(self) -> dict[str, Any]:
         """The table as TABLE.json has it."""
@@ -151,6 +154,7 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
         runs=runs,
         measurements=measured,
         elsewhere=[asdict(entry) for entry in table.elsewhere],
+        quoted=[asdict(entry) for entry in QUOTED.get(table.name, ())],
     )
 
 
@@ -201,6 +205,7 @@ def described(table: Table) -> dict[str, object]:
             for row in table.rows
         ],
         "elsewhere": [asdict(entry) for entry in table.elsewhere],
+        "quoted": [asdict(entry) for entry in QUOTED.get(table.name, ())],
     }
 
 

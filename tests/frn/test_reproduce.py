@@ -27,7 +27,8 @@ from frn.reproduce.plan import (
     run_status,
     stored,
 )
-from frn.reproduce.report import commands, report
+from frn.reproduce.quoted import QUOTED
+from frn.reproduce.report import Report, commands, report
 from frn.reproduce.rows import Measurement, Row, RunSpec, Table, at_both
 from frn.reproduce.tables import TABLES, choose_rows, find_table
 from frn.training.loop import train
@@ -285,6 +286,39 @@ PUBLISHED = {
 def test_the_papers_tables_have_its_figures(name: str) -> None:
     rows = [[cell.published for cell in row.cells.values()] for row in TABLES[name].rows]
     assert rows == [[float(figure) for figure in row.split("/")] for row in PUBLISHED[name].split()]
+
+
+def test_every_figure_of_tables_11_and_12_has_its_interval() -> None:
+    """Tables 3, 5 and 6 print none for FRN; these two do."""
+    cells = {
+        (table, row.name, shot): cell.published_ci95
+        for table in ("training-shot", "ablation")
+        for row in TABLES[table].rows
+        for shot, cell in row.cells.items()
+    }
+    assert None not in cells.values()
+    assert cells["training-shot", "tiered-meta-inat-conv4", 1] == 0.19
+    assert cells["ablation", "cub-cropped-conv4", 1] == 0.23  # trained at 1 shot
+    assert cells["ablation", "cub-cropped-conv4", 5] == 0.13
+    assert cells["ablation", "cub-cropped-resnet12", 5] == 0.10
+
+
+def test_rows_of_other_papers_stand_beside(tmp_path: Path) -> None:
+    assert {name: len(quoted) for name, quoted in QUOTED.items()} == {
+        "cub-cropped": 7,
+        "cub-raw": 9,
+        "imagenet": 31,
+        "cross-domain": 12,
+        "training-shot": 9,
+        "class-split": 4,
+    }
+    assert QUOTED.keys() <= TABLES.keys()
+    table = TABLES["cross-domain"]
+    found = report(table, table.rows, Locations(runs=tmp_path), {})
+    page = markdown(found, table)
+    assert "| SimpleShot | ResNet-18 | 48.56 | 65.63 |" in page
+    assert "| MAML | ResNet-18 |  | 51.34 ± 0.72 |" in page
+    assert Report.from_json(json.loads(json.dumps(found.as_json()))) == found
 
 
 def test_every_row_names_presets_and_data_sets_that_exist() -> None:
