@@ -17,3 +17,9 @@ EXTRAS = {
 def install_command(extra: str) -> str:
     """What installs an extra into the environment that is running, from a checkout too."""
     return shlex.join([sys.executable or "python3", "-m", "pip", "install", *EXTRAS[extra]])
+
+
+def needs_torch(what: str) -> str:
+    """Say that something cannot be done without torch, and the command that installs it into this environment."""
+    command = shlex.join([sys.executable or "python3", "-m", "pip", "install", "torch>=2.11", "torchvision>=0.26"])
+    return f"{what} needs torch, which the light install leaves out: {command}"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from frn.data.folders import scan
 from frn.errors import FrnError
+from frn.extras import needs_torch
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.features import FeatureStore
@@ -22,9 +23,14 @@ def load_extractor(model: str | Path, device: Device = "auto") -> Extractor:
     if files.extractor is not None:
         return Extractor.open(files.extractor, trusted=files.shipped, device=device)
 
-    from frn_export.graphs import features_graph  # the one place of the core that exports; it needs torch
+    try:
+        from frn_export.graphs import features_graph  # the one place of the core that exports; it needs torch
 
-    from frn.model import load_model
+        from frn.model import load_model
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise FrnError(needs_torch(f"{files.weights}: is not exported yet, and exporting it")) from error
 
     graph = features_graph(load_model(files.weights)).SerializeToString(deterministic=True)
     return Extractor(graph, str(files.weights), trusted=True, device=device)

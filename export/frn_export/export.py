@@ -15,10 +15,10 @@ from frn.ridge.parameters import HeadParameters
 from frn_export import parity, quantise
 from frn_export.card import TITLE, model_card
 from frn_export.classifier import classifier_graph
+from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
-from frn_export.parity import Difference
 
 FILES = ("features.onnx", "head.onnx", "classifier.onnx", "model.safetensors")
 """What an export may consist of, besides its README.md."""
@@ -101,7 +101,7 @@ def export_model(
         classifier = Classifier(Extractor(features, "the extractor", trusted=True))
         warn([str(error) for error in classifier.enroll(dict(classes))])
         classifier.threshold_override = options.threshold
-        allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else parity.CLASSIFIER_TOLERANCE
+        allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
         graphs["classifier"], differences["classifier_difference"] = _classifier(classifier, features, allowed)
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
     paths = {name: out / f"{name}.onnx" for name in graphs}

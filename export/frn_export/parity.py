@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from frn.inference.extractor import Extractor
 from frn.inference.runtime import open_session, run_session
 from frn.model import Model
 from frn.ridge.parameters import HeadParameters
+from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 
 IMAGES = 4
 """Random images that an extractor is tried on."""
@@ -29,34 +29,10 @@ add up to 3e-3."""
 HEAD_TOLERANCE = 5e-6
 """Of the query's energy, mean |q|^2, times (rho - 1)^2 where that is more than one. Usual models stay below 1e-6; with
 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 where rho is small."""
-CLASSIFIER_TOLERANCE = 2e-3
-"""Of the query's energy: resizing in the graph may differ from Pillow's by one grey level."""
 COARSE_TOLERANCE = 2e-2
 """The same for int8, where one grey level can tip an activation to its next step."""
 
 Maps = NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The largest difference found, and the largest allowed, both as a share of `unit`."""
-
-    what: str
-    share: float
-    allowed: float
-    unit: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: within {self.share:.1e} of {self.unit} of what it was exported from"
-
-    def require(self) -> "Difference":
-        """Refuse a file that computes something else, by an FrnError with the difference found."""
-        if not self.share <= self.allowed:
-            raise FrnError(
-                f"{self.what} differs from what it was exported from by {self.share:.1e} of {self.unit}; at most "
-                f"{self.allowed:.0e} is allowed. Nothing was written."
-            )
-        return self
 
 
 def compare_features(model: Model, graph: bytes, *, allowed: float = FEATURE_TOLERANCE) -> Difference:

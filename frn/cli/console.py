@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from frn.errors import FrnError, FrnWarning
+from frn.extras import needs_torch
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,6 +62,9 @@ def plain_ending() -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # it is of a stream, then
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try once more at its end
             note(f"error: stdout cannot be written ({error.strerror})")
+            sys.exit(1)
+        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "torchvision"):
+            note(f"error: {needs_torch('this command')}")
             sys.exit(1)
         raise
 

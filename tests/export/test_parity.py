@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 from frn_export.classifier import classifier_graph
+from frn_export.difference import Difference
 from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from frn_export.parity import (
     COARSE_TOLERANCE,
     HALF_TOLERANCE,
-    Difference,
     compare_classifier,
     compare_features,
     compare_head,

@@ -19,8 +19,8 @@ from frn.inference.runtime import open_session, run_session
 from frn.inference.unknown import MISSED
 from frn_export.batch import scores_graph
 from frn_export.classifier import prepare_graph
+from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.head import head_graph
-from frn_export.parity import CLASSIFIER_TOLERANCE, Difference
 from frn_export.web.runtime import BINARY, Runtime
 
 SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js")

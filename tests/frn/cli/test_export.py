@@ -101,8 +101,12 @@ def test_int8_that_loses_too_much_is_refused_and_leaves_nothing(
 def test_a_failed_check_leaves_no_file(
     file: str, two_classes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = {"features": "HALF_TOLERANCE", "head": "HEAD_TOLERANCE", "classifier": "CLASSIFIER_TOLERANCE"}
-    monkeypatch.setattr(f"frn_export.parity.{limits[file]}", 0.0)
+    limits = {
+        "features": "parity.HALF_TOLERANCE",
+        "head": "parity.HEAD_TOLERANCE",
+        "classifier": "export.CLASSIFIER_TOLERANCE",
+    }
+    monkeypatch.setattr(f"frn_export.{limits[file]}", 0.0)
     result = export("--out", tmp_path / "out", "--classes", two_classes, "--precision", "fp16")
     assert result.exit_code == 1
     assert f"error: {file}.onnx" in result.stderr

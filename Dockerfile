@@ -1,0 +1,14 @@
+# The light install: frn-tui, frn classify, enroll, explain. No torch, no GPU.
+#   docker build -t frn .
+#   docker run --rm -it frn                                              the app, on the samples
+#   docker run --rm -v "$PWD:/photos" frn frn classify birds unknown.jpg
+FROM python:3.13-slim
+COPY requirements-light.txt /tmp/
+RUN pip install --no-cache-dir --requirement /tmp/requirements-light.txt
+COPY . /tmp/frn
+RUN pip install --no-cache-dir --no-deps /tmp/frn && rm -rf /tmp/frn \
+    && useradd --create-home frn && mkdir /photos && chown frn /photos
+USER frn
+WORKDIR /photos
+ENV TERM=xterm-256color COLORTERM=truecolor
+CMD ["frn-tui"]

@@ -1,0 +1,57 @@
+"""What is said of the package in more than one place is the same everywhere."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ("torch", "torchvision", "onnxruntime-gpu")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def requirements(name: str) -> list[str]:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def package(requirement: str) -> str:
+    found = re.match(r"[\w-]+", requirement)
+    assert found
+    return found[0]
+
+
+def test_the_light_install_is_everything_but_torch() -> None:
+    needed = [line.partition(";")[0].strip() for line in PROJECT["dependencies"]]
+    assert sorted(requirements("requirements-light.txt")) == sorted(n for n in needed if package(n) not in HEAVY)
+
+
+def test_overrides_leave_out_what_is_heavy() -> None:
+    lines = requirements("docs/light.txt")
+    assert {package(line) for line in lines if 'sys_platform == "never"' in line} == set(HEAVY)
+    assert [line for line in lines if ";" not in line] == [
+        n for n in requirements("requirements-light.txt") if "onnxr" in n
+    ]
+
+
+@pytest.mark.parametrize(("words", "status"), [(["train", "demo", "--out", "x"], 1), (["models"], 0)])
+def test_without_torch_a_command_works_or_says_what_installs_it(words: list[str], status: int, tmp_path: Path) -> None:
+    code = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'frn'; from frn.cli.main import run; run()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == status, done.stderr
+    if status:
+        assert re.fullmatch(
+            r"error: this command needs torch, .* install 'torch>=2.11' 'torchvision>=0.26'\n", done.stderr
+        )
+
+
+def test_the_workflow_tests_every_python_that_is_promised() -> None:
+    text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    oldest = PROJECT["requires-python"].removeprefix(">=")
+    assert f'{{ python: "{oldest}", resolution: lowest-direct }}' in text
+    assert all(f'"3.{minor}"' in text for minor in range(11, 15))
