@@ -24,11 +24,13 @@ HELD_OUT = 0.25
 PER_CLASS = 10
 """Photos of a class in an episode at most, half of them supports, and at most five."""
 MOST_WAYS = 20
-STEPS = 200
+STEPS = 160
 """Episodes, about; in whole epochs."""
 VALIDATIONS = 8
-LEARNING_RATE = 0.003
-"""Far below that of training from the beginning: at 0.01 a model that knows such pictures forgets (docs/recipes.md)."""
+LEARNING_RATE = 0.01
+BACK_OFF = 0.3
+"""A model that knows such pictures forgets at that rate, one that does not learns most at it (docs/recipes.md): so
+begin with it, and where a validation is no better than the best, take the best weights back and go on with less."""
 
 
 def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:
@@ -101,14 +103,15 @@ def finetuning_preset(
         aux_heads=("proto",) if config.method == "frn" else (),
         data=data,
         episode=shape,
-        schedule=Schedule(epochs=4, milestones=(2, 3), learning_rate=LEARNING_RATE, lr_decay=0.3).scaled_to(epochs),
+        schedule=Schedule(epochs=4, milestones=(3,), learning_rate=LEARNING_RATE, lr_decay=0.3).scaled_to(epochs),
         augmentation=augmentation,
         transform=config.transform,
         validation=ValidationProtocol(
             every=max(1, epochs // VALIDATIONS),
             shot=max(1, min(shape.shot, min(val_sizes) - 1)),
-            episodes=300,
+            episodes=150,
             start=True,
+            back_off=BACK_OFF,
         ),
     )
 

@@ -16,7 +16,7 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
-from frn.model import Model, save_model
+from frn.model import Model, load_model, save_model
 from frn.numerics import autocast, keep_freed_memory
 from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
 from frn.training.objectives import build_objective
@@ -148,7 +148,7 @@ class _Trainer:
     def train_on(self, drawn: Episode, steps_in_epoch: int) -> None:
         """Take one optimiser step on one episode, or one batch."""
         position, settings = self.position, self.settings
-        rate = self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
+        rate = position.rate * self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, position.epoch, position.step, 1])
@@ -196,7 +196,17 @@ class _Trainer:
         if last and not chooses:
             self.save_best()
         if self.val_images is not None and (last or position.epoch % protocol.every == 0):
+            best = position.best
             self.validate()
+            if protocol.back_off is not None and chooses and position.best == best:
+                self.back_off(protocol.back_off)
+
+    def back_off(self, factor: float) -> None:
+        """Take the best weights back and lower the rate: what was learned since did not help on other classes."""
+        best = load_model(self.folder.best).state_dict()
+        self.model.load_state_dict(best)
+        self.optimizer.state.clear()
+        self.position.rate *= factor
 
     def validate(self) -> Accuracy:
         """Validate now; keep the model if it is strictly better than every earlier one and the split may choose."""

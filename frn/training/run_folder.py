@@ -40,6 +40,8 @@ class Position:
     """Best validation accuracy so far, in percent."""
     start: float | None = None
     """That of the model that training started from, where it was validated."""
+    rate: float = 1.0
+    """What the schedule's learning rate is multiplied by: less than one after backing off."""
     seconds: float = 0.0
     """Time spent training, over all pieces of the run."""
 

@@ -98,10 +98,14 @@ class ValidationProtocol:
     episodes: int = 1000
     start: bool = False
     """Whether the model that training starts from is validated, too, and counts as the first best."""
+    back_off: float | None = None
+    """Factor of the learning rate after a validation that was no better than the best, whose weights then come back."""
     split: Literal["val", "test"] = "val"
     """"test", where there is no validation split: its accuracy is only logged, and the last weights are the result."""
 
     def __post_init__(self) -> None:
+        if self.back_off is not None and not 0 < self.back_off <= 1:
+            raise FrnError(f"the learning rate backs off by a factor between 0 and 1, not {self.back_off}")
         if self.every < 1 or self.episodes < 1 or (self.shot is not None and self.shot < 1):
             raise FrnError(f"validation needs at least one epoch, one episode and one shot: {self}")
 
