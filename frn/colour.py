@@ -58,6 +58,18 @@ def _on_white(image: Image.Image) -> Image.Image:
     return Image.alpha_composite(white, layer).convert("RGB")
 
 
+def shrunk(image: Image.Image, orientation: int, longest: int) -> Image.Image:
+    """The image in RGB, upright, its longer side at most `longest`; by strips: no second picture of full size."""
+    share = min(longest / max(image.size), 1.0)
+    width, height = (max(1, round(share * side)) for side in image.size)
+    convert, narrow = converter(image), Image.new("RGB", (width, image.height))
+    for strip in strips((0, 0, *image.size)):
+        part = convert(image if strip == (0, 0, *image.size) else image.crop(strip))
+        narrow.paste(part.resize((width, part.height), Image.Resampling.BOX), (0, strip[1]))
+    small = narrow.resize((width, height), Image.Resampling.BOX)
+    return small if orientation not in UPRIGHT else small.transpose(UPRIGHT[orientation])
+
+
 def strips(box: Box) -> Iterator[Box]:
     """A few rows at a time: what it takes to convert them stays small."""
     left, top, right, bottom = box

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from frn import heif
-from frn.colour import SIDEWAYS, UPRIGHT, Box, converter, strips, to_rgb, upright
+from frn.colour import SIDEWAYS, UPRIGHT, Box, converter, shrunk, strips, to_rgb, upright
 from frn.errors import FrnError, one_line
 from frn.files import read_regular
 
@@ -103,6 +103,15 @@ def decode_preview(data: bytes, where: Path, transform: "EvaluationTransform") -
     return np.asarray(image), size
 
 
+def decode_whole(data: bytes, where: Path, longest: int) -> tuple[Pixels, tuple[int, int]]:
+    """Decode the whole frame for display: the longer side has at most `longest` pixels, a JPEG is decoded no finer.
+
+    Returns the pixels (h, w, 3), and the (width, height) of the file's image, upright. FrnError as `decode`.
+    """
+    image, size = _decode(data, str(where), Wish(draft=longest, longest=longest))
+    return np.asarray(image), size
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
     """What is made of the bytes of an image; upright RGB of full size unless more is said."""
@@ -111,6 +120,8 @@ class Wish:
     """The crop that it makes."""
     draft: int | None = None
     """Pixels that a side of a coarser JPEG should still have."""
+    longest: int | None = None
+    """Pixels that the longer side has at most."""
     stored: bool = False
     """As it is stored: in its own mode and orientation."""
 
@@ -118,6 +129,8 @@ class Wish:
         """Make it of a decoded image."""
         if self.transform is not None:
             return Image.fromarray(self.transform(image, orientation))
+        if self.longest is not None:
+            return shrunk(image, orientation, self.longest)
         return image if self.stored else _whole(image)
 
 
@@ -233,6 +246,23 @@ class EvaluationTransform:
     def length(self) -> int:
         """What an image that is not left alone is resized to."""
         return self.resize or round(self.size * 92 / 84)
+
+    def seen(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
+        """The part of an image of this (width, height) that the crop shows: its box in shares of width and height."""
+        width, height = size
+        if self.resize is None and (width, height) == (self.size, self.size):
+            return 0.0, 0.0, 1.0, 1.0
+        left, top, right, bottom = aspect_box(size)
+        across, down = right - left, bottom - top
+        scaled = (self.length, self.length) if self.square else shorter_side_to((across, down), self.length)
+        x, y = (centre_offset(side, self.size) / side for side in scaled)
+        wide, high = (self.size / side for side in scaled)
+        return (
+            (left + x * across) / width,
+            (top + y * down) / height,
+            (left + (x + wide) * across) / width,
+            (top + (y + high) * down) / height,
+        )
 
     def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
         """The crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, where it is not upright."""

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from frn.images import Pixels
+from frn.inference.ramp import RAMP
 
-RAMP = ((0, 0, 4), (87, 16, 110), (188, 55, 84), (249, 142, 9), (252, 255, 164))
-"""Colours of errors from the least to the largest; lightness rises all the way, so it reads without colour too."""
 LEAST_COVER, MOST_COVER = 0.15, 0.75
 PANEL = 252
 """Side of a panel in pixels; 84 three times."""

@@ -12,7 +12,7 @@ from PIL import Image
 from frn import colour, heif, images
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, decode_crop, decode_preview, limit_shorter_side, open_image, read_file
+from frn.images import EvaluationTransform, decode_crop, decode_whole, limit_shorter_side, open_image, read_file
 
 HEIC = Path(__file__).parent / "moth.heic"
 
@@ -218,12 +218,45 @@ for line in Path("/proc/self/status").read_text().splitlines():
         assert most - base < 6 * pixels, name
 
 
-def test_a_glance_is_nearly_the_same_and_knows_the_upright_size(tmp_path: Path) -> None:
-    path, transform = tmp_path / "x.jpg", EvaluationTransform(size=40)
+def test_the_whole_frame_is_nearly_the_same_and_knows_the_upright_size(tmp_path: Path) -> None:
+    path = tmp_path / "x.jpg"
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.radial_gradient("L").resize((1600, 1200)).convert("RGB").save(path, exif=exif)
-    crop, size = decode_preview(read_file(path), path, transform)
+    pixels, size = decode_whole(read_file(path), path, 100)
     assert size == open_image(path).size == (1200, 1600)
-    difference = crop.astype(int) - transform(open_image(path)).astype(int)
-    assert np.abs(difference).mean() < 2
+    assert pixels.shape == (100, 75, 3)
+    exact = np.asarray(open_image(path).resize((75, 100), Image.Resampling.BOX)).astype(int)
+    assert np.abs(pixels.astype(int) - exact).mean() < 2
+    assert decode_whole(read_file(path), path, 5000)[0].shape == (1600, 1200, 3)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "L", "P"])
+def test_the_whole_frame_of_every_mode_is_what_opening_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    path = tmp_path / "x.png"
+    ramp = np.arange(70 * 50, dtype=np.uint16).reshape(70, 50)
+    (Image.fromarray(ramp) if mode == "I;16" else Image.fromarray(ramp.astype(np.uint8)).convert(mode)).save(path)
+    monkeypatch.setattr(colour, "STRIP", 170)
+    np.testing.assert_array_equal(decode_whole(read_file(path), path, 70)[0], np.asarray(open_image(path)))
+
+
+def test_what_is_seen_is_where_the_crop_comes_from() -> None:
+    """A ramp along each side tells where its pixels were."""
+    generator = np.random.default_rng(0)
+    for _ in range(40):
+        width, height = (int(n) for n in generator.integers(100, 900, 2))
+        square, resize = bool(generator.integers(2)), int(generator.integers(32, 80))
+        transform = EvaluationTransform(size=32, resize=resize, square=square)
+        x = np.linspace(0, 255, width)[None].repeat(height, 0)
+        y = np.linspace(0, 255, height)[:, None].repeat(width, 1)
+        crop = transform(Image.fromarray(np.stack([x, y, y], 2).astype(np.uint8))).astype(float)
+        left, top, right, bottom = transform.seen((width, height))
+        edges = crop[16, 0, 0], crop[0, 16, 1], crop[16, -1, 0], crop[-1, 16, 1]
+        cell = 255 * (right - left) / 32, 255 * (bottom - top) / 32
+        half = (cell[0] / 2, cell[1] / 2, -cell[0] / 2, -cell[1] / 2)
+        expected = [255 * share + inward for share, inward in zip((left, top, right, bottom), half, strict=True)]
+        np.testing.assert_allclose(edges, expected, atol=4)
+    assert EvaluationTransform(size=32).seen((32, 32)) == (0, 0, 1, 1)
+    assert EvaluationTransform(size=84, resize=92).seen((65_535, 1))[1:4:2] == pytest.approx((4 / 92, 88 / 92))

@@ -108,11 +108,25 @@ class FakeEngine(EngineClient):
         photos = sum(name.endswith(".jpg") for name in names) + sum(count for _, count in inside)
         return {"folders": len(inside), "photos": photos, "more": False, "classes": inside}
 
-    def op_preview(self, tell: OnEvent, path: str, width: int, height: int, heat: object) -> dict[str, Any]:
+    def op_preview(
+        self,
+        tell: OnEvent,
+        path: str,
+        columns: int,
+        rows: int,
+        mode: str,
+        look: str,
+        heat: object,
+        zoom: float,
+        centre: list[float],
+    ) -> dict[str, Any]:
         if Path(path).name.startswith("bad"):
             raise EngineError(f"{path}: is damaged")
-        rgb = _four_fields(width, height, zlib.crc32(Path(path).name.encode()), heat is not None)
-        return {"width": width, "height": height, "rgb": rgb}
+        part = 1 / zoom
+        left, top = (min(max(middle - part / 2, 0), 1 - part) for middle in centre)
+        cells = _four_fields(columns, rows, zlib.crc32(Path(path).name.encode()), look != "photo")
+        view, seen = [left, top, left + part, top + part], [0.2, 0.1, 0.8, 0.9]
+        return {"columns": columns, "rows": rows, "cells": cells, "photo": [4, 3], "view": view, "seen": seen}
 
     def op_embed(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
         for number, path in enumerate(paths, 1):
@@ -229,13 +243,14 @@ class FakeEngine(EngineClient):
 
 
 @cache
-def _four_fields(width: int, height: int, seed: int, heat: bool) -> str:
+def _four_fields(columns: int, rows: int, seed: int, heat: bool) -> str:
     """A picture of four plain colours, as the engine sends it."""
     colours = [bytes(seed >> shift & 255 for shift in (start, start + 4, start + 8)) for start in (0, 5, 10, 15)]
     if heat:
         colours.reverse()
-    rows = [
-        colours[row] * (width // 2) + colours[row + 1] * (width - width // 2)
-        for row in [0] * (height // 2) + [2] * (height - height // 2)
+    fields = [b"\x01" + 2 * colour for colour in colours]
+    lines = [
+        fields[row] * (columns // 2) + fields[row + 1] * (columns - columns // 2)
+        for row in [0] * (rows // 2) + [2] * (rows - rows // 2)
     ]
-    return base64.b64encode(b"".join(rows)).decode("ascii")
+    return base64.b64encode(b"".join(lines)).decode("ascii")

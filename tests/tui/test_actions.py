@@ -97,7 +97,7 @@ def test_how_it_is_shown_is_a_key(drive: "Drive") -> None:
         await driver.keys("left_square_bracket", "left_square_bracket")
         assert names[picture.heat_class or 0] == "wren"
         await driver.keys("h", "s", "t", "f", "g")
-        assert (picture.heat, picture.smooth, picture.numbers, photos.by_fit) == (False, True, True, True)
+        assert (picture.look, picture.smooth, picture.numbers, photos.by_fit) == ("map", False, True, True)
         assert photos.gallery.view == "list"
         await driver.keys("i", "z")
         assert workspace.context.mode == picture.preview.mode == "quad"

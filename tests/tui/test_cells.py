@@ -1,24 +1,16 @@
-import itertools
-import random
-import time
+import unicodedata
+from dataclasses import replace
 
 import pytest
-from frn_tui.rgb import Rgb
+from frn_tui.modes import CHARACTERS, Mode, default_mode
+from frn_tui.picture import Picture
 from frn_tui.widgets import cells
-from frn_tui.widgets.cells import Mode, decile, default_mode, draw, square
+from frn_tui.widgets.cells import decile, draw
+from rich.cells import cell_len
 from rich.color import Color
 from rich.style import Style
 
 PLAIN = Style()
-
-
-def pixel(picture: Rgb, x: int, y: int) -> tuple[int, int, int]:
-    red, green, blue = picture.data[3 * (y * picture.width + x) :][:3]
-    return red, green, blue
-
-
-def noise(width: int, height: int, seed: int = 0) -> Rgb:
-    return Rgb(width, height, random.Random(seed).randbytes(3 * width * height))
 
 
 def ink(style: Style) -> tuple[int, ...]:
@@ -52,68 +44,53 @@ def test_the_mode_follows_from_what_the_terminal_says(
     assert default_mode(environ, color_system) == mode
 
 
-def test_the_square_is_twice_as_many_columns_as_rows_and_fits() -> None:
-    for columns, rows in itertools.product(range(12), repeat=2):
-        wide, high = square(columns, rows)
-        assert wide == 2 * high
-        assert wide <= columns
-        assert high <= rows
-        assert wide + 2 > columns or high + 1 > rows
+def test_each_character_has_the_parts_that_its_place_says() -> None:
+    """The names of sextants, quadrants and octants list their parts, by Unicode's own data where Python has them."""
+    for mode, count in (("quad", 16), ("sextant", 64), ("octant", 256)):
+        assert len(set(CHARACTERS[mode])) == count  # type: ignore[index]
+    assert (CHARACTERS["quad"][6], CHARACTERS["sextant"][3], CHARACTERS["octant"][15]) == ("▞", "🬂", "▀")
+    for place, char in enumerate(CHARACTERS["sextant"]):
+        name = unicodedata.name(char, "")
+        if name.startswith("BLOCK SEXTANT-"):
+            assert sum(1 << int(part) - 1 for part in name.removeprefix("BLOCK SEXTANT-")) == place
+    assert CHARACTERS["octant"][4] == "\U0001cd00"  # BLOCK OCTANT-3
+    assert CHARACTERS["octant"][254] == "\U0001cde5"  # BLOCK OCTANT-2345678, the last one
+    assert all(cell_len(char) == 1 for characters in CHARACTERS.values() for char in characters)
 
 
-def test_half_blocks_show_every_pixel() -> None:
-    picture = noise(8, 6)
-    canvas = draw(picture, 8, 3, "half", PLAIN, dark=True)
-    for y, line in enumerate(canvas):
-        for x, (char, style) in enumerate(line):
-            assert char == "▀"
-            assert ink(style) == pixel(picture, x, 2 * y)
-            assert ground(style) == pixel(picture, x, 2 * y + 1)
-
-
-def shown(cell: cells.Cell) -> list[tuple[int, ...]]:
-    """Colours of a quadrant cell's four parts."""
-    bits = cells.QUADRANTS.index(cell[0])
-    return [ink(cell[1]) if bits >> i & 1 else ground(cell[1]) for i in range(4)]
-
-
-def test_quadrants_take_the_best_two_colours() -> None:
-    def error(colours: list[tuple[float, ...]], pixels: list[tuple[int, int, int]]) -> float:
-        return sum((a - b) ** 2 for c, p in zip(colours, pixels, strict=True) for a, b in zip(c, p, strict=True))
-
-    for seed in range(200):
-        picture = noise(2, 2, seed)
-        pixels = [pixel(picture, x, y) for y in range(2) for x in range(2)]
-        best = float("inf")
-        for split in range(8):  # the others are these with ink and ground exchanged
-            groups = [[p for i, p in enumerate(pixels) if split >> i & 1 == side] for side in (0, 1)]
-            means = [tuple(sum(c) / len(group) for c in zip(*group, strict=True)) if group else () for group in groups]
-            best = min(best, error([means[split >> i & 1] for i in range(4)], pixels))
-        found = error(list(shown(draw(picture, 1, 1, "quad", PLAIN, dark=True)[0][0])), pixels)
-        assert found <= best + 4 * 3 * 512  # the means are cut to whole numbers
-        assert found <= best * 1.01 + 12
-
-
-def test_quadrants_keep_two_colours_exactly() -> None:
-    for bits in range(16):
-        a, b = (250, 10, 20), (0, 90, 200)
-        pixels = [a if bits >> i & 1 else b for i in range(4)]
-        picture = Rgb(2, 2, bytes(itertools.chain.from_iterable(pixels)))
-        assert shown(draw(picture, 1, 1, "quad", PLAIN, dark=True)[0][0]) == pixels
+def test_a_cell_is_its_character_in_its_colours() -> None:
+    picture = Picture("quad", 2, 1, bytes([6, 1, 2, 3, 4, 5, 6, 9, 7, 8, 9, 10, 11, 12]))
+    ((left, right),) = draw(picture, PLAIN, dark=True)
+    assert (left[0], ink(left[1]), ground(left[1])) == ("▞", (1, 2, 3), (4, 5, 6))
+    assert (right[0], ink(right[1]), ground(right[1])) == ("▚", (7, 8, 9), (10, 11, 12))
 
 
 def test_ascii_is_dense_where_the_text_should_be_bright() -> None:
-    picture = Rgb(3, 1, bytes([0, 0, 0, 128, 128, 128, 255, 255, 255]))
-    on_dark = "".join(char for char, _ in draw(picture, 3, 1, "ascii", PLAIN, dark=True)[0])
-    on_light = "".join(char for char, _ in draw(picture, 3, 1, "ascii", PLAIN, dark=False)[0])
-    assert on_dark == " +@"
-    assert on_light == "@= "
+    picture = Picture("ascii", 3, 1, b"\x00......\x05......\x09......")
+    assert "".join(char for char, _ in draw(picture, PLAIN, dark=True)[0]) == " +@"
+    assert "".join(char for char, _ in draw(picture, PLAIN, dark=False)[0]) == "@= "
 
 
-def test_a_flat_picture_draws_in_every_mode() -> None:
-    flat = Rgb(4, 4, bytes(48))
-    for mode in cells.PIXELS:
-        assert len(draw(flat, 4, 2, mode, PLAIN, dark=True)) == 2
+def test_the_frame_goes_about_what_the_network_sees_and_nowhere_else() -> None:
+    picture = Picture("half", 20, 10, (b"\x01" + bytes(6)) * 200, (2, 1), seen=(0.25, 0.2, 0.75, 0.8))
+    canvas = draw(picture, PLAIN, dark=True)
+    cells.write_frame(canvas, picture)
+    lines = ["".join(char for char, _ in line) for line in canvas]
+    plain, edge = "▀" * 20, "▀" * 5
+    assert (
+        lines
+        == [plain] * 2
+        + [f"{edge}{'▔' * 10}{edge}"]
+        + [f"{edge}▏{'▀' * 8}▕{edge}"] * 4
+        + [f"{edge}{'▁' * 10}{edge}"]
+        + [plain] * 2
+    )
+    whole = draw(whole_seen := replace(picture, seen=(0.0, 0.0, 1.0, 1.0)), PLAIN, dark=True)
+    cells.write_frame(whole, whole_seen)
+    assert ["".join(char for char, _ in line) for line in whole] == [plain] * 10
+    near = draw(closer := replace(picture, view=(0.3, 0.3, 0.5, 0.5)), PLAIN, dark=True)
+    cells.write_frame(near, closer)
+    assert ["".join(char for char, _ in line) for line in near] == [plain] * 10
 
 
 def test_deciles() -> None:
@@ -129,26 +106,6 @@ def test_segments_join_cells_of_one_style() -> None:
 
 
 def test_colours_are_as_rich_makes_them() -> None:
-    style = draw(Rgb(1, 2, bytes([1, 2, 3, 254, 16, 0])), 1, 1, "half", PLAIN, dark=True)[0][0][1]
+    style = draw(Picture("half", 1, 1, bytes([1, 1, 2, 3, 254, 16, 0])), PLAIN, dark=True)[0][0][1]
     assert style == Style(color="#010203", bgcolor="#fe1000")
     assert style.color == Color.from_rgb(1, 2, 3)
-
-
-@pytest.mark.slow
-def test_quadrants_of_a_large_picture_are_quick() -> None:
-    """Compared with as many style objects made plainly, so that a busy machine does not matter."""
-    picture = noise(160, 80)
-
-    def spent(seed: int) -> float:
-        fresh = noise(160, 80, seed)
-        start = time.process_time()
-        draw(fresh, 80, 40, "quad", PLAIN, dark=True)
-        return time.process_time() - start
-
-    def plain() -> float:
-        start = time.process_time()
-        for i in range(0, 80 * 40 * 6, 6):
-            Style(color=f"rgb({picture.data[i]},{picture.data[i + 1]},{i % 256})", bgcolor=f"rgb({i % 255},1,2)")
-        return time.process_time() - start
-
-    assert min(spent(seed) for seed in (1, 2, 3)) < 2 * min(plain() for _ in range(3))

@@ -305,7 +305,7 @@ async def reason_of(client: EngineClient, request: EmbedImages | AskClasses, eve
 
 async def why_no_preview(client: EngineClient, path: Path) -> str | None:
     try:
-        await client.call(RenderPreview(path=str(path), width=20, height=20, heat=None))
+        await client.call(RenderPreview(path=str(path), columns=20, rows=20))
     except EngineError as error:
         return str(error)
     return None

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from frn_tui.panes.picture import LOOKS
 from frn_tui.paths import natural_order
 from frn_tui.protocol import Entry
 from frn_tui.screens.dialogs import AskText, Choose
@@ -158,13 +159,13 @@ def test_hjkl_move_where_there_is_something_to_move_in(drive: Drive) -> None:
         gallery = workspace.photos_pane.gallery
         gallery.focus()
         await driver.keys("l", "l", "h")
-        assert (gallery.cursor, workspace.query_pane.picture.heat) == (1, True)
+        assert (gallery.cursor, workspace.query_pane.picture.look) == (1, LOOKS[0])
         await driver.keys("j")
         below = gallery.cursor
         await driver.keys("k")
         assert below > 1 == gallery.cursor
         await driver.keys("H")
-        assert not workspace.query_pane.picture.heat
+        assert workspace.query_pane.picture.look == LOOKS[1]
         await workspace.query_pane.ask_now(["/queries"])
         workspace.query_pane.picture.preview.focus()
         await driver.keys("j", "j", "k")

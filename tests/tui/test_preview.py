@@ -1,12 +1,15 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from frn_tui.rgb import Rgb
-from frn_tui.widgets.cells import Mode
+from frn_tui.modes import MODES, Mode
+from frn_tui.picture import Picture
+from frn_tui.protocol import RenderPreview
 from frn_tui.widgets.preview import Preview
 from rich.cells import cell_len
 from rich.style import Style
+from textual import events
 from textual.app import App
 from textual.message import Message
 from textual.pilot import Pilot
@@ -16,21 +19,14 @@ Lines = Callable[[App[Any]], list[str]]
 Styles = Callable[[App[Any]], list[list[Style]]]
 
 SIZES = [(80, 24), (140, 40), (40, 12), (20, 5), (3, 1), (1, 1), (300, 80)]
-MODES: list[Mode] = ["half", "quad", "ascii", "none"]
 
 
-def hot_spot(side: int, x: int, y: int) -> Rgb:
-    """Black, and red in one of 5 x 5 parts."""
-    part = side // 5
-    data = bytearray(3 * side * side)
-    for row in range(y * part, (y + 1) * part):
-        for column in range(x * part, (x + 1) * part):
-            data[3 * (row * side + column)] = 255
-    return Rgb(side, side, bytes(data))
+def plain(columns: int, rows: int, mode: Mode = "half", grey: int = 0) -> Picture:
+    return Picture(mode, columns, rows, (b"\x01" + bytes([grey] * 6)) * columns * rows, (2 * columns, 4 * rows))
 
 
-def wanted(told: list[Message]) -> list[tuple[int, int]]:
-    return [(message.width, message.height) for message in told if isinstance(message, Preview.Wanted)]
+def wanted(told: list[Message]) -> list[RenderPreview | None]:
+    return [message.preview.request("/x") for message in told if isinstance(message, Preview.Wanted)]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -40,7 +36,7 @@ def test_every_mode_fills_every_size(play: Play, lines: Lines, size: tuple[int, 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
         for mode in MODES:
             preview.mode = mode
-            for picture, grid in ((None, None), (hot_spot(20, 1, 3), None), (hot_spot(20, 1, 3), [[0.0, 1.0]])):
+            for picture, grid in ((None, None), (plain(20, 10), None), (plain(20, 10, mode), [[0.0, 1.0]])):
                 preview.show(picture)
                 preview.show_numbers(grid)
                 await pilot.pause()
@@ -50,88 +46,94 @@ def test_every_mode_fills_every_size(play: Play, lines: Lines, size: tuple[int, 
     play(preview, scenario, size=size)
 
 
-@pytest.mark.parametrize(
-    ("mode", "size", "pixels"),
-    [
-        ("half", (80, 24), (48, 48)),
-        ("quad", (80, 24), (96, 48)),
-        ("ascii", (80, 24), (48, 24)),
-        ("half", (31, 40), (30, 30)),
-        ("quad", (31, 40), (60, 30)),
-        ("ascii", (31, 40), (30, 15)),
-    ],
-)
-def test_it_asks_for_the_largest_square(play: Play, mode: Mode, size: tuple[int, int], pixels: tuple[int, int]) -> None:
-    preview = Preview(mode=mode)
-
-    async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        assert preview.pixel_size == pixels
-        assert wanted(told) == [pixels]
-
-    play(preview, scenario, size=size)
-
-
-def test_it_asks_again_only_when_the_size_it_wants_changes(play: Play) -> None:
+def test_it_asks_for_all_the_room_and_again_only_when_that_changes(play: Play) -> None:
     preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        await pilot.resize_terminal(90, 24)
-        assert wanted(told) == [(48, 48)]
+        assert wanted(told) == [RenderPreview("/x", 80, 24, "half")]
+        preview.show(plain(80, 24))
+        await pilot.resize_terminal(80, 24)
+        assert len(wanted(told)) == 1
         await pilot.resize_terminal(90, 30)
-        assert wanted(told) == [(48, 48), (60, 60)]
         preview.mode = "quad"
-        preview.mode = "ascii"
+        preview.mode = "sextant"
         await pilot.pause()
-        assert wanted(told) == [(48, 48), (60, 60), (60, 30)]
+        assert [type(message) for message in told].count(Preview.Wanted) == 3
+        assert preview.request("/x") == RenderPreview("/x", 90, 30, "sextant")
         preview.mode = "none"
         await pilot.pause()
-        assert len(wanted(told)) == 3
+        assert preview.request("/x") is None
+        assert [type(message) for message in told].count(Preview.Wanted) == 3
 
     play(preview, scenario)
 
 
-@pytest.mark.parametrize("mode", ["half", "quad"])
-@pytest.mark.parametrize("side", [10, 40, 200])
-def test_the_hot_part_is_where_it_belongs(play: Play, styles: Styles, mode: Mode, side: int) -> None:
-    preview = Preview(mode=mode)
+def test_a_picture_of_another_size_fills_the_place_until_the_right_one_comes(play: Play, styles: Styles) -> None:
+    preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        preview.show(hot_spot(side, 1, 3))
+        preview.show(plain(20, 5, grey=255))
         await pilot.pause()
-        seen = styles(pilot.app)
-        left = (80 - 40) // 2  # 40 x 20 cells in 80 x 20
-        hot = {
+        bright = [
             (x, y)
-            for y, line in enumerate(seen)
+            for y, line in enumerate(styles(pilot.app))
             for x, style in enumerate(line)
-            if style.color and style.color.triplet and style.color.triplet == (255, 0, 0)
-        }
-        assert hot == {(left + 8 + x, 12 + y) for x in range(8) for y in range(4)}
+            if style.bgcolor and style.bgcolor.triplet == (255, 255, 255)
+        ]
+        assert (min(bright), max(bright), len(bright)) == ((0, 0), (79, 19), 1600)
 
     play(preview, scenario, size=(80, 20))
 
 
-def test_the_hot_part_is_dense_in_ascii(play: Play, lines: Lines) -> None:
-    preview = Preview(mode="ascii")
+def test_arrows_move_only_what_is_larger_than_its_place(play: Play) -> None:
+    preview = Preview(mode="half")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        preview.show(hot_spot(20, 4, 0))
-        await pilot.pause()
-        seen = lines(pilot.app)
-        assert [line.strip() for line in seen[:4]] == ["@@@@@@@@"] * 4
-        assert seen[0].index("@") == 20 + 32
-        assert not "".join(seen[4:]).strip()
+        preview.focus()
+        preview.show(plain(80, 24))
+        await pilot.press("left")
+        assert (preview.zoom, preview.centre) == (1.0, (0.5, 0.5))
+        preview.look_at(4.0)
+        preview.show(replace(plain(80, 24), view=(0.375, 0.375, 0.625, 0.625)))
+        await pilot.press("right", "down")
+        assert preview.centre == (0.5625, 0.5625)
+        assert wanted(told)[-1] == RenderPreview("/x", 80, 24, zoom=4.0, centre=[0.5625, 0.5625])
+        preview.look_at(99.0, (2.0, 0.0))
+        assert preview.zoom == 16.0
+        preview.look_at(0.1, (0.9, 0.9))
+        assert (preview.zoom, preview.centre) == (1.0, (0.5, 0.5))
 
-    play(preview, scenario, size=(80, 20))
+    play(preview, scenario)
 
 
-@pytest.mark.parametrize("mode", MODES)
+def test_the_wheel_zooms_about_the_pointer_and_dragging_moves(play: Play) -> None:
+    preview = Preview(mode="half")
+
+    async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
+        preview.show(plain(80, 24))
+        await pilot._post_mouse_events([events.MouseScrollUp], offset=(20, 6))
+        assert preview.zoom == 1.25
+        x, y = preview.centre
+        share = (20.5 / 80, 6.5 / 24)  # of the photo under the pointer, before and after
+        assert x - 0.4 + 0.8 * share[0] == pytest.approx(share[0])
+        assert y - 0.4 + 0.8 * share[1] == pytest.approx(share[1])
+        preview.look_at(2.0)
+        preview.show(replace(plain(80, 24), view=(0.25, 0.25, 0.75, 0.75)))
+        await pilot.mouse_down(offset=(40, 12))
+        await pilot.hover(offset=(32, 12))
+        await pilot.mouse_up(offset=(32, 12))
+        assert preview.centre == pytest.approx((0.55, 0.5))
+
+    play(preview, scenario)
+
+
+@pytest.mark.parametrize("mode", MODES[:-1])
 def test_numbers_stand_at_the_centre_of_their_parts(play: Play, lines: Lines, mode: Mode) -> None:
     preview = Preview(mode=mode)
     grid = [[5.0 * i + j for j in range(5)] for i in range(5)]
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        preview.show(Rgb(1, 1, bytes(3)))
+        preview.show(plain(40, 20, mode))
         preview.show_numbers(grid)
         await pilot.pause()
         seen = lines(pilot.app)
@@ -153,7 +155,7 @@ def test_numbers_contrast_with_the_picture(
     preview = Preview(mode=mode)
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        preview.show(Rgb(1, 1, bytes([grey] * 3)))
+        preview.show(plain(40, 20, mode, grey))
         preview.show_numbers([[1.0]])
         await pilot.pause()
         style = styles(pilot.app)[10][40]
@@ -175,7 +177,7 @@ def test_no_color_gives_ascii_without_a_crash(
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
         for mode in MODES:
             preview.mode = mode
-            for picture in (None, hot_spot(20, 2, 2)):
+            for picture in (None, plain(20, 10, "ascii")):
                 preview.show(picture)
                 preview.show_numbers([[1.0, 2.0]] if picture else None)
                 await pilot.pause()
@@ -188,12 +190,12 @@ def test_a_change_of_theme_turns_ascii_around(play: Play, lines: Lines) -> None:
     preview = Preview(mode="ascii")
 
     async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        preview.show(hot_spot(20, 0, 0))
+        preview.show(Picture("ascii", 40, 20, (b"\x09" + bytes(6)) * 800))
         await pilot.pause()
-        assert lines(pilot.app)[0].strip() == "@" * 8
+        assert lines(pilot.app)[0].strip() == "@" * 40
         pilot.app.theme = "textual-light"
         await pilot.pause()
-        assert lines(pilot.app)[0].strip() == "@" * 32
+        assert lines(pilot.app)[0].strip() == ""
 
     play(preview, scenario, size=(80, 20))
 

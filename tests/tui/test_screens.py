@@ -4,6 +4,7 @@
 """
 
 import difflib
+import itertools
 import os
 import re
 import string
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 SIZES = [(80, 24), (140, 40)]
+LARGE = (200, 60)
 Snapshot = Callable[[Any, str], None]
 
 
@@ -80,12 +82,12 @@ async def unknown(driver: "Driver") -> None:
 
 
 async def photos(driver: "Driver") -> None:
-    driver.app.workspace.classes_pane.list.focus()
-    await driver.keys("tab", "space", "space", "f")
+    driver.app.workspace.focus_pane("photos")
+    await driver.keys("space", "space", "f")
 
 
 async def empty(driver: "Driver") -> None:
-    driver.app.workspace.classes_pane.list.focus()
+    driver.app.workspace.focus_pane("classes")
     await driver.keys("d", "d", "d")
     driver.app.workspace.context.jobs.say("")
 
@@ -104,7 +106,7 @@ async def keys_page(driver: "Driver") -> None:
 
 
 async def choose(driver: "Driver") -> None:
-    driver.app.workspace.classes_pane.list.focus()
+    driver.app.workspace.focus_pane("classes")
     await driver.keys("slash", "w")
 
 
@@ -132,8 +134,11 @@ SCENES: list[Scene] = [
 ]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+@pytest.mark.parametrize(
+    ("scene", "size"),
+    [*itertools.product(SCENES, SIZES), (workspace, LARGE), (photos, LARGE)],
+    ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else value.__name__,
+)
 def test_it_looks_as_it_did(scene: Scene, size: tuple[int, int], drive: "Drive", snapshot: Snapshot) -> None:
     async def scenario(driver: "Driver") -> None:
         driver.app.animation_level = "none"
@@ -168,13 +173,13 @@ def test_the_other_keys_of_the_help_page_are_bound(drive: "Drive") -> None:
 def test_help_shows_the_keys_that_are_in_use(
     drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]
 ) -> None:
-    Settings(keys={"ask": "Q", "threshold-down": "left_curly_bracket,f7", "class-3": "F"}).write()
+    Settings(keys={"ask": "Q", "threshold-down": "vertical_line,f7", "class-3": "F"}).write()
 
     async def scenario(driver: "Driver") -> None:
         await driver.keys("question_mark")
         text = "\n".join(lines(driver.app))
         assert re.search(r"  Q +about a photo", text)
-        assert re.search(r"  {  \+  0 +threshold down", text)
+        assert re.search(r"  \|  \+  0 +threshold down", text)
         assert re.search(r"  12F456789  m +send them", text)
         assert not re.search(r"  p +about a photo", text)
 

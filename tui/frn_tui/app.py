@@ -18,6 +18,7 @@ from frn_tui import gc_policy
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.controller import Controller
 from frn_tui.keys import read_keymap
+from frn_tui.modes import Mode, default_mode
 from frn_tui.panes.project import ProjectBar
 from frn_tui.paths import absolute
 from frn_tui.places import Places
@@ -27,7 +28,6 @@ from frn_tui.screens.help import meanings
 from frn_tui.screens.workspace import Workspace, bindings
 from frn_tui.settings import Settings, state_folder
 from frn_tui.termination import SignalHandlers, end_without_terminal
-from frn_tui.widgets.cells import Mode, default_mode
 from frn_tui.widgets.options import Palette
 
 CHECK_INTERVAL = 2.0

@@ -17,8 +17,8 @@ from typing import Any, Literal, cast
 
 from frn_tui import protocol
 from frn_tui.engine_process import EngineError, Process, cause_of_death, end, hear_hello, kill, spawn
+from frn_tui.picture import Picture
 from frn_tui.protocol import AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
-from frn_tui.rgb import Rgb
 
 __all__ = ["EngineClient", "EngineError", "render"]
 
@@ -297,10 +297,10 @@ class EngineClient:
         return reason if self.log is None else f"{reason}; more in {self.log}"
 
 
-async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Rgb | None:
+async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Picture | None:
     """A picture, or None where there is none."""
     try:
-        return Rgb.from_picture(await engine.call(request))
+        return Picture.read(request.mode, await engine.call(request))
     except EngineError:
         return None
 

@@ -15,9 +15,10 @@ Feature maps never cross: images are named by the hash of their bytes (`key`).
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar, dataclass_transform
 
+from frn_tui.modes import Mode
 from frn_tui.serialization import StateJson, SupportJson
 
 PROTOCOL_VERSION = 1
@@ -27,6 +28,8 @@ MAPPED = 12
 """Classes of an answer that come with an error map: the likeliest."""
 
 Queue = Literal["files", "compute"]
+Look = Literal["photo", "blend", "map"]
+"""A photo as it is, under the colours of an error map, or the map alone."""
 Result = TypeVar("Result", covariant=True)
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -164,7 +167,7 @@ class HideAndTest(Request[Confusion], op="hide_and_test", queue="compute"):
 
 
 class Heat(TypedDict):
-    """An error map (h, w) to draw over a photo, with the values of the first and the last colour."""
+    """An error map (h, w) of what the network sees of a photo, with the values of the first and the last colour."""
 
     map: list[list[float]]
     low: float
@@ -173,21 +176,34 @@ class Heat(TypedDict):
 
 
 class Picture(TypedDict):
-    """A small picture."""
+    """A picture as cells of a terminal. Boxes are left, top, right, bottom in shares of the photo."""
 
-    width: int
-    height: int
-    rgb: str
-    """Base64 of width * height * 3 bytes."""
+    columns: int
+    rows: int
+    cells: str
+    """Base64 of 7 bytes per cell, row by row: the character's place in `modes.CHARACTERS`, its ink, its ground."""
+    photo: list[int]
+    """Width and height of the file's image, upright."""
+    view: list[float]
+    """The part of the photo that is shown."""
+    seen: list[float]
+    """The part that the network sees."""
 
 
 class RenderPreview(Request[Picture], op="preview", queue="files"):
-    """The crop that the network sees, scaled into width x height pixels; with `heat` grey under the error's colours."""
+    """The whole frame of a photo, as large as it fits into so many cells."""
 
     path: str
-    width: int
-    height: int
+    columns: int
+    rows: int
+    mode: Mode = "half"
+    look: Look = "photo"
     heat: Heat | None = None
+    """What to show over the photo unless `look` is the photo alone."""
+    zoom: float = 1.0
+    """2 shows half of the photo's width and height, about `centre`, where it is larger than the room then."""
+    centre: list[float] = field(default_factory=lambda: [0.5, 0.5])
+    """x and y in shares of the photo."""
 
 
 class Entry(TypedDict):

@@ -9,9 +9,10 @@ from typing import Any
 
 from frn.errors import FrnError
 from frn.files import read_json, write_atomically
+from frn_tui.modes import MODES
 
 RECENT = 9
-IMAGES = ("auto", "half", "quad", "ascii", "none")
+IMAGES = ("auto", *MODES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,7 +213,7 @@ class Lab:
             pictures, free = [], []
             for path in self.photos.queries:
                 began = perf_counter()
-                await client.call(RenderPreview(path=str(path), width=42, height=42, heat=None))
+                await client.call(RenderPreview(path=str(path), columns=42, rows=21))
                 pictures.append(1000 * (perf_counter() - began))
             for _ in range(3):
                 paths = [str(path) for path in sorted(self.photos.extra.iterdir())]

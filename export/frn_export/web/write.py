@@ -13,8 +13,9 @@ from frn.errors import FrnError
 from frn.files import write_atomically
 from frn.images import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.explanation import LEAST_COVER, MOST_COVER, RAMP
+from frn.inference.explanation import LEAST_COVER, MOST_COVER
 from frn.inference.features import Maps
+from frn.inference.ramp import RAMP
 from frn.inference.runtime import open_session, run_session
 from frn.inference.unknown import MISSED
 from frn_export.batch import scores_graph

@@ -55,8 +55,8 @@ def test_progress_comes_in_order_and_lanes_do_not_wait_for_each_other(photos: Ca
         events: list[Message] = []
         embedding = asyncio.create_task(client.call(EmbedImages(paths=paths), events.append))
         await eventually(lambda: len(events) > 1)
-        preview = await client.call(RenderPreview(path=paths[0], width=2, height=2, heat=None))
-        assert preview["width"] == 2
+        preview = await client.call(RenderPreview(path=paths[0], columns=2, rows=1))
+        assert preview["columns"] == 2
         assert not embedding.done()
         await embedding
         assert [event["path"] for event in events if event["event"] == "embedded"] == paths

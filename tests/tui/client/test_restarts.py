@@ -32,8 +32,8 @@ def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable
         restarts: list[int | None] = []
         client.on_restart = lambda: restarts.append(client.pid)
         pid = client.pid
-        stuck = asyncio.create_task(client.call(RenderPreview(path=hang, width=2, height=2, heat=None)))
-        behind = asyncio.create_task(client.call(RenderPreview(path=hang, width=3, height=3, heat=None)))
+        stuck = asyncio.create_task(client.call(RenderPreview(path=hang, columns=2, rows=2)))
+        behind = asyncio.create_task(client.call(RenderPreview(path=hang, columns=3, rows=3)))
         await client.call(EmbedImages(paths=[]))
         stuck.cancel()
         with pytest.raises(EngineError, match="the engine stopped"):
@@ -60,7 +60,7 @@ def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable
             told.append((await client.call(ScanPath(path=a)))["kind"])
 
         client.on_restart = restarted
-        waiting = asyncio.create_task(client.call(RenderPreview(path=c, width=2, height=2, heat=None)))
+        waiting = asyncio.create_task(client.call(RenderPreview(path=c, columns=2, rows=2)))
         await client.call(EmbedImages(paths=[]))
         kill(client)
         with pytest.raises(EngineError, match="signal 9"):
@@ -97,7 +97,7 @@ def test_an_engine_that_dies_again_and_again_stays_dead_until_it_is_started(phot
     async def scenario(client: EngineClient) -> None:
         for _ in range(3):
             with pytest.raises(EngineError, match="signal 9"):
-                await client.call(RenderPreview(path=poison, width=2, height=2, heat=None))
+                await client.call(RenderPreview(path=poison, columns=2, rows=2))
         for _ in range(2):
             with pytest.raises(EngineError, match="is dead"):
                 await client.call(ScanPath(path=poison))
@@ -122,7 +122,7 @@ def test_silence_is_told_once(photos: Callable[..., list[str]]) -> None:
         assert told == ["silent"]
         os.kill(client.pid, signal.SIGCONT)
         assert (await waiting)["kind"] == "image"
-        stuck = asyncio.create_task(client.call(RenderPreview(path=hang, width=2, height=2, heat=None)))
+        stuck = asyncio.create_task(client.call(RenderPreview(path=hang, columns=2, rows=2)))
         await eventually(lambda: len(told) == 2)  # it lives, but the file does not come
         stuck.cancel()
 
@@ -163,7 +163,7 @@ def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment
             await eventually(lambda: client.pid is not None)
         else:
             await start
-            call = client.call(RenderPreview(path=hang, width=2, height=2, heat=None))
+            call = client.call(RenderPreview(path=hang, columns=2, rows=2))
             calls = [asyncio.create_task(call)]
             await asyncio.sleep(0.05)
         if moment == "while it is started again":

@@ -1,4 +1,4 @@
-"""Pictures as the network sees them."""
+"""Photos as cells: the whole frame, the part that the network sees, and the error map over that."""
 
 import base64
 import os
@@ -7,49 +7,159 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frn_tui.engine.blocks import encode
+from frn_tui.engine.heat import paint
+from frn_tui.engine.previews import fit
+from frn_tui.modes import COLOURED, PARTS, Mode
 from PIL import Image
 
-from frn.images import open_image
-from frn.inference.extractor import Extractor
-from frn.zoo import shipped_extractors
 from tests.tui.engine.conftest import Engine, Message
 
-
-def pixels(answer: Message) -> np.ndarray[Any, Any]:
-    data = np.frombuffer(base64.b64decode(answer["rgb"]), dtype=np.uint8)
-    return data.reshape(answer["height"], answer["width"], 3)
+HEAT: Message = {"map": [[0.0] * 4] * 3 + [[1.0] * 4], "low": 0.0, "high": 1.0, "smooth": False}
 
 
-def test_a_preview_is_the_crop_that_the_network_sees(engine: Engine, members: dict[str, list[Path]]) -> None:
-    path = members["moth 40"][0]
-    answer = engine.done("preview", path=str(path), width=32, height=32, heat=None)
-    extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
-    np.testing.assert_array_equal(pixels(answer), extractor.transform(open_image(path)))
+def cells(answer: Message) -> np.ndarray[Any, Any]:
+    """(rows, columns, 7)."""
+    data = np.frombuffer(base64.b64decode(answer["cells"]), dtype=np.uint8)
+    return data.reshape(answer["rows"], answer["columns"], 7)
 
 
-@pytest.mark.parametrize("size", [(1, 1), (7, 200), (168, 168), (84, 20)])
-def test_a_preview_has_the_size_that_was_asked_for(
-    bare: Engine, members: dict[str, list[Path]], size: tuple[int, int]
+def pixels(encoded: bytes, mode: Mode, columns: int) -> np.ndarray[Any, Any]:
+    """What cells show, part by part (rows * down, columns * across, 3)."""
+    across, down = PARTS[mode]
+    found = np.frombuffer(encoded, dtype=np.uint8).reshape(-1, columns, 7)
+    bits = found[..., :1] >> np.arange(across * down) & 1  # rows, columns, parts
+    colours = np.where(bits[..., None] == 1, found[..., None, 1:4], found[..., None, 4:7])
+    rows = len(found)
+    grid = colours.reshape(rows, columns, down, across, 3).transpose(0, 2, 1, 3, 4)
+    return grid.reshape(rows * down, columns * across, 3)
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Path:
+    """Red at the left end, blue at the right one, green between."""
+    path, picture = tmp_path / "wide.png", Image.new("RGB", (400, 100), (0, 200, 0))
+    picture.paste((200, 0, 0), (0, 0, 50, 100))
+    picture.paste((0, 0, 200), (350, 0, 400, 100))
+    picture.save(path)
+    return path
+
+
+def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) -> None:
+    answer = engine.done("preview", path=str(wide), columns=40, rows=20)
+    assert (answer["columns"], answer["rows"], answer["photo"]) == (40, 5, [400, 100])
+    seen = pixels(base64.b64decode(answer["cells"]), "half", 40)
+    assert seen[5, 0].tolist() == [200, 0, 0]
+    assert seen[5, 20].tolist() == [0, 200, 0]
+    assert seen[5, 39].tolist() == [0, 0, 200]
+    left, top, right, bottom = answer["seen"]
+    assert 0.3 < left < right < 0.7
+    assert (right - left) * 400 == pytest.approx((bottom - top) * 100)
+
+
+@pytest.mark.parametrize("mode", PARTS)
+@pytest.mark.parametrize("room", [(1, 1), (7, 90), (84, 20)])
+def test_a_preview_fits_into_its_room_in_every_mode(
+    bare: Engine, wide: Path, mode: Mode, room: tuple[int, int]
 ) -> None:
-    answer = bare.done("preview", path=str(members["moth 40"][0]), width=size[0], height=size[1], heat=None)
-    assert pixels(answer).shape == (size[1], size[0], 3)
+    asked = bare.ask("preview", path=str(wide), columns=room[0], rows=room[1], mode=mode)
+    if mode == "none":
+        assert "no picture is drawn as" in asked.reason
+        return
+    found = cells(asked.end)
+    assert found.shape[0] <= room[1]
+    assert found.shape[1] <= room[0]
 
 
-def test_heat_covers_the_photo(engine: Engine, members: dict[str, list[Path]]) -> None:
-    heat = {"map": [[0.0] * 5] * 4 + [[1.0] * 5], "low": 0.0, "high": 1.0, "smooth": False}
-    arguments: Message = {"path": str(members["moth 40"][0]), "width": 84, "height": 84}
-    plain, hot = (pixels(engine.done("preview", **arguments, heat=value)) for value in (None, heat))
-    assert not np.array_equal(plain, hot)
-    assert hot[-1, :, 0].mean() > hot[0, :, 0].mean()
+def test_closer_it_shows_a_part_and_stays_within_the_photo(bare: Engine, wide: Path) -> None:
+    answer = bare.done("preview", path=str(wide), columns=40, rows=20, zoom=4.0, centre=[0.0, 0.5])
+    assert answer["view"] == [0.0, 0.0, 0.25, 1.0]
+    seen = pixels(base64.b64decode(answer["cells"]), "half", 40)
+    assert seen.shape[:2] == (40, 40)
+    assert seen[20, 15].tolist() == [200, 0, 0]
+    assert seen[20, 25].tolist() == [0, 200, 0]
+
+
+def test_a_photo_keeps_its_shape() -> None:
+    for size in [(4000, 3000), (300, 451), (50, 50), (500, 1200)]:
+        for room in [(80, 24), (30, 60), (200, 50)]:
+            for zoom in (1.0, 3.0):
+                place = fit(size, room, zoom, [0.5, 0.5])
+                left, top, right, bottom = place.view
+                across, down = (right - left) * size[0] / place.columns, (bottom - top) * size[1] / (2 * place.rows)
+                assert place.columns <= room[0]
+                assert place.rows <= room[1]
+                slack = 1 / min(place.columns, place.rows) if min(place.columns, place.rows) > 1 else np.inf
+                assert abs(across / down - 1) <= slack
+
+
+def test_half_blocks_show_every_pixel_and_other_blocks_the_best_two_colours() -> None:
+    """Compared with trying every split of every cell."""
+    generator = np.random.default_rng(0)
+    for mode in COLOURED:
+        across, down = PARTS[mode]
+        picture = generator.integers(0, 256, (4 * down, 5 * across, 3), dtype=np.uint8)
+        shown = pixels(encode(picture, mode), mode, 5)
+        if mode == "half":
+            np.testing.assert_array_equal(shown, picture)
+            continue
+        for row in range(0, 4 * down, down):
+            for column in range(0, 5 * across, across):
+                part = np.s_[row : row + down, column : column + across]
+                parts = picture[part].reshape(-1, 3).astype(float)
+                least = min(
+                    sum(((parts[split == side] - parts[split == side].mean(0)) ** 2).sum() for side in (0, 1))
+                    for number in range(1, 2 ** (len(parts) - 1))
+                    if (split := number >> np.arange(len(parts)) & 1) is not None
+                )
+                found = ((shown[part].reshape(-1, 3) - parts) ** 2).sum()
+                assert found <= least + 3 * len(parts)  # colours are whole numbers
+
+
+def test_ascii_uses_the_whole_range_of_its_ink() -> None:
+    ramp = np.linspace(40, 90, 30).astype(np.uint8)[None, :, None].repeat(3, 2)
+    places = np.frombuffer(encode(ramp, "ascii"), dtype=np.uint8)[::7]
+    assert (places[0], places[-1]) == (0, 9)
+    assert (np.diff(places.astype(int)) >= 0).all()
+    assert not np.frombuffer(encode(np.full((2, 2, 3), 7, np.uint8), "ascii"), dtype=np.uint8)[::7].any()
+
+
+def test_the_map_lies_over_what_the_network_sees_and_nowhere_else() -> None:
+    photo = np.full((80, 160, 3), 120, np.uint8)
+    errors, box = np.array([[0.0, 1.0], [0.0, 0.0]]), (0.25, 0.0, 0.75, 1.0)
+    blend = paint(photo, errors, box, smooth=False, bare=False)
+    changed = (blend != photo).any(2)
+    assert changed[:40, 80:120].all()
+    assert changed.sum() == 40 * 40  # what is explained is the photo as it is
+    bare = paint(photo, errors, box, smooth=False, bare=True)
+    assert (bare[:, 40:120].reshape(-1, 3) == [252, 255, 164]).all(1).sum() == 40 * 40
+    assert bare[0, 0].tolist() == bare[79, 159].tolist() == [36, 36, 36]
+    smooth = paint(photo, errors, box, smooth=True, bare=True).astype(int).sum(2)
+    assert (np.diff(smooth[10, 41:119]) >= 0).all()
+    assert len(np.unique(smooth[10, 40:120])) > 20
+
+
+def test_a_map_over_a_part_of_the_photo_is_that_part_of_the_map(bare: Engine, wide: Path) -> None:
+    """Closer, or smaller: the colour of a place stays."""
+    arguments: Message = {"path": str(wide), "columns": 40, "rows": 20, "look": "map", "heat": HEAT}
+    whole = bare.done("preview", **arguments)
+    near = bare.done("preview", **arguments, zoom=4.0)
+    assert pixels(base64.b64decode(whole["cells"]), "half", 40)[9, 20].tolist() == [252, 255, 164]
+    assert pixels(base64.b64decode(near["cells"]), "half", 40)[35, 20].tolist() == [252, 255, 164]
+    assert pixels(base64.b64decode(near["cells"]), "half", 40)[10, 20].tolist() == [0, 0, 4]
+
+
+def test_what_is_no_map_is_refused(bare: Engine, wide: Path) -> None:
     wrong: Any
     for wrong in (
         [],
         {"map": [[1]]},
-        {**heat, "map": [1]},
-        {**heat, "map": [["x"]]},
-        {**heat, "map": [[float("nan")]]},
+        {**HEAT, "map": [1]},
+        {**HEAT, "map": [["x"]]},
+        {**HEAT, "map": [[float("nan")]]},
     ):
-        assert "error map" in engine.ask("preview", **arguments, heat=wrong).reason
+        asked = bare.ask("preview", path=str(wide), columns=4, rows=2, look="blend", heat=wrong)
+        assert "error map" in asked.reason
 
 
 def test_a_preview_of_a_changed_file_is_new(bare: Engine, tmp_path: Path) -> None:
@@ -58,10 +168,10 @@ def test_a_preview_of_a_changed_file_is_new(bare: Engine, tmp_path: Path) -> Non
     for colour in ("red", "blue"):
         Image.new("RGB", (90, 90), colour).save(path)
         os.utime(path, ns=(0, len(seen)))
-        seen.append(pixels(bare.done("preview", path=str(path), width=1, height=1, heat=None))[0, 0].tolist())
+        seen.append(cells(bare.done("preview", path=str(path), columns=2, rows=1))[0, 0, 1:4].tolist())
     assert seen == [[255, 0, 0], [0, 0, 255]]
 
 
 @pytest.mark.parametrize("size", [0, -1, 5000])
 def test_a_preview_of_no_size_is_refused(bare: Engine, size: object) -> None:
-    assert "whole number" in bare.ask("preview", path="x", width=size, height=3).reason
+    assert "whole number" in bare.ask("preview", path="x", columns=size, rows=3).reason

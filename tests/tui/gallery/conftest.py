@@ -4,6 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from frn_tui.modes import Mode
+from frn_tui.picture import Picture
+from frn_tui.protocol import RenderPreview
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 from rich.style import Style
 from textual.app import App
@@ -14,7 +17,7 @@ Lines = Callable[[App[Any]], list[str]]
 Styles = Callable[[App[Any]], list[list[Style]]]
 Told = list[Message]
 
-WIDE, HIGH = 72, 18
+WIDE, HIGH = 72, 16
 """Four columns (the scroll bar takes two cells), two lines of tiles."""
 
 
@@ -40,4 +43,15 @@ def opened(told: Told) -> list[str]:
 
 @pytest.fixture
 def gallery() -> Gallery:
-    return Gallery(mode="half")
+    made = Gallery(mode="half")
+    made.set_reactive(Gallery.tile_width, 16)
+    return made
+
+
+def picture(path: str, colour: bytes = bytes(3), mode: Mode = "half") -> tuple[RenderPreview, Picture]:
+    """A request of a tile of the gallery above, and what comes of it."""
+    return RenderPreview(path, 16, 7, mode), Picture(mode, 16, 7, (b"\x01" + 2 * colour) * 16 * 7)
+
+
+def asked(want: Gallery.Want) -> list[str]:
+    return [request.path for request in want.requests]

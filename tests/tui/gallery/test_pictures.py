@@ -1,20 +1,22 @@
 """Which pictures the gallery asks for, and what it looks like."""
 
-from frn_tui.rgb import Rgb
+from frn_tui.protocol import RenderPreview
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 from textual.pilot import Pilot
 
-from tests.tui.gallery.conftest import HIGH, WIDE, Lines, Play, Styles, Told, items, paths, wants
+from tests.tui.gallery.conftest import HIGH, WIDE, Lines, Play, Styles, Told, asked, items, paths, picture, wants
 
 
 def test_only_visible_pictures_are_asked_for(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(1000))
         await pilot.pause()
-        assert [(want.paths, want.width, want.height) for want in wants(told)] == [(paths(*range(8)), 16, 16)]
-        gallery.scroll_to(y=9 * 100, animate=False)
+        assert [want.requests for want in wants(told)] == [
+            [RenderPreview(path, 16, 7, "half") for path in paths(*range(8))]
+        ]
+        gallery.scroll_to(y=8 * 100, animate=False)
         await pilot.pause()
-        assert wants(told)[-1].paths == paths(*range(400, 408))
+        assert asked(wants(told)[-1]) == paths(*range(400, 408))
 
     play(gallery, scenario, size=(WIDE, HIGH))
 
@@ -23,16 +25,16 @@ def test_what_came_or_is_on_its_way_is_not_asked_for_again(play: Play, gallery: 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(100))
         await pilot.pause()
-        gallery.provide(paths(0)[0], Rgb(16, 16, bytes(768)))
+        gallery.provide(*picture(paths(0)[0]))
         gallery.set_items(items(100))
         await pilot.pause()
         assert len(wants(told)) == 1
         gallery.mode = "quad"
         await pilot.pause()
-        assert [(want.width, want.height) for want in wants(told)] == [(16, 16), (32, 16)]
+        assert [want.requests[0].mode for want in wants(told)] == ["half", "quad"]
         gallery.mode = "ascii"
         await pilot.pause()
-        assert (wants(told)[-1].width, wants(told)[-1].height) == (16, 8)
+        assert wants(told)[-1].requests[0].mode == "ascii"
 
     play(gallery, scenario, size=(WIDE, HIGH))
 
@@ -41,7 +43,7 @@ def test_broken_files_and_the_list_need_no_pictures(play: Play, gallery: Gallery
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items([GalleryItem("/a", "a", None, "broken", "no image"), *items(1)])
         await pilot.pause()
-        assert wants(told)[-1].paths == paths(0)
+        assert asked(wants(told)[-1]) == paths(0)
         gallery.view = "list"
         gallery.set_items(items(50))
         await pilot.pause()
@@ -54,13 +56,13 @@ def test_a_file_that_has_changed_is_asked_for_again(play: Play, gallery: Gallery
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(2))
         for path in paths(0, 1):
-            gallery.provide(path, Rgb(16, 16, bytes(768)))
+            gallery.provide(*picture(path))
         await pilot.pause()
         before = len(wants(told))
         gallery.set_items([GalleryItem(paths(0)[0], "new", "another key"), *items(1, first=1)])
         gallery.scroll_to(y=0, animate=False)
         await pilot.pause()
-        assert [want.paths for want in wants(told)[before:]] == [paths(0)]
+        assert [asked(want) for want in wants(told)[before:]] == [paths(0)]
 
     play(gallery, scenario, size=(WIDE, HIGH))
 
@@ -68,7 +70,7 @@ def test_a_file_that_has_changed_is_asked_for_again(play: Play, gallery: Gallery
 def test_a_picture_appears_in_its_tile(play: Play, gallery: Gallery, styles: Styles) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(8))
-        gallery.provide(paths(5)[0], Rgb(16, 16, bytes([0, 255, 0]) * 256))
+        gallery.provide(*picture(paths(5)[0], bytes([0, 255, 0])))
         await pilot.pause()
         seen = styles(pilot.app)
         green = {
@@ -77,7 +79,7 @@ def test_a_picture_appears_in_its_tile(play: Play, gallery: Gallery, styles: Sty
             for x, style in enumerate(line)
             if style.bgcolor and style.bgcolor.triplet == (0, 255, 0)
         }
-        assert green == {(17 + x, 9 + y) for x in range(16) for y in range(8)}
+        assert green == {(17 + x, 8 + y) for x in range(16) for y in range(7)}
 
     play(gallery, scenario, size=(WIDE, HIGH))
 
@@ -94,17 +96,17 @@ def test_names_stand_below_the_tiles_with_their_marks(play: Play, gallery: Galle
         )
         gallery.select(["/b"])
         await pilot.pause()
-        row = lines(pilot.app)[8]
+        row = lines(pilot.app)[7]
         assert [row[x : x + 17].rstrip() for x in (0, 17, 34, 51)] == [
             "›first.jpg",
             " ✓≈a_very…me.jpg",
             " !c.jpg",
             " ⚠d.jpg",
         ]
-        assert "broken" in lines(pilot.app)[3]
+        assert "broken" in lines(pilot.app)[2]
         gallery.mode = "ascii"
         await pilot.pause()
-        assert lines(pilot.app)[8].startswith(">first.jpg        *~a_very")
+        assert lines(pilot.app)[7].startswith(">first.jpg        *~a_very")
 
     play(gallery, scenario, size=(WIDE, HIGH))
 

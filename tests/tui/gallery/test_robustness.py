@@ -5,8 +5,9 @@ import time
 from typing import Any
 
 import pytest
-from frn_tui.rgb import Rgb
-from frn_tui.widgets.cells import Mode
+from frn_tui.modes import Mode
+from frn_tui.picture import Picture
+from frn_tui.protocol import RenderPreview
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 from textual.pilot import Pilot
 
@@ -19,7 +20,7 @@ def test_every_mode_fills_every_size(play: Play, lines: Lines, mode: Mode) -> No
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items([*items(30), GalleryItem("/x", "x", None, "broken", "why " * 30)])
-        gallery.provide(paths(0)[0], Rgb(5, 3, bytes(range(45))))
+        gallery.provide(RenderPreview(paths(0)[0], 5, 3), Picture("half", 5, 3, b"\x01abcdef" * 15))
         for size in ((80, 24), (40, 12), (20, 5), (3, 2), (1, 1), (200, 60)):
             await pilot.resize_terminal(*size)
             assert [len(line) for line in lines(pilot.app)] == [size[0]] * size[1]
@@ -36,9 +37,9 @@ def test_no_color_gives_ascii_without_a_crash(
 
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.set_items(items(9))
-        gallery.provide(paths(0)[0], Rgb(16, 8, bytes(range(128)) * 3))
+        gallery.provide(RenderPreview(paths(0)[0], 16, 7), Picture("ascii", 16, 7, b"\x09abcdef" * 16 * 7))
         await pilot.pause()
-        assert "@" in lines(pilot.app)[0 if "light" in theme else 7]
+        assert ("@" in lines(pilot.app)[0]) == ("light" not in theme)
 
     play(gallery, scenario, theme=theme)
 
@@ -74,7 +75,7 @@ def scroll(play: Play, count: int) -> tuple[float, int]:
             await pilot.press("pagedown")
             pages.append(time.process_time() - start)
         result.append((statistics.median(pages), len(wants(told))))
-        assert all(len(want.paths) <= 12 for want in wants(told))
+        assert all(len(want.requests) <= 12 for want in wants(told))
 
     play(gallery, scenario, size=(WIDE, HIGH))
     return result[0]

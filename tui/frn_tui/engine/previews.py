@@ -1,72 +1,105 @@
-"""Pictures for the terminal: the very crop that the network sees, plain or under the colours of an error map."""
+"""Pictures for the terminal: whole photos, what the network sees of them in a frame, plain or with an error map."""
 
 import base64
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, Pixels, decode_preview, read_file
-from frn.inference.explanation import overlay
-from frn_tui.engine.lru import ByteLimitedLRU
+from frn.images import EvaluationTransform, Pixels
+from frn_tui.engine.blocks import encode
+from frn_tui.engine.heat import Box, paint, read_map
 from frn_tui.engine.models import Models
+from frn_tui.engine.photos import Photos
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import Heat, Picture, RenderPreview
+from frn_tui.modes import PARTS
+from frn_tui.protocol import Picture, RenderPreview
 
-MAX_SIDE = 4096
-MAX_CACHED = 32 << 20
-"""Bytes of crops to keep."""
+MAX_CELLS = 1024
+"""Columns and rows of a picture at most."""
+MAX_ZOOM = 64
+CELL = 1, 2
+"""A cell is so wide and so high, about."""
 NO_MODEL = EvaluationTransform(size=84)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How many cells a picture takes, and which part of the photo it shows, in shares of its sides."""
+
+    columns: int
+    rows: int
+    view: Box
+
+
 class Previews:
-    """Previews. What was decoded is kept for a while, so that another map over the same photo comes at once."""
+    """Draws photos."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._crops: ByteLimitedLRU[Pixels] = ByteLimitedLRU(MAX_CACHED)
+        self._photos = Photos()
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
-        size = request.width, request.height
-        if not all(1 <= side <= MAX_SIDE for side in size):
-            raise FrnError(f"preview: a side should be a whole number from 1 to {MAX_SIDE}, not {size}")
-        crop = self._crop(request.path)
+        room = request.columns, request.rows
+        if not all(1 <= side <= MAX_CELLS for side in room):
+            raise FrnError(f"preview: columns and rows should be whole numbers from 1 to {MAX_CELLS}, not {room}")
+        if not PARTS.get(request.mode, (0, 0))[0]:
+            raise FrnError(f"preview: no picture is drawn as {request.mode!r}")
+        if not 1 <= request.zoom <= MAX_ZOOM:
+            raise FrnError(f"preview: the zoom should be from 1 to {MAX_ZOOM}, not {request.zoom}")
+        across, down = PARTS[request.mode]
+        photo = self._photos.get(request.path, round(max(room[0] * across, room[1] * down) * request.zoom))
         job.check()
-        picture = Image.fromarray(crop) if request.heat is None else _overlay(crop, request.heat)
-        rgb = base64.b64encode(_scale(picture, *size).tobytes()).decode("ascii")
-        return {"width": size[0], "height": size[1], "rgb": rgb}
+        place = fit(photo.size, room, request.zoom, request.centre)
+        pixels = _cut(photo.pixels, place.view, place.columns * across, place.rows * down)
+        seen = self._seen(photo.size)
+        if request.look != "photo" and request.heat is not None:
+            errors, box = read_map(request.heat), _within(seen, place.view)
+            pixels = paint(pixels, errors, box, smooth=bool(request.heat["smooth"]), bare=request.look == "map")
+        return {
+            "columns": place.columns,
+            "rows": place.rows,
+            "cells": base64.b64encode(encode(pixels, request.mode)).decode("ascii"),
+            "photo": list(photo.size),
+            "view": list(place.view),
+            "seen": list(seen),
+        }
 
-    def _crop(self, name: str) -> Pixels:
-        path = Path(name)
+    def _seen(self, size: tuple[int, int]) -> Box:
         current = self._models.current
-        transform = current.extractor.transform if current else NO_MODEL
-        try:
-            status = path.stat()
-        except (OSError, ValueError):  # reading it says why
-            return decode_preview(read_file(path), path, transform)[0]
-        key = name, status.st_size, status.st_mtime_ns, transform
-        crop = self._crops.get(key)
-        if crop is None:
-            crop, _ = decode_preview(read_file(path), path, transform)
-            self._crops.put(key, crop)
-        return crop
+        return (current.extractor.transform if current else NO_MODEL).seen(size)
 
 
-def _overlay(crop: Pixels, heat: Heat) -> Image.Image:
-    try:
-        error_map = np.asarray(heat["map"], dtype=np.float64)
-        low, high, smooth = float(heat["low"]), float(heat["high"]), bool(heat["smooth"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FrnError(f"preview: this is no error map ({error})") from error
-    if error_map.ndim != 2 or not np.isfinite(error_map).all():
-        raise FrnError(f"preview: an error map has rows and columns of finite numbers, not the shape {error_map.shape}")
-    return overlay(crop, error_map, low=low, high=high, smooth=smooth)
+def fit(size: tuple[int, int], room: tuple[int, int], zoom: float, centre: list[float]) -> Place:
+    """The place of a photo of this (width, height) in a room of (columns, rows).
+
+    Args:
+        size: of the photo.
+        room: that there is.
+        zoom: 1 shows the whole photo, as large as it fits; 2 twice as large, as much of it as there is room for.
+        centre: x and y of the point of the photo to show in the middle, in shares of its sides, as far as it has one.
+    """
+    scale = min(cells * side / length for cells, side, length in zip(room, CELL, size, strict=True))
+    shown, view = [], []
+    for length, side, cells, middle in zip(size, CELL, room, centre, strict=True):
+        whole = min(max(round(length * scale / side), 1), cells) * zoom
+        shown.append(min(cells, round(whole)))
+        part = shown[-1] / whole if whole > cells else 1.0
+        first = min(max(middle - part / 2, 0.0), 1 - part)
+        view.append((first, first + part))
+    (left, right), (top, bottom) = view
+    return Place(shown[0], shown[1], (left, top, right, bottom))
 
 
-def _scale(picture: Image.Image, width: int, height: int) -> Image.Image:
-    """Averaged where it shrinks, in blocks where it grows; each direction for itself."""
-    for size in ((width, picture.height), (width, height)):
-        shrinks = size[0] < picture.width or size[1] < picture.height
-        picture = picture.resize(size, Image.Resampling.BOX if shrinks else Image.Resampling.NEAREST)
-    return picture
+def _cut(pixels: Pixels, view: Box, width: int, height: int) -> Pixels:
+    """A part of a photo in another size."""
+    box = tuple(share * side for share, side in zip(view, (pixels.shape[1], pixels.shape[0]) * 2, strict=True))
+    return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS, box=box))
+
+
+def _within(part: Box, view: Box) -> Box:
+    """A part of the photo by its place in the view."""
+    wide, high = view[2] - view[0], view[3] - view[1]
+    left, top, right, bottom = part
+    return (left - view[0]) / wide, (top - view[1]) / high, (right - view[0]) / wide, (bottom - view[1]) / high

@@ -23,6 +23,8 @@ class PhotosPane(Pane):
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("f", "fit", "Sort by fit", show=False),
         Binding("g", "view", "Grid or list", show=False),
+        Binding("left_curly_bracket", "tiles(-1)", "Smaller photos", show=False),
+        Binding("right_curly_bracket", "tiles(1)", "Larger photos", show=False),
     )
 
     def __init__(self, context: Context) -> None:
@@ -33,8 +35,8 @@ class PhotosPane(Pane):
         self.by_fit = False
         self.wanted_name = ""
         """What the names of the photos must have in them."""
-        self._wanted: dict[str, tuple[int, int]] = {}
-        """Pictures that the gallery lacks, and their sizes."""
+        self._wanted: dict[str, RenderPreview] = {}
+        """Pictures that the gallery lacks, by their paths."""
 
     def compose(self) -> ComposeResult:
         yield self.gallery
@@ -69,8 +71,8 @@ class PhotosPane(Pane):
     @on(Gallery.Want)
     def want_pictures(self, event: Gallery.Want) -> None:
         """Newest first: who scrolls fast wants what is on the screen now."""
-        wanted = dict.fromkeys(event.paths, (event.width, event.height))
-        self._wanted = {**wanted, **{path: size for path, size in self._wanted.items() if path not in wanted}}
+        wanted = {request.path: request for request in event.requests}
+        self._wanted = wanted | {path: request for path, request in self._wanted.items() if path not in wanted}
         if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
             self._fetch()
 
@@ -78,9 +80,9 @@ class PhotosPane(Pane):
     async def _fetch(self) -> None:
         while self._wanted:
             path = next(iter(self._wanted))
-            width, height = self._wanted.pop(path)
-            if picture := await render(self.controller.engine, RenderPreview(path, width, height)):
-                self.gallery.provide(path, picture)
+            request = self._wanted.pop(path)
+            if picture := await render(self.controller.engine, request):
+                self.gallery.provide(request, picture)
 
     def assign(self, target: ClassEntry) -> None:
         """A class was named while photos had the focus: move the selected ones there."""
@@ -109,6 +111,9 @@ class PhotosPane(Pane):
     def action_fit(self) -> None:
         self.by_fit = not self.by_fit
         self.show(self.entry)
+
+    def action_tiles(self, step: int) -> None:
+        self.gallery.action_tiles(step)
 
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"

@@ -1,26 +1,35 @@
-"""The photo that was asked about, with the error map of a class over it."""
+"""The photo that was asked about: as it is, and where a class fails to explain it."""
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, get_args
 
 from rich.text import Text
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Vertical
+from textual.containers import Container, Vertical
 from textual.widgets import Static
 
+from frn.inference.ramp import RAMP
 from frn_tui.client import render
+from frn_tui.modes import COLOURED
 from frn_tui.panes.context import Context
-from frn_tui.protocol import Answer, Heat, RenderPreview
+from frn_tui.protocol import Answer, Heat, Look, RenderPreview
 from frn_tui.text import display_name
 from frn_tui.widgets.preview import Preview
+
+LOOKS: tuple[Look, ...] = get_args(Look)
+USUAL = 4 / 3
+"""Width of a photo over its height, for what is laid out before one is seen."""
+WORTH, WORTH_LARGE = 0.7, 0.95
+"""The map lies beside the photo where that keeps this share of its height; the second where a large photo is wanted."""
 
 
 class PicturePane(Vertical):
     """A part of the query pane; nothing here changes the classes."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
-        Binding("h,H", "toggle('heat')", "Heat"),
+        Binding("h,H", "look", "Heat"),
         Binding("s", "toggle('smooth')", "Smooth", show=False),
         Binding("left_square_bracket", "heat_class(-1)", "Map of the class before", show=False),
         Binding("right_square_bracket", "heat_class(1)", "Map of the next class", show=False),
@@ -31,30 +40,79 @@ class PicturePane(Vertical):
         super().__init__(id="picture")
         self.controller = context.controller
         self.preview = Preview(mode=context.mode, empty_text="p asks about a photo", id="preview")
-        self.heat, self.smooth, self.numbers = True, False, False
+        self.map = Preview(mode=context.mode, id="map")
+        self.map.can_focus = False
+        self.look: Look = "photo"
+        self.smooth, self.numbers = True, False
         self.heat_class: int | None = None
         """Id of the class whose error map is shown; None: the likeliest."""
-        self._drawn: object = None
-        """What the picture on show was asked for with."""
+        self._path = ""
+        self._wanted: dict[Preview, RenderPreview] = {}
+        self._drawn: dict[Preview, RenderPreview | None] = {}
+        """What the pictures on show, or on their way, were asked for with."""
 
     def compose(self) -> ComposeResult:
-        yield self.preview
+        with Container(id="pictures"):
+            yield self.preview
+            yield self.map
         yield Static(id="caption")
 
     def show(self) -> None:
         answer = self.controller.query.answer
+        self.set_class(answer is None or "maps" not in answer, "-no-map")
         self.query_one("#caption", Static).update(self._caption(answer))
         self.draw()
 
+    @property
+    def mode(self) -> str:
+        return self.preview.mode
+
+    def set_mode(self, mode: str) -> None:
+        self.preview.mode = self.map.mode = mode  # type: ignore[assignment]
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay the map beside or below the photo where that leaves the photo nearly as large as it is alone."""
+        columns, rows = event.size.width, max(event.size.height - 2, 1)
+
+        def height(columns: float, rows: float) -> float:
+            return min(rows, columns / 2 / USUAL)
+
+        alone = (WORTH_LARGE if self.screen.has_class("-zoomed") else WORTH) * height(columns, rows)
+        beside, below = height(columns / 2, rows), height(columns, rows / 2)
+        self.set_class(beside >= max(alone, below), "-beside")
+        self.set_class(below >= alone and below > beside, "-below")
+        self.show()
+
+    @property
+    def has_map(self) -> bool:
+        """Whether the map lies beside the photo."""
+        return (self.has_class("-beside") or self.has_class("-below")) and not self.has_class("-no-map")
+
     def _caption(self, answer: Answer | None) -> Text:
+        """What is seen, and in words what its colours mean."""
         if answer is None:
             return Text("")
         if "scores" not in answer:
             return Text(display_name(answer.get("reason", "")), style="bold")
         shown = self._shown_class(answer)
-        if not self.heat or shown is None:
-            return Text("as the network sees it   h: errors")
-        return Text(f"error for ‹ {display_name(self.controller.names[shown], 20)} ›   [ ] other")
+        if shown is None:
+            return Text("the whole photo")
+        name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
+        if self.look == "photo" and not self.has_map:
+            return Text(f"frame: what the network sees of it\nh: what ‹ {name} › does not explain")
+        text = Text(f"not explained by ‹ {name} ›  [ ] other\n")
+        if self.mode not in COLOURED:
+            return text.append("digits and ink: the more, the less is explained")
+        if self.look == "blend" and not self.has_map:
+            text.append("clear: explained ")
+            ramp: Sequence[tuple[int, int, int]] = RAMP[1:]
+        else:
+            text.append("dark: explained ")
+            ramp = RAMP
+        for red, green, blue in ramp:
+            text.append("  ", style=f"on rgb({red},{green},{blue})")
+        following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
+        return text.append(f" light: not   h: {following}")
 
     def _mapped(self, answer: Answer) -> list[int]:
         """Ids of the classes that have a map, the likeliest first; a class may be gone meanwhile."""
@@ -67,33 +125,48 @@ class PicturePane(Vertical):
 
     @on(Preview.Wanted)
     def draw(self) -> None:
-        """Ask for the picture, unless it is the one on show."""
-        preview, answer = self.preview, self.controller.query.answer
-        width, height = preview.pixel_size
+        """Ask for the pictures, unless they are on show."""
+        answer = self.controller.query.answer
+        if answer is not None and self._path != answer["path"]:
+            self._path = answer["path"]
+            self.preview.look_at(1.0)
         heat = self._heat(answer) if answer is not None else None
-        with_numbers = heat is not None and (self.numbers or preview.mode == "ascii")
-        preview.show_numbers(heat["map"] if heat is not None and with_numbers else None)
-        wanted = (answer and (answer["path"], answer.get("reason")), width, height, repr(heat))
-        if wanted == self._drawn:
-            return
-        self._drawn = wanted
-        if answer is None or "reason" in answer or not width or not height:
-            preview.show(None)
-        else:
-            self._fetch(RenderPreview(answer["path"], width, height, heat))
+        self.map.zoom, self.map.centre = self.preview.zoom, self.preview.centre  # both show the same part
+        for preview, look in ((self.preview, self.look), (self.map, "map")):
+            is_map = look != "photo" and heat is not None
+            with_numbers = heat is not None and (self.numbers or (is_map and preview.mode == "ascii"))
+            preview.framed = heat is not None
+            preview.show_numbers(heat["map"] if heat is not None and with_numbers else None)
+            request = None
+            if answer is not None and "reason" not in answer and (preview is self.preview or (self.has_map and heat)):
+                shown = heat if is_map else None
+                request = preview.request(answer["path"], look=look, heat=shown)
+            if request is None:
+                self._wanted.pop(preview, None)
+                preview.show(None)
+            elif request != self._drawn.get(preview):
+                self._wanted[preview] = request
+            self._drawn[preview] = request
+        if self._wanted:
+            self._fetch()
 
     def _heat(self, answer: Answer) -> Heat | None:
         """The map on show, on the scale of all maps of the photo."""
         shown = self._shown_class(answer)
-        if not self.heat or shown is None:
+        if shown is None:
             return None
         maps = answer["maps"]
         values = [value for grid in maps.values() for row in grid for value in row]
         return {"map": maps[str(shown)], "low": min(values), "high": max(values), "smooth": self.smooth}
 
     @work(group="draw", exclusive=True, exit_on_error=False)
-    async def _fetch(self, request: RenderPreview) -> None:
-        self.preview.show(await render(self.controller.engine, request))
+    async def _fetch(self) -> None:
+        while self._wanted:
+            preview, request = next(iter(self._wanted.items()))
+            picture = await render(self.controller.engine, request)
+            if self._wanted.get(preview) is request:
+                del self._wanted[preview]
+            preview.show(picture)
 
     async def action_toggle(self, attribute_name: str) -> None:
         await super().action_toggle(attribute_name)
@@ -103,12 +176,21 @@ class PicturePane(Vertical):
         """Show the map of a class, if the photo has one."""
         answer = self.controller.query.answer
         if answer is not None and class_id in self._mapped(answer):
-            self.heat, self.heat_class = True, class_id
-            self.show()
+            self._show_map_of(class_id)
+
+    def action_look(self) -> None:
+        """The photo, the photo under the map's colours, the map."""
+        self.look = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
+        self.show()
 
     def action_heat_class(self, step: int) -> None:
         answer = self.controller.query.answer
         if answer is not None and (shown := self._shown_class(answer)) is not None:
             ids = self._mapped(answer)
-            self.heat, self.heat_class = True, ids[(ids.index(shown) + step) % len(ids)]
-            self.show()
+            self._show_map_of(ids[(ids.index(shown) + step) % len(ids)])
+
+    def _show_map_of(self, class_id: int) -> None:
+        self.heat_class = class_id
+        if self.look == "photo" and not self.has_map:
+            self.look = "blend"
+        self.show()

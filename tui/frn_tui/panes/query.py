@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Vertical
 from textual.message import Message
 
 from frn.inference.session import ClassEntry, Session
@@ -18,6 +19,9 @@ from frn_tui.panes.picture import PicturePane
 from frn_tui.query import best_score
 from frn_tui.text import count_of, display_name, percent
 from frn_tui.widgets.bars import BarRow, Bars
+
+LANDSCAPE = 3
+"""Columns per row from which on the pane is wider than high."""
 
 
 class QueryPane(Pane):
@@ -55,8 +59,13 @@ class QueryPane(Pane):
 
     def compose(self) -> ComposeResult:
         yield self.picture
-        yield self.bars
-        yield self.answers
+        with Vertical(id="verdict"):
+            yield self.bars
+            yield self.answers
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Where it is wider than high, the verdict stands beside the photo instead of below it."""
+        self.set_class(event.size.width >= LANDSCAPE * event.size.height, "-landscape")
 
     def show(self) -> None:
         controller, answer = self.controller, self.controller.query.answer

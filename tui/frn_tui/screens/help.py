@@ -23,7 +23,7 @@ KEYS = {
         ("{watch}", "watch a folder for new photos"),
         ("{previous-answer}  {next-answer}", "answer before, next answer"),
         ("{results}", "all answers in a table; write CSV or JSON"),
-        ("{heat} {smooth} {numbers}", "error map on or off, smooth, with numbers"),
+        ("{heat} {smooth} {numbers}", "photo, error map over it, error map; blocks; numbers"),
         ("{map-of-the-class-before}  {map-of-the-next-class}", "the map of another class"),
     ],
     "Correct": [
@@ -43,7 +43,10 @@ KEYS = {
     ],
     "Look": [
         ("{next-pane} {previous-pane}", "next pane, pane before"),
-        ("{grid-or-list}  {picture-mode}  {zoom}", "grid or list, picture mode, large picture"),
+        ("{zoom} {zoom-out}", "the photo large, closer (arrows move it), and back"),
+        ("{grid-or-list}  {smaller-photos} {larger-photos}", "grid or list; smaller and larger photos"),
+        ("{narrower-query} {wider-query}", "give the query less or more of the width"),
+        ("{picture-mode}", "how pictures are drawn"),
         ("{open-in-a-viewer}", "the photo in another program, outside the terminal"),
         ("{filter}", "filter photos, find a class"),
         ("{cancel}", "cancel what is running"),

@@ -18,12 +18,12 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from frn_tui.client import EngineError, render
+from frn_tui.modes import Mode
 from frn_tui.paths import name_of, parse_paths, shortened
 from frn_tui.places import Places
-from frn_tui.protocol import Engine, Entry, Inside, ListFolder, LookInside, RenderPreview
+from frn_tui.protocol import Engine, Entry, Inside, ListFolder, LookInside
 from frn_tui.screens.dialogs import Choose, Dialog, Line
 from frn_tui.text import count_of, display_name
-from frn_tui.widgets.cells import Mode
 from frn_tui.widgets.options import Options
 from frn_tui.widgets.preview import Preview
 
@@ -179,9 +179,8 @@ class Picker(Dialog[list[str] | None]):
 
     @work(exclusive=True, group="preview")
     async def draw(self, path: str) -> None:
-        width, height = self.preview.pixel_size
-        if width and height:
-            self.preview.show(await render(self.engine, RenderPreview(path, width, height)))
+        if request := self.preview.request(path):
+            self.preview.show(await render(self.engine, request))
 
     @work(exclusive=True, group="preview")
     async def look_inside(self, path: str) -> None:

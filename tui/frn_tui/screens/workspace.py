@@ -18,6 +18,7 @@ from frn.errors import FrnError
 from frn.inference.session import ClassEntry
 from frn_tui.controller import Controller
 from frn_tui.keys import with_ids
+from frn_tui.modes import MODES, Mode
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
@@ -26,18 +27,24 @@ from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.query import QueryPane
 from frn_tui.paths import absolute, name_of, parse_paths
+from frn_tui.screens.closeup import Closeup
 from frn_tui.screens.dialogs import Choose, Page
 from frn_tui.screens.help import help_page
 from frn_tui.text import count_of, display_name
 from frn_tui.viewer import show
-from frn_tui.widgets.cells import MODES, Mode
 from frn_tui.widgets.classes import ClassList
+from frn_tui.widgets.divider import Divider
 from frn_tui.widgets.gallery import Gallery
+from frn_tui.widgets.preview import STEP
 
 TINY = (40, 10)
 """Columns and rows below which only a line fits."""
+MEDIUM = 100
+"""Columns from which on the classes stand beside another pane; below, one pane is seen at a time."""
 COMPACT = 100
 """Columns below which the keys stand closer together, so that all fit at 80."""
+NARROWEST = 20
+"""Percent of the width that the photos and the query share, which either has at least."""
 PANES = ("classes", "photos", "query")
 
 
@@ -49,7 +56,7 @@ def keys_of(pane: str, keys: Iterable[Binding]) -> Iterable[Binding]:
 class Workspace(Screen[None]):
     """Composes the panes, and does what depends on which of them has the focus."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (80, "-medium"), (120, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MEDIUM, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
 
     BINDINGS: ClassVar[list[BindingType]] = with_ids(
@@ -64,7 +71,10 @@ class Workspace(Screen[None]):
             Binding("m", "move", "Move", show=False),
             Binding("d,delete", "delete", "Delete", show=False),
             Binding("slash", "filter", "Filter", show=False),
-            Binding("z", "zoom", "Zoom", show=False),
+            Binding("z", "zoom(1)", "Zoom", show=False),
+            Binding("Z", "zoom(-1)", "Zoom out", show=False),
+            Binding("left_parenthesis", "share(-5)", "Narrower query", show=False),
+            Binding("right_parenthesis", "share(5)", "Wider query", show=False),
             Binding("o", "viewer", "Open in a viewer", show=False),
             Binding("b", "problems", "Problems", show=False),
             Binding("i", "images_mode", "Picture mode", show=False),
@@ -95,6 +105,8 @@ class Workspace(Screen[None]):
         """Whether the user set how pictures are drawn, so that it should be remembered."""
         self.own_keys: dict[str, str] = {}
         """Keys that the user has set, by the bindings' ids."""
+        self.query_share = 50
+        """Percent of the width that it shares with the photos."""
         self.focused_pane = "classes"
 
     def compose(self) -> ComposeResult:
@@ -102,6 +114,7 @@ class Workspace(Screen[None]):
         with Horizontal(id="panes"):
             yield self.classes_pane
             yield self.photos_pane
+            yield Divider(id="divider")
             yield self.query_pane
         yield self.context.jobs
         yield Static("window too small: make it larger, or ctrl+q quits", id="too-small")
@@ -110,7 +123,9 @@ class Workspace(Screen[None]):
     def on_mount(self) -> None:
         self.controller.listener = self.refresh_all
         self.refresh_all()
-        self.classes_pane.list.focus()
+        self.set_query_share(self.query_share)
+        # Once it is laid out: what is hidden for a moment loses the focus.
+        self.call_after_refresh(self.focus_pane, "query" if self.app.size.width < MEDIUM else "classes")
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < TINY[0] or event.size.height < TINY[1], "-tiny")
@@ -188,6 +203,20 @@ class Workspace(Screen[None]):
 
     # Focus
 
+    def set_query_share(self, percent: int) -> None:
+        """Give the query so much of the width that it and the photos have."""
+        self.query_share = min(max(percent, NARROWEST), 100 - NARROWEST)
+        self.query_pane.styles.width = f"{self.query_share}fr"
+        self.photos_pane.styles.width = f"{100 - self.query_share}fr"
+
+    def action_share(self, step: int) -> None:
+        self.set_query_share(self.query_share + step)
+
+    @on(Divider.Dragged)
+    def move_divider(self, event: Divider.Dragged) -> None:
+        left, right = self.photos_pane.region.x, self.query_pane.region.right
+        self.set_query_share(round(100 * (right - event.x) / max(right - left, 1)))
+
     def show_pane(self, name: str) -> None:
         for other in PANES:
             self.set_class(other == name, f"-show-{other}")
@@ -197,13 +226,17 @@ class Workspace(Screen[None]):
         for name in PANES:
             if self.panes[name] in event.widget.ancestors:
                 self.focused_pane = name
+                if self.has_class("-narrow"):
+                    self.show_pane(name)
                 self.query_pane.show_keys(in_photos=name == "photos")
 
     def action_pane(self, step: int) -> None:
-        self.focused_pane = PANES[(PANES.index(self.focused_pane) + step) % len(PANES)]
-        self.show_pane(self.focused_pane)
-        pane = self.panes[self.focused_pane]
-        next(widget for widget in pane.query("*") if widget.can_focus).focus()  # later than the next key may come
+        self.focus_pane(PANES[(PANES.index(self.focused_pane) + step) % len(PANES)])
+
+    def focus_pane(self, name: str) -> None:
+        self.focused_pane = name
+        self.show_pane(name)
+        next(widget for widget in self.panes[name].query("*") if widget.can_focus).focus()  # after the next key, maybe
 
     # Keys
 
@@ -236,16 +269,28 @@ class Workspace(Screen[None]):
     def action_filter(self) -> None:
         (self.classes_pane if self.classes_pane.has_focus_within else self.photos_pane).filter()
 
-    def action_zoom(self) -> None:
-        self.toggle_class("-zoomed")
-        self.query_pane.picture.preview.focus()
+    def action_zoom(self, step: int) -> None:
+        """The photo in focus over the whole screen, then closer and closer; the other way with -1."""
+        gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
+        if self.focused_pane == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
+            if step > 0:
+                closeup = Closeup(self.controller.engine, gallery.paths, gallery.cursor, self.context.mode)
+                self.app.push_screen(closeup, lambda at: gallery.action_go(at or 0))
+        elif not self.has_class("-zoomed"):
+            self.set_class(step > 0, "-zoomed")
+            preview.focus()
+        elif step > 0 or preview.zoom > 1:
+            preview.look_at(preview.zoom * STEP**step, preview.centre)
+        else:
+            self.remove_class("-zoomed")
 
     def action_images_mode(self) -> None:
         self.set_mode(MODES[(MODES.index(self.context.mode) + 1) % len(MODES)])
         self.mode_was_chosen = True
 
     def set_mode(self, mode: Mode) -> None:
-        self.context.mode = self.query_pane.picture.preview.mode = self.photos_pane.gallery.mode = mode
+        self.context.mode = self.photos_pane.gallery.mode = mode
+        self.query_pane.picture.set_mode(mode)
         self.context.say(f"pictures: {mode}")
         self.query_pane.picture.show()
 
@@ -281,8 +326,10 @@ class Workspace(Screen[None]):
 
     def action_cancel(self) -> None:
         """The large picture, then a filter, then what is running."""
-        if self.has_class("-zoomed"):
+        preview = self.query_pane.picture.preview
+        if self.has_class("-zoomed") or preview.zoom > 1:
             self.remove_class("-zoomed")
+            preview.look_at(1.0)
         elif self.photos_pane.wanted_name:
             self.photos_pane.wanted_name = ""
             self.refresh_all()

@@ -14,15 +14,18 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from frn_tui.rgb import Rgb
-from frn_tui.widgets import cells, tiles
-from frn_tui.widgets.cells import Mode
-from frn_tui.widgets.grid import Grid
-from frn_tui.widgets.tiles import NO_PICTURE, TILE, GalleryItem, Tiles
+from frn_tui.modes import Mode
+from frn_tui.picture import Picture
+from frn_tui.protocol import RenderPreview
+from frn_tui.widgets import tiles
+from frn_tui.widgets.grid import Grid, tiled
+from frn_tui.widgets.tiles import NO_PICTURE, GalleryItem, Tiles
 
 __all__ = ["Gallery", "GalleryItem", "View"]
 
 View = Literal["grid", "list"]
+SMALLEST = 6
+"""Cells that a tile is wide at least."""
 
 
 class Gallery(ScrollView, can_focus=True):
@@ -54,14 +57,14 @@ class Gallery(ScrollView, can_focus=True):
     mode: reactive[Mode] = reactive("half", init=False)
     cursor: reactive[int] = reactive(0, init=False)
     """Place of the cursor among the items."""
+    tile_width: reactive[int] = reactive(0, init=False)
+    """About how many cells a tile should be wide; 0: by the room there is."""
 
     @dataclass
     class Want(Message):
         """These pictures are visible and missing; requests made before need no answer any more."""
 
-        paths: list[str]
-        width: int
-        height: int
+        requests: list[RenderPreview]
 
     @dataclass
     class Opened(Message):
@@ -83,13 +86,17 @@ class Gallery(ScrollView, can_focus=True):
         self._selected: set[str] = set()
         self._anchor: str | None = None
         self._tiles = Tiles()
-        self._asked: tuple[frozenset[str], tuple[int, int]] = (frozenset(), (0, 0))
+        self._asked: list[RenderPreview] = []
         self._asking = False
         self._toggled: str | None = None
 
     @property
     def cursor_item(self) -> GalleryItem | None:
         return self._items[self.cursor] if self._items else None
+
+    @property
+    def paths(self) -> list[str]:
+        return [item.path for item in self._items]
 
     @property
     def selection(self) -> list[str]:
@@ -115,9 +122,9 @@ class Gallery(ScrollView, can_focus=True):
         if selection != self.selection:
             self.post_message(self.SelectionChanged(self.selection))
 
-    def provide(self, path: str, picture: Rgb) -> None:
-        self._tiles.put(path, picture)
-        self._refresh_item(self._places.get(path))
+    def provide(self, request: RenderPreview, picture: Picture) -> None:
+        self._tiles.put(request, picture)
+        self._refresh_item(self._places.get(request.path))
 
     def select(self, paths: Iterable[str]) -> None:
         selected = self._places.keys() & set(paths)
@@ -135,9 +142,12 @@ class Gallery(ScrollView, can_focus=True):
         width = self.scrollable_content_region.width
         if not self._is_grid:
             return Grid(len(self._items), 1, Size(max(width, 1), 1))
-        # A blank column between tiles, and the line of the name below.
-        pitch = TILE + Size(1, 1)
-        return Grid(len(self._items), max((width + 1) // pitch.width, 1), pitch)
+        return tiled(len(self._items), Size(width, self.size.height), self.tile_width)
+
+    @property
+    def _tile(self) -> Size:
+        """Cells of a picture."""
+        return self._grid.pitch - Size(1, 1)
 
     def _lay_out(self) -> None:
         self.virtual_size = Size(self.scrollable_content_region.width, self._grid.height)
@@ -180,6 +190,10 @@ class Gallery(ScrollView, can_focus=True):
         self._lay_out()
         self._show_cursor()
 
+    def watch_tile_width(self) -> None:
+        self._lay_out()
+        self._show_cursor()
+
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._want()
@@ -215,17 +229,15 @@ class Gallery(ScrollView, can_focus=True):
     def _ask(self) -> None:
         """Ask once for several changes in a row, and not again for what is on its way."""
         self._asking = False
-        across, down = cells.PIXELS[self.mode]
-        size = TILE.width * across, TILE.height * down
         if not self._is_grid or not self.size:
             return
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
         items = [self._items[index] for index in visible]
-        missing = [item.path for item in items if item.mark not in NO_PICTURE and not self._tiles.has(item.path, size)]
-        asked, asked_size = self._asked
-        if missing and (size != asked_size or not asked.issuperset(missing)):
-            self._asked = frozenset(missing), size
-            self.post_message(self.Want(missing, *size))
+        requests = [RenderPreview(item.path, *self._tile, self.mode) for item in items if item.mark not in NO_PICTURE]
+        missing = [request for request in requests if not self._tiles.has(request)]
+        if any(request not in self._asked for request in missing):
+            self._asked = missing
+            self.post_message(self.Want(missing))
 
     def render_line(self, y: int) -> Strip:
         if not self._items:
@@ -242,12 +254,13 @@ class Gallery(ScrollView, can_focus=True):
 
     def _part(self, index: int, row: int, width: int) -> list[Segment]:
         item = self._items[index]
-        if self._is_grid and row < TILE.height:
+        tile = self._tile
+        if self._is_grid and row < tile.height:
             base, dark = self.visual_style.rich_style, self.app.current_theme.dark
-            return self._tiles.lines(item, self.mode, base, self._style("waiting"), dark=dark)[row]
+            return self._tiles.lines(item, tile, base, self._style("waiting"), dark=dark)[row]
         cursor, selected = index == self.cursor, item.path in self._selected
         ascii_only = self.mode in ("ascii", "none")
-        draw, room = (tiles.caption, TILE.width) if self._is_grid else (tiles.list_line, width)
+        draw, room = (tiles.caption, tile.width) if self._is_grid else (tiles.list_line, width)
         return draw(item, room, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
 
     def _style(self, component: str) -> Style:
@@ -286,6 +299,12 @@ class Gallery(ScrollView, can_focus=True):
     def action_all(self) -> None:
         everything = self._places.keys()
         self.select(() if self._selected == everything else everything)
+
+    def action_tiles(self, step: int) -> None:
+        """Larger tiles (1) or smaller ones (-1): one less or more in a line."""
+        width = self.scrollable_content_region.width
+        columns = max(self._grid.columns - step, 1)
+        self.tile_width = max((width + 1) // columns - 1, SMALLEST)
 
     def action_open(self) -> None:
         if self.cursor_item is not None:

@@ -1,8 +1,16 @@
 """Where the items of a grid lie: plain arithmetic."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from textual.geometry import Region, Size
+
+LEAST = 16
+"""Cells that a tile is wide at least, unless it is wanted smaller."""
+SHAPE = 7 / 16
+"""Rows of a tile by its columns, where more are there than are seen: between a square and a photo of 4 to 3."""
+USUAL = 3 / 8
+"""Rows of such a photo by its columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +57,33 @@ class Grid:
             return target
         in_last_line = index // self.columns == self.lines - 1
         return index if in_last_line else self.count - 1
+
+
+@lru_cache(16)
+def tiled(count: int, room: Size, wanted: int = 0) -> Grid:
+    """Tiles that share the width of a room, with a blank column between them and the line of the name below each.
+
+    Args:
+        count: tiles.
+        room: that they are seen in.
+        wanted: about how wide each should be; 0: as large as possible while all are in view, and `LEAST` otherwise.
+    """
+    if wanted:
+        return _in_columns(max(round((room.width + 1) / (wanted + 1)), 1), count, room)
+    most = max((room.width + 1) // (LEAST + 1), 1)
+    scrolled = _in_columns(most, count, room)
+    in_view = [_in_columns(columns, count, room, scrolls=False) for columns in range(1, most + 1)]
+    return max([scrolled, *in_view], key=_seen_rows)
+
+
+def _in_columns(columns: int, count: int, room: Size, *, scrolls: bool = True) -> Grid:
+    width = max((room.width + 1) // columns, 2)
+    lines = -(-count // columns) or 1
+    most = room.height - 1 if scrolls else min(room.height // lines - 1, width // 2)
+    height = max(min(round((width - 1) * SHAPE), most) if scrolls else most, 1)
+    return Grid(count, columns, Size(width, height + 1))
+
+
+def _seen_rows(grid: Grid) -> float:
+    """How high a usual photo is in a tile."""
+    return min(grid.pitch.height - 1, (grid.pitch.width - 1) * USUAL)

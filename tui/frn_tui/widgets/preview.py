@@ -1,31 +1,46 @@
-"""One picture, as large as its place allows, with numbers over it."""
+"""One photo, as large as its place allows: looked at closer, moved about, with numbers over it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 from textwrap import wrap
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from frn_tui.rgb import Rgb
+from frn_tui.modes import Mode
+from frn_tui.picture import Picture
+from frn_tui.protocol import RenderPreview
 from frn_tui.text import display_name
 from frn_tui.widgets import cells
-from frn_tui.widgets.cells import Mode
+
+STEP = 2.0
+"""Times larger at a key."""
+WHEEL = 1.25
+MAX_ZOOM = 16.0
+PAN = 0.25
+"""Share of what is in view that a key moves it by."""
+MIDDLE = (0.5, 0.5)
 
 
 class Preview(Widget, can_focus=True):
-    """Shows a picture, and says how many pixels it would like to have.
+    """Shows a photo, and says when it would like another picture of it.
 
     A picture of another size is drawn until the right one comes, so that resizing never leaves the place empty.
     """
 
     ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "pan(-1, 0)", "Left", show=False),
+        Binding("right,l", "pan(1, 0)", "Right", show=False),
+        Binding("up,k", "pan(0, -1)", "Up", show=False),
+        Binding("down,j", "pan(0, 1)", "Down", show=False),
+    ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"preview--empty"}
 
     mode: reactive[Mode] = reactive("half", init=False)
@@ -33,44 +48,104 @@ class Preview(Widget, can_focus=True):
 
     @dataclass
     class Wanted(Message):
-        """The picture should come with this many pixels from now on."""
+        """Another picture should come: `Preview.request` says which."""
 
-        width: int
-        height: int
+        preview: "Preview"
 
     def __init__(self, *, mode: Mode = "half", empty_text: str = "", id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
         self.set_reactive(Preview.mode, mode)
         self.set_reactive(Preview.empty_text, empty_text)
-        self._picture: Rgb | None = None
-        self._grid: Sequence[Sequence[float]] | None = None
-        self._range = (0.0, 1.0)
-        self._announced = (0, 0)
+        self.framed = False
+        """Whether there is a line about what the network sees."""
+        self.zoom, self.centre = 1.0, MIDDLE
+        """How many times larger than the whole photo, and about which point of it."""
+        self._picture: Picture | None = None
+        self._numbers: Sequence[Sequence[float]] | None = None
+        self._announced: object = None
         self._announcing = False
+        self._held: tuple[int, int] | None = None
         self._drawn: tuple[object, list[Strip]] = (None, [])
 
-    @property
-    def pixel_size(self) -> tuple[int, int]:
-        """Width and height in pixels of the largest square picture that fits; (0, 0) where none does."""
-        columns, rows = cells.square(*self.size)
-        across, down = cells.PIXELS[self.mode]
-        return columns * across, rows * down
+    def request(self, path: str, **more: Any) -> RenderPreview | None:
+        """What to ask the engine for; None where there is no room for a picture, or none is wanted."""
+        if self.mode == "none" or not all(self.size):
+            return None
+        return RenderPreview(path, *self.size, self.mode, zoom=self.zoom, centre=list(self.centre), **more)
 
-    def show(self, picture: Rgb | None) -> None:
+    def show(self, picture: Picture | None) -> None:
         self._picture = picture
+        if picture is not None and self.zoom > 1:  # as far as there was more of it
+            left, top, right, bottom = picture.view
+            self.centre = (left + right) / 2, (top + bottom) / 2
         self._changed()
 
     def show_numbers(self, grid: Sequence[Sequence[float]] | None) -> None:
         """Write a digit at the centre of each location: its decile of the grid's values; None takes the digits away."""
-        self._grid = grid if grid and grid[0] else None
-        values = [value for row in self._grid or () for value in row if isfinite(value)] or [0.0]
-        self._range = min(values), max(values)
+        self._numbers = grid if grid and grid[0] else None
         self._changed()
+
+    def look_at(self, zoom: float, centre: tuple[float, float] = MIDDLE) -> None:
+        """Show the photo so many times larger, about a point in shares of its sides."""
+        self.zoom = min(max(zoom, 1.0), MAX_ZOOM)
+        self.centre = centre if self.zoom > 1 else MIDDLE
+        self._want()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where the whole photo is in view there is nowhere to move: the keys are someone else's."""
+        return action != "pan" or self.zoom > 1
+
+    def action_pan(self, x: int, y: int) -> None:
+        if self._picture is not None:
+            left, top, right, bottom = self._picture.view
+            self._move(x * PAN * (right - left), y * PAN * (bottom - top))
+
+    def _move(self, x: float, y: float) -> None:
+        self.look_at(self.zoom, (min(max(self.centre[0] + x, 0.0), 1.0), min(max(self.centre[1] + y, 0.0), 1.0)))
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._wheel(event, WHEEL)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._wheel(event, 1 / WHEEL)
+
+    def _wheel(self, event: events.MouseEvent, times: float) -> None:
+        """Larger or smaller; what is under the pointer stays there."""
+        event.stop()
+        if (picture := self._picture) is None:
+            return
+        left, top, right, bottom = picture.view
+        offset = event.get_content_offset(self)
+        shown = picture.fitted(*self.size)
+        x = (offset.x - (self.size.width - shown.columns) // 2 + 0.5) / shown.columns if offset else 0.5
+        y = (offset.y - (self.size.height - shown.rows) // 2 + 0.5) / shown.rows if offset else 0.5
+        zoom = min(max(self.zoom * times, 1.0), MAX_ZOOM)
+        shrinks = self.zoom / zoom
+        at = left + x * (right - left), top + y * (bottom - top)
+        self.look_at(zoom, (at[0] + (self.centre[0] - at[0]) * shrinks, at[1] + (self.centre[1] - at[1]) * shrinks))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if event.button == 1 and self.zoom > 1:
+            self._held = event.screen_x, event.screen_y
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._held is not None and (picture := self._picture) is not None:
+            x, y = event.screen_x - self._held[0], event.screen_y - self._held[1]
+            self._held = event.screen_x, event.screen_y
+            left, top, right, bottom = picture.view
+            self._move(-x * (right - left) / picture.columns, -y * (bottom - top) / picture.rows)
+
+    def on_mouse_up(self, _: events.MouseUp) -> None:
+        if self._held is not None:
+            self._held = None
+            self.release_mouse()
 
     def on_resize(self, _: events.Resize) -> None:
         self._want()
 
     def watch_mode(self) -> None:
+        self._changed()
         self._want()
 
     def notify_style_update(self) -> None:
@@ -96,29 +171,26 @@ class Preview(Widget, can_focus=True):
     def _announce(self) -> None:
         """Ask once for several changes in a row."""
         self._announcing = False
-        wanted = self.pixel_size
-        if wanted != self._announced and all(wanted):
+        wanted = self.request("")
+        if wanted != self._announced and wanted is not None:
             self._announced = wanted
-            self.post_message(self.Wanted(*wanted))
+            self.post_message(self.Wanted(self))
 
     def _draw(self) -> list[Strip]:
         width, height = self.size
-        columns, rows = cells.square(width, height)
-        if not rows or (self._grid is None and (self._picture is None or self.mode == "none")):
+        if self._picture is None or self.mode == "none" or not width or not height:
             return self._hint()
         base = self.visual_style.rich_style
-        if self._picture is None:
-            canvas: cells.Canvas = [[(" ", base)] * columns for _ in range(rows)]
-        else:
-            dark = self.app.current_theme.dark
-            canvas = cells.draw(self._picture, columns, rows, self.mode, base, dark=dark)
-        if self._grid is not None:
-            colored = self._picture is not None and self.mode in ("half", "quad")
-            cells.write_numbers(canvas, self._grid, *self._range, colored=colored)
-        left = (width - columns) // 2
-        before, after = Segment(" " * left, base), Segment(" " * (width - columns - left), base)
+        picture = self._picture.fitted(width, height)
+        canvas = cells.draw(picture, base, dark=self.app.current_theme.dark)
+        if self.framed:
+            cells.write_frame(canvas, picture)
+        if self._numbers is not None:
+            cells.write_numbers(canvas, picture, self._numbers)
+        left = (width - picture.columns) // 2
+        before, after = Segment(" " * left, base), Segment(" " * (width - picture.columns - left), base)
         lines = [Strip([before, *cells.segments(line), after], width) for line in canvas]
-        return [Strip.blank(width, base)] * ((height - rows) // 2) + lines
+        return [Strip.blank(width, base)] * ((height - picture.rows) // 2) + lines
 
     def _hint(self) -> list[Strip]:
         width, height = self.size

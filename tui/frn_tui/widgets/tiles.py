@@ -10,21 +10,21 @@ from rich.style import Style
 from textual.cache import LRUCache
 from textual.geometry import Size
 
-from frn_tui.rgb import Rgb
+from frn_tui.picture import Picture
+from frn_tui.protocol import RenderPreview
 from frn_tui.text import display_name
 from frn_tui.widgets import cells
-from frn_tui.widgets.cells import Mode
 
 Mark = Literal["", "broken", "missing", "near", "outlier"]
 StyleOf = Callable[[str], Style]
 """From "name", "cursor", "selected", "mark" or "waiting" to a style."""
 
-TILE = Size(16, 8)
-"""Cells of a picture."""
 NO_PICTURE = ("broken", "missing")
 """Marks of files that cannot be drawn."""
 CACHED_PICTURES = 512
 """Pictures in memory."""
+CACHED_CELLS = 1 << 16
+"""Cells of pictures that are kept as they were drawn."""
 
 GLYPHS = {"cursor": "›", "selected": "✓", "broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""}
 ASCII_GLYPHS = {"cursor": ">", "selected": "*", "broken": "x", "missing": "?", "near": "~", "outlier": "!", "": ""}
@@ -47,12 +47,13 @@ class Tiles:
     """The pictures that came last, and the same drawn as cells."""
 
     def __init__(self) -> None:
-        self._pictures: LRUCache[str, Rgb] = LRUCache(CACHED_PICTURES)
+        self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(CACHED_PICTURES)
         self._drawn: LRUCache[str, list[list[Segment]]] = LRUCache(CACHED_PICTURES)
+        self._tile = Size()
 
-    def put(self, path: str, picture: Rgb) -> None:
-        self._pictures[path] = picture
-        self._drawn.discard(path)
+    def put(self, request: RenderPreview, picture: Picture) -> None:
+        self._pictures[request.path] = request, picture
+        self._drawn.discard(request.path)
 
     def drop(self, path: str) -> None:
         self._pictures.discard(path)
@@ -61,25 +62,35 @@ class Tiles:
     def redraw(self) -> None:
         self._drawn.clear()
 
-    def has(self, path: str, size: tuple[int, int]) -> bool:
-        picture = self._pictures.get(path)
-        return picture is not None and (picture.width, picture.height) == size
+    def has(self, request: RenderPreview) -> bool:
+        found = self._pictures.get(request.path)
+        return found is not None and found[0] == request
 
-    def lines(self, item: GalleryItem, mode: Mode, text: Style, waiting: Style, *, dark: bool) -> list[list[Segment]]:
+    def lines(self, item: GalleryItem, tile: Size, text: Style, waiting: Style, *, dark: bool) -> list[list[Segment]]:
         """A tile, line by line; `text` is the style of ASCII pictures, `waiting` that of a tile without a picture."""
+        if tile != self._tile:
+            self._tile, self._drawn = tile, LRUCache(max(CACHED_CELLS // max(tile.area, 1), 1))
         drawn = self._drawn.get(item.path)
         if drawn is None:
-            picture = self._pictures.get(item.path)
-            if picture is None:
-                return _placeholder(item, waiting)
-            drawn = [cells.segments(line) for line in cells.draw(picture, *TILE, mode, text, dark=dark)]
-            self._drawn[item.path] = drawn
+            found = self._pictures.get(item.path)
+            if found is None:
+                return _placeholder(item, tile, waiting)
+            drawn = self._drawn[item.path] = _centred(found[1].fitted(*tile), tile, text, dark=dark)
         return drawn
 
 
-def _placeholder(item: GalleryItem, style: Style) -> list[list[Segment]]:
-    lines = [" " * TILE.width] * TILE.height
-    lines[TILE.height // 2 - 1] = (item.mark if item.mark in NO_PICTURE else "...").center(TILE.width)
+def _centred(picture: Picture, tile: Size, text: Style, *, dark: bool) -> list[list[Segment]]:
+    left, above = (tile.width - picture.columns) // 2, (tile.height - picture.rows) // 2
+    before, after = Segment(" " * left, text), Segment(" " * (tile.width - picture.columns - left), text)
+    blank = [Segment(" " * tile.width, text)]
+    lines = [[before, *cells.segments(line), after] for line in cells.draw(picture, text, dark=dark)]
+    return [*[blank] * above, *lines, *[blank] * (tile.height - picture.rows - above)]
+
+
+def _placeholder(item: GalleryItem, tile: Size, style: Style) -> list[list[Segment]]:
+    lines = [" " * tile.width] * tile.height
+    word = item.mark if item.mark in NO_PICTURE else "..."
+    lines[max(tile.height // 2 - 1, 0)] = word.center(tile.width)[: tile.width]
     return [[Segment(line, style)] for line in lines]
 
 
