@@ -63,16 +63,20 @@ class Pretrained(Backbone):
         self.stride = max(1, size // max(h, w))
         """Pixels per location, about."""
         self.map_scale = float(self.d) ** 0.5
-        """As ResNet-12: then the energy of a location is of the order of one, and lambda of its usual size."""
+        """As ResNet-12: then a location's mean energy is one, and lambda of its usual size."""
 
     def train(self, mode: bool = True) -> "Pretrained":
         """Stay in evaluation mode."""
         return super().train(False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Map normalised images (b, 3, S, S) to feature maps (b, d, h, w)."""
+        """Map normalised images (b, 3, S, S) to feature maps (b, d, h, w), each of a mean square of one.
+
+        A network that was trained to classify answers some images more strongly than others: a class with such examples
+        would rebuild every query.
+        """
         maps: Tensor = self.maps(images)
-        return maps
+        return maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
 
     def grid(self, size: int) -> tuple[int, int]:
         """Height and width of the map of the images that the network was built for."""

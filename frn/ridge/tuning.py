@@ -22,7 +22,7 @@ from frn.ridge.enrolment import Array, Floats
 from frn.ridge.leave_one_out import rebuilt_by_others
 from frn.ridge.parameters import HeadParameters
 
-ALPHAS = (-6.0, -4.0, -2.0, 0.0, 2.0, 4.0)
+ALPHAS = (-6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0, 8.0)
 """Alphas tried first; then those between the best and its neighbours."""
 BETAS = np.linspace(-0.6, 0.6, 13)
 """Rho from 0.55 to 1.82: below two, a class only ever takes off error."""
