@@ -84,7 +84,7 @@ def render(
     decoder: Annotated[Path, typer.Option(help="What `frn visualize train` made for this model.")],
     data: SplitData,
     out: Annotated[Path, typer.Option(help="PNG file of the grid.")],
-    split: Split = "test",
+    split: Split = "val",
     way: Annotated[int, typer.Option(min=2, help="Classes per trial; the grid shows three at most.")] = 5,
     shot: Annotated[int, typer.Option(min=1, help="Support images per class.")] = 5,
     columns: Annotated[int, typer.Option(min=1, help="Query images in the grid.")] = 6,

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 import tempfile
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from frn import heif
 from frn.caches import IMAGES, INDEX, MAX_INDEX, UNFINISHED, USED, limit_in_bytes, trim
 from frn.data.folders import Broken, ClassFolders
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.files import cache_folder, read_json
 from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
@@ -98,6 +99,7 @@ def load_images(
     if stored is None:
         limit = limit_in_bytes()
         try:
+            _check_space(home.parent, folders, paths, transform)
             _build(home, folders, paths, transform, progress or (lambda done, total: None))
         except OSError as error:
             raise FrnError(
@@ -113,6 +115,36 @@ def load_images(
             first = next(entry.reason for entry in stored.broken if Path(entry.path).parent == Path(name))
             raise FrnError(f"{folders.root / name}: none of its images can be read, the first: {first}")
     return replace(stored, broken=stored.broken + folders.skipped)
+
+
+LARGE = 20_000_000_000
+"""Bytes of decoded images that are told before they are written."""
+SAMPLE = 32
+"""Images that are decoded to know how large all of them will be."""
+
+
+def _check_space(home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> None:
+    """Refuse what will not fit on the disk, by an `FrnError`, and warn of what is large, before it is begun."""
+    if len(paths) <= SAMPLE:
+        return
+    sample = [_decoded(path, folders, transform) for path in paths[:: len(paths) // SAMPLE]]
+    lengths = [image.size for image in sample if not isinstance(image, Broken)]
+    needed = len(paths) * sum(lengths) // max(1, len(lengths))
+    home.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(home).free
+    told = f"{folders.root}: {len(paths):,} images take about {needed / 1e9:.1f} GB decoded in {home}, where "
+    if needed > free:
+        raise FrnError(f"{told}{free / 1e9:.1f} GB are free. Set FRN_CACHE to a folder on a larger disk.")
+    if needed > LARGE:
+        warnings.warn(f"{told}{free / 1e9:.0f} GB are free (FRN_CACHE names another folder)", FrnWarning, stacklevel=3)
+
+
+def _decoded(path: Path, folders: ClassFolders, transform: EvaluationTransform | int) -> Pixels | Broken:
+    try:
+        image = open_image(path)
+    except FrnError as error:
+        return Broken(str(path.relative_to(folders.root)), str(error))
+    return limit_shorter_side(image, transform) if isinstance(transform, int) else transform(image)
 
 
 def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> str:
@@ -132,11 +164,7 @@ def _build(
     home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int, progress: Progress
 ) -> None:
     def decode(path: Path) -> Pixels | Broken:
-        try:
-            image = open_image(path)
-        except FrnError as error:
-            return Broken(str(path.relative_to(folders.root)), str(error))
-        return limit_shorter_side(image, transform) if isinstance(transform, int) else transform(image)
+        return _decoded(path, folders, transform)
 
     labels = [label for label, files in enumerate(folders.files) for _ in files]
     sizes = [0] * len(folders.names)

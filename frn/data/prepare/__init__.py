@@ -87,7 +87,8 @@ def prepare(
         check_places(plan.items, out)
         record.skipped, record.split_by = plan.skipped, plan.by
         record.write(out)
-        write_items(plan.items, out, progress)
+        # The authors look at no EXIF tag; photos of yours stay upright.
+        write_items(plan.items, out, progress, upright=name == "folder")
     record.holding = hold(out, [*counts])
     record.write(out)
     return counts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from frn.data.cache import Progress
 from frn.data.prepare.benchmark import Item
-from frn.data.prepare.pictures import PNG_END, to_png
+from frn.data.prepare.pictures import PNG_END, as_stored, to_png
 from frn.errors import FrnError
 from frn.hardware import cores
 
@@ -16,8 +16,10 @@ PIECE = 64
 """Images that are in memory together."""
 
 
-def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None) -> None:
+def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None, *, upright: bool = True) -> None:
     """Write every item to `out/split/label/file`; whole files stay as they are.
+
+    Not `upright`: an EXIF tag that would turn a copied JPEG on reading loses its effect.
 
     Sources are read one after the other, in their own order; pixels are converted and files written on all cores.
     FrnError if a file cannot be read or written.
@@ -32,7 +34,7 @@ def write_items(items: Sequence[Item], out: Path, progress: Progress | None = No
     with ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(todo), PIECE):
             piece = todo[start : start + PIECE]
-            jobs = [pool.submit(_write, item, item.source.read(), out) for item in piece]
+            jobs = [pool.submit(_write, item, item.source.read(), out, upright) for item in piece]
             for job in jobs:
                 job.result()
             done += len(piece)
@@ -40,9 +42,11 @@ def write_items(items: Sequence[Item], out: Path, progress: Progress | None = No
                 progress(done, len(items))
 
 
-def _write(item: Item, data: bytes, out: Path) -> None:
+def _write(item: Item, data: bytes, out: Path, upright: bool) -> None:
     if item.convert is not None:
         data = to_png(data, item.source.where, item.convert)
+    elif not upright:
+        data = as_stored(data)
     path = _path(item, out)
     partial = path.with_name(f".{item.file}.partial")
     try:

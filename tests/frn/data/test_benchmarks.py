@@ -555,11 +555,11 @@ def test_an_error_in_the_middle_leaves_only_whole_files(
     out, left = tmp_path / "out", [25]
     write = writer._write
 
-    def failing(item: Any, data: bytes, home: Path) -> None:
+    def failing(item: Any, data: bytes, home: Path, upright: bool) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise FrnError("disk full")
-        write(item, data, home)
+        write(item, data, home, upright)
 
     with monkeypatch.context() as patch:
         patch.setattr(writer, "_write", failing)

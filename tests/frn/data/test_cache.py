@@ -1,6 +1,7 @@
 """Decode once; never use a stale or torn cache."""
 
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image
 
 from frn.data.cache import load_images
 from frn.data.folders import scan
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.images import EvaluationTransform, open_image
 
 TRANSFORM = EvaluationTransform(size=16, resize=16)
@@ -133,3 +134,18 @@ def test_a_missing_or_flat_folder_is_told(tmp_path: Path) -> None:
         scan(tmp_path / "none")
     with pytest.raises(FrnError, match="has no class folders"):
         scan(tmp_path)
+
+
+def test_space_is_looked_for_before_a_large_set_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = scan(write(tmp_path / "data", classes=2, images=20))
+    (folders.paths[0]).write_bytes(b"no image")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=40 * 16 * 16 * 3 - 1))
+    decodes = Decodes(monkeypatch)
+    with pytest.raises(FrnError, match=r"40 images take about 0\.0 GB decoded in .* are free\. Set FRN_CACHE"):
+        load_images(folders, TRANSFORM)
+    assert decodes.count <= 40  # a sample, and nothing written
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=40 * 16 * 16 * 3))
+    monkeypatch.setattr("frn.data.cache.LARGE", 40 * 16 * 16 * 3 - 1)
+    with pytest.warns(FrnWarning, match="40 images take about"):
+        assert len(load_images(folders, TRANSFORM)) == 39
