@@ -6,12 +6,22 @@ And where caches live.
 import contextlib
 import json
 import os
+import re
+import shutil
 import stat
+import sys
+import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 from frn.errors import FrnError, one_line
 
+if sys.platform != "win32":
+    import fcntl
+
+JUST_MADE = 1.0
+"""Seconds within which a file may not be marked yet as being written."""
 MAX_JSON = 64 << 20
 """Bytes of a small file of ours, if nothing else is said."""
 
@@ -25,16 +35,18 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_once(path)
         new = str(path.with_name(f".{path.name}.{os.urandom(4).hex()}"))
         # The system applies the umask; asking for it would change it for every thread meanwhile.
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         temporary = new
         with os.fdopen(descriptor, "wb") as file:
+            _hold(descriptor)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror}, {len(data):,} bytes)") from error
     finally:
@@ -115,7 +127,68 @@ def cache_pointer() -> Path:
     return user_config_path("frn", appauthor=False) / "cache-folder"
 
 
-def _sync_folder(folder: Path) -> None:
+_swept: set[Path] = set()
+
+
+def _sweep_once(path: Path) -> None:
+    """Remove what killed writers of a file have left, when this program first writes it."""
+    if path not in _swept:
+        _swept.add(path)
+        remove_abandoned(path.parent, [path.name])
+
+
+def remove_abandoned(folder: Path, names: Collection[str]) -> None:
+    """Remove what killed programs left half written beside the files and folders of these names."""
+    temporary = re.compile(rf"\.({'|'.join(map(re.escape, names))})\.[0-9a-f]{{8}}")
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if temporary.fullmatch(entry.name) and is_abandoned(Path(entry.path)):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    with contextlib.suppress(OSError):
+                        os.unlink(entry.path)
+
+
+@contextlib.contextmanager
+def in_the_making(folder: Path) -> Iterator[None]:
+    """Mark a folder as one that this process is filling; the mark ends with the process."""
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        _hold(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether nobody is writing a file, or filling a folder, any more; unknown, and so False, on some systems."""
+    if sys.platform == "win32":
+        return False
+    try:
+        if not 0 <= time.time() - path.stat().st_mtime < JUST_MADE:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            finally:
+                os.close(descriptor)
+    except OSError:  # somebody holds it, or it is gone
+        pass
+    return False
+
+
+def _hold(descriptor: int) -> None:
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder outlast a power cut."""
     if os.name == "nt":  # a folder cannot be opened there
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -4,6 +4,7 @@ A model file is one `.safetensors`: the weights, and in its header what the mode
 """
 
 import hashlib
+import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -91,15 +92,30 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
-    """Write a model file, atomically; `record`, plain data on where it comes from, is added to the model's own.
+    """Write a model file, atomically. FrnError if the file cannot be written."""
+    write_atomically(path, serialise(model, record, half=half))
+
+
+def serialise(model: Model, record: Mapping[str, object] | None = None, *, half: bool = False) -> bytes:
+    """The bytes of a model file; `record`, plain data on where it comes from, is added to the model's own.
 
     With `half`, convolutions are stored in half precision, the few other numbers as they are; they load as float32.
-    FrnError if the file cannot be written.
     """
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     if half:
         weights = {name: tensor.half() if tensor.ndim == 4 else tensor for name, tensor in weights.items()}
-    write_atomically(path, save(weights, metadata=header(model.config, {**model.record, **(record or {})})))
+    return model_file(weights, header(model.config, {**model.record, **(record or {})}))
+
+
+def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """A `.safetensors` file, the same bytes each time: safetensors itself orders the header's entries at random."""
+    data = save(dict(tensors), metadata=dict(metadata))
+    length = int.from_bytes(data[:8], "little")
+    fields = json.loads(data[8 : 8 + length])
+    fields["__metadata__"] = dict(sorted(fields["__metadata__"].items()))
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 
 UNTOLD = (

@@ -7,7 +7,7 @@ ROOT = Path(__file__).parent.parent
 
 ORDER = [
     {"frn.errors", "frn.catalogue", "frn.extras"},
-    {"frn.files", "frn.hardware", "frn.confined", "frn.checkpoint_check", "frn.colour", "frn.heif"},
+    {"frn.files", "frn.file_sets", "frn.hardware", "frn.confined", "frn.checkpoint_check", "frn.colour", "frn.heif"},
     {"frn.caches", "frn.images", "frn.slow_images", "frn.zoo"},
     {"frn.model_file"},
     {"frn.episodes"},

@@ -7,10 +7,11 @@ from typing import Literal
 
 from frn.errors import FrnError
 from frn.evaluation.run import ProgressBars, no_bars
-from frn.files import MAX_JSON, read_regular, write_atomically
+from frn.file_sets import write_set
+from frn.files import MAX_JSON, read_regular
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.model import Model, save_model
+from frn.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
 from frn_export import parity, quantise
 from frn_export.card import TITLE, model_card
@@ -106,24 +107,12 @@ def export_model(
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
     paths = {name: out / f"{name}.onnx" for name in graphs}
     weights = out / "model.safetensors" if options.weights else None
-    removed = _remove_all_but({*paths.values(), weights}, out) if earlier else []
-    for name, path in paths.items():
-        write_atomically(path, graphs[name])
+    files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode()}
     if weights:
-        save_model(model, weights, half=options.precision == "fp16")
-    write_atomically(readme, card)
+        files[weights.name] = serialise(model, half=options.precision == "fp16")
+    removed = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
+    write_set(out, files, instead_of=[path.name for path in removed])
     return Exported(paths, differences, cost, readme, weights, removed)
-
-
-def _remove_all_but(kept: set[Path | None], out: Path) -> list[Path]:
-    """Remove what an earlier export may have written and this one does not, before anything new is there."""
-    stale = [path for name in FILES if (path := out / name) not in kept and path.is_file()]
-    for path in stale:
-        try:
-            path.unlink()
-        except OSError as error:
-            raise FrnError(f"{path}: is of an earlier export and cannot be removed ({error.strerror})") from error
-    return stale
 
 
 def _int8(

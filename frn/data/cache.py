@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from frn import heif
 from frn.caches import IMAGES, INDEX, MAX_INDEX, UNFINISHED, USED, limit_in_bytes, trim
 from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError, FrnWarning
-from frn.files import cache_folder, read_json
+from frn.files import cache_folder, in_the_making, is_abandoned, read_json
 from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
 
@@ -172,9 +172,10 @@ def _build(
     broken: list[Broken] = []
     checksum = 0
     home.parent.mkdir(parents=True, exist_ok=True)
+    _remove_unfinished(home.parent)
     work = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=home.parent))
     try:
-        with ThreadPoolExecutor(cores()) as pool, open(work / "pixels", "wb") as file:
+        with in_the_making(work), _pool() as pool, open(work / "pixels", "wb") as file:
             for start in range(0, len(paths), 1024):  # in pieces, so that memory stays bounded
                 piece = paths[start : start + 1024]
                 for offset, result in enumerate(pool.map(decode, piece)):
@@ -211,6 +212,23 @@ def _build(
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _pool() -> Iterator[ThreadPoolExecutor]:
+    """Threads that are left at once where something is raised: an interrupt does not wait for a thousand photos."""
+    pool = ThreadPoolExecutor(cores())
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove the caches that killed programs were building."""
+    for entry in folder.glob(f"{UNFINISHED}*"):
+        if is_abandoned(entry):
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def _open(home: Path) -> StoredImages | None:

@@ -60,6 +60,7 @@ class TrainingRun:
         """
         if not settings.resume:
             folder.require_free()
+        folder.sweep()
         self.folder, self.model, self.objective, self.optimizer = folder, model, objective, optimizer
         self.decides, self.every = decides, settings.save_every
         self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else Position()

@@ -13,12 +13,11 @@ from typing import Any
 
 import safetensors
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn.files import read_regular, write_atomically
-from frn.model import Model
+from frn.files import read_regular, remove_abandoned, write_atomically
+from frn.model import Model, model_file
 from frn.model_file import OPTIMIZER, STAGE, header, read_header
 from frn.training.presets.record import changes
 
@@ -56,6 +55,10 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
 
+    def sweep(self) -> None:
+        """Remove what a killed run has left half written."""
+        remove_abandoned(self.path, [file.name for file in (self.last, self.best, self.metrics, self.config)])
+
     def require_free(self) -> None:
         """Refuse a folder that holds a run, by an `FrnError`."""
         if self.last.exists():
@@ -76,7 +79,7 @@ class RunFolder:
             tensors |= {f"{OPTIMIZER}{index}/{name}": value for name, value in entries.items()}
         record = {**model.record, "training": {"place": asdict(position), "run": run}}
         contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        write_atomically(self.last, save(contiguous, metadata=header(model.config, record)))
+        write_atomically(self.last, model_file(contiguous, header(model.config, record)))
 
     def load_last(
         self, model: Model, objective: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from frn import checkpoint_check, weight_files
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
-from frn.model import Model, import_reference, load_model, save_model
+from frn.model import Model, import_reference, load_model, save_model, serialise
 from frn.model_file import ModelConfig, read_header
 
 
@@ -89,6 +89,14 @@ def test_a_pickle_with_more_than_weights_is_refused(tmp_path: Path) -> None:
     torch.save({"conv.weight": torch.zeros(1)}, path)
     with pytest.raises(FrnError, match="its weights do not fit"):
         import_reference(path)
+
+
+def test_a_model_file_is_the_same_bytes_each_time(tmp_path: Path) -> None:
+    """safetensors orders what the header says of a model at random."""
+    model = small_model()
+    assert len({serialise(model, {"data": "moths"}) for _ in range(8)}) == 1
+    (tmp_path / "m.safetensors").write_bytes(serialise(model, {"data": "mötten"}))
+    assert read_header(tmp_path / "m.safetensors") == (model.config, {"data": "mötten"})
 
 
 def test_an_unknown_model_is_answered_with_the_shipped_ones(tmp_path: Path) -> None:

@@ -2,12 +2,15 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from frn import files
+from frn.data import cache
 from frn.data.cache import load_images
 from frn.data.folders import scan
 from frn.errors import FrnError, FrnWarning
@@ -149,3 +152,31 @@ def test_space_is_looked_for_before_a_large_set_is_decoded(tmp_path: Path, monke
     monkeypatch.setattr("frn.data.cache.LARGE", 40 * 16 * 16 * 3 - 1)
     with pytest.warns(FrnWarning, match="40 images take about"):
         assert len(load_images(folders, TRANSFORM)) == 39
+
+
+def test_an_interrupt_does_not_wait_for_the_photos_that_are_left() -> None:
+    began = time.monotonic()
+
+    def interrupted() -> None:
+        with cache._pool() as pool:
+            for _ in range(1000):
+                pool.submit(time.sleep, 0.1)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
+def test_what_a_killed_program_was_building_goes_and_what_another_is_building_stays(
+    moths: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "JUST_MADE", 0.0)
+    left, held = (private_cache / "images" / f".building-{name}" for name in ("left", "held"))
+    for folder in (left, held):
+        folder.mkdir(parents=True)
+        (folder / "pixels").write_bytes(bytes(99))
+    with files.in_the_making(held):
+        load_images(scan(moths / "val"), 16)
+        assert (left.exists(), held.exists()) == (False, True)

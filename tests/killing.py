@@ -1,0 +1,39 @@
+"""Programs that are killed at a chosen moment: a fork in which the nth step on the disk is the last."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from frn import file_sets
+
+KILLED = 9
+STEPS = ("rename", "replace", "link", "unlink", "fsync", "mkdir", "rmdir")
+
+
+def killed_at(step: int, work: Callable[[], object]) -> bool:
+    """Do some work in a fork that ends without a word before its step number `step`; False if it has fewer steps."""
+    process = os.fork()
+    if process:
+        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        assert status in (0, KILLED), status
+        return status == KILLED
+    status = 1
+    try:
+        left = [step]
+
+        def deadly(call: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*args: Any, **options: Any) -> Any:
+                left[0] -= 1
+                if left[0] < 0:
+                    os._exit(KILLED)
+                return call(*args, **options)
+
+            return called
+
+        for name in STEPS:
+            setattr(os, name, deadly(getattr(os, name)))
+        file_sets._exchange = deadly(file_sets._exchange)
+        work()
+        status = 0
+    finally:
+        os._exit(status)
