@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from frn.errors import FrnError
+from frn.errors import FrnError, one_line
 from frn.files import decode_json, read_regular, write_atomically
 from frn.images import EvaluationTransform
 from frn.inference.extractor import Extractor
@@ -108,8 +108,8 @@ def load_project(path: Path) -> Project:
         document = MIGRATIONS[document["version"]](document)
     try:
         model, state = _parse(document, path.parent)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else one_line(error)
         raise FrnError(f"{path}: is a damaged project ({reason}).{_backup_hint(path)}") from error
     return Project(model, state, document, data)
 

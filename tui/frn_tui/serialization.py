@@ -55,7 +55,7 @@ def state_from_json(data: object) -> State:
             for entry in entries["classes"]
         )
         return State(classes, None if threshold is None else float(threshold), int(entries["next_id"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else error
         raise FrnError(f"these are no classes: {reason}") from error
 

@@ -3,7 +3,7 @@
 import pickle
 from typing import IO, Any
 
-from frn.errors import FrnError
+from frn.errors import FrnError, one_line
 
 ALLOWED = frozenset(
     {("numpy", "ndarray"), ("numpy", "dtype")}
@@ -12,17 +12,6 @@ ALLOWED = frozenset(
         for core in ("core", "_core")
         for module, name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer"))
     }
-)
-BROKEN = (
-    pickle.UnpicklingError,
-    EOFError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ImportError,
-    OverflowError,
-    MemoryError,
 )
 
 
@@ -33,8 +22,8 @@ def load_arrays(file: IO[bytes], where: str) -> Any:
     """
     try:
         return _ArraysOnly(file, encoding="bytes").load()
-    except BROKEN as error:
-        raise FrnError(f"{where}: is not the released file, or is damaged ({error})") from error
+    except Exception as error:  # unpickling raises whatever it stumbles over
+        raise FrnError(f"{where}: is not the released file, or is damaged ({one_line(error)})") from error
 
 
 def _latin1(text: str, encoding: str = "latin1") -> bytes:
@@ -42,7 +31,9 @@ def _latin1(text: str, encoding: str = "latin1") -> bytes:
     return text.encode("latin1")
 
 
-class _ArraysOnly(pickle.Unpickler):
+class _ArraysOnly(pickle._Unpickler):
+    """In Python: the one in C makes room for as many objects as a file says it will remember."""
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("_codecs", "encode"):
             return _latin1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,3 +170,21 @@ def test_features_of_another_model_are_refused() -> None:
 def test_a_project_is_known_by_its_name() -> None:
     assert is_project(Path("a.FRN.json"))
     assert not is_project(Path("a.json"))
+
+
+@pytest.mark.parametrize("number", ["1e999", "NaN", "-1e999"])
+@pytest.mark.parametrize("field", ["next_id", "threshold", "id", "size", "mtime_ns"])
+def test_a_number_that_no_project_has_is_one_line(tmp_path: Path, field: str, number: str) -> None:
+    image = '{"path": "a.png", "key": "k", "size": 1, "mtime_ns": 1}'
+    model = '{"id": "conv4", "sha256": "0", "preprocess": {"size": 32}}'
+    text = (
+        f'{{"format": "frn-project", "version": 1, "threshold": 0.5, "next_id": 2, "model": {model}, '
+        f'"classes": [{{"id": 1, "name": "a", "images": [{image}]}}]}}'
+    )
+    path = tmp_path / "x.frn.json"
+    path.write_text(text)
+    load_project(path)
+    path.write_text(re.sub(rf'"{field}": [0-9.]+', f'"{field}": {number}', text))
+    with pytest.raises(FrnError, match="is a damaged project") as caught:
+        load_project(path)
+    assert len(str(caught.value).splitlines()) == 1

@@ -77,7 +77,7 @@ def _read(path: Path) -> tuple[float, Recovered] | None:
             "time": float(entry["time"]),
             "adding": {str(name): [*map(str, paths)] for name, paths in (entry["adding"] or {}).items()},
         }
-    except (ValueError, KeyError, TypeError, AttributeError):  # half a journal is none
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):  # half a journal is none
         return None
 
 

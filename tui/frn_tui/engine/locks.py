@@ -55,7 +55,7 @@ class Locks:
             entry = read_json(file)
             process = int(entry["process"])
             return process if lives(process, entry["born"]) else None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             return None
 
 
