@@ -1,0 +1,114 @@
+"""Draws the pictures of reports and of the page in docs/: wide and light beside narrow and dark, by headless Chromium.
+
+    python assets/screenshots/pages.py onnxruntime-web-1.30.0.tgz
+
+It needs selenium, Chromium, chromedriver and the archive of `npm pack onnxruntime-web`. All photos in the pictures are
+drawn moths.
+"""
+
+import functools
+import http.server
+import io
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from selenium import webdriver
+from selenium.webdriver.support.ui import WebDriverWait
+
+from frn.data.synthetic import draw_moth, species
+
+HERE = Path(__file__).parent
+SAMPLES = HERE.parent / "samples"
+MODEL = "resnet9-photo"
+WIDE, PHONE, HEIGHT, GAP = 1000, 390, 844, 16
+COLOURS = 192
+WAIT = 300
+
+
+def main(runtime: Path) -> None:
+    """Make the reports and the page in a folder of their own, and the pictures of them."""
+    browser = _browser()
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        words = [SAMPLES / "moths", SAMPLES / "queries", "--model", MODEL, "--report", place / "photos.html"]
+        _frn("classify", *words)
+        _picture(browser, (place / "photos.html").as_uri(), "report-photos.png", dark_script=_click("maps"))
+        _draw_data(place / "data")
+        words = ["--data", place / "data", "--episodes", "100", "--shot", "5", "--report", place / "eval.html"]
+        _frn("eval", MODEL, *words)
+        lower = "document.getElementById('shot-5').nextElementSibling.nextElementSibling.scrollIntoView()"
+        _picture(browser, (place / "eval.html").as_uri(), "report-eval.png", dark_script=lower)
+        page = place / "page"
+        _frn("export", "--web", page, "--classes", SAMPLES / "moths", "--model", MODEL, "--runtime", runtime)
+        _page(browser, page)
+    browser.quit()
+
+
+def _page(browser: Any, folder: Path) -> None:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    browser.get(f"http://127.0.0.1:{server.server_address[1]}/")
+    _wait(browser, "Ready")
+    queries = sorted((SAMPLES / "queries").iterdir())[::2]
+    browser.find_element("id", "files").send_keys("\n".join(map(str, queries)))
+    _wait(browser, "photos answered")
+    _picture(browser, None, "page.png", dark_script=_click("maps"))
+    server.shutdown()
+
+
+def _wait(browser: Any, text: str) -> None:
+    script = "return document.getElementById('status')?.textContent ?? ''"
+    WebDriverWait(browser, WAIT).until(lambda driver: text in driver.execute_script(script))
+
+
+def _click(element: str) -> str:
+    return f"document.getElementById('{element}').click(); window.scrollTo(0, 0)"
+
+
+def _draw_data(folder: Path) -> None:
+    """Twelve species of moths, 24 of each."""
+    for label in range(12):
+        home = folder / "test" / f"species {label + 1:02d}"
+        home.mkdir(parents=True)
+        for number in range(24):
+            moth = draw_moth(species(100 + label), np.random.default_rng([100 + label, number]), 100)
+            moth.save(home / f"{number:02d}.png")
+
+
+def _frn(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "frn", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+
+
+def _browser() -> Any:
+    options = webdriver.ChromeOptions()
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(word)
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService("/usr/bin/chromedriver"))
+
+
+def _picture(browser: Any, address: str | None, name: str, *, dark_script: str) -> None:
+    """Wide and light on the left; narrow, dark and after a script on the right."""
+    canvas = Image.new("RGB", (WIDE + GAP + PHONE, HEIGHT), (128, 128, 128))
+    for left, width, dark in ((0, WIDE, False), (WIDE + GAP, PHONE, True)):
+        metrics = {"width": width, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": dark}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+        if address:
+            browser.get(address)
+        browser.execute_script(dark_script if dark else "window.scrollTo(0, 0)")
+        time.sleep(1)  # until lazy pictures and colours are drawn
+        canvas.paste(Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB"), (left, 0))
+    canvas.quantize(COLOURS, dither=Image.Dither.NONE).save(HERE / name, optimize=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
