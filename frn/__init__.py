@@ -1,13 +1,29 @@
 """Few-shot image classification with Feature Map Reconstruction Networks (FRN, CVPR 2021)."""
 
+import importlib
 import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from frn.errors import FrnError
+    from frn.evaluation.arrays import evaluate
     from frn.few_shot import FewShotClassifier
+    from frn.model import from_pretrained
+    from frn.network import FRN
+    from frn.sampling import EpisodeSampler
 
-__all__ = ["FewShotClassifier", "__version__"]
+__all__ = ["FRN", "EpisodeSampler", "FewShotClassifier", "FrnError", "__version__", "evaluate", "from_pretrained"]
 __version__ = "0.1.0"
+
+_HOMES = {
+    "EpisodeSampler": "frn.sampling",
+    "FRN": "frn.network",
+    "FewShotClassifier": "frn.few_shot",
+    "FrnError": "frn.errors",
+    "evaluate": "frn.evaluation.arrays",
+    "from_pretrained": "frn.model",
+}
+"""Where the public names are from."""
 
 # onnxruntime 1.29 and newer write a device id and events into the user's cache and look their server up, unless this is
 # set before their import. Who wants that sets it to 0.
@@ -16,8 +32,10 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 def __getattr__(name: str) -> object:
     """Import what is large only when it is asked for: `import frn` costs nothing."""
-    if name == "FewShotClassifier":
-        from frn.few_shot import FewShotClassifier
-
-        return FewShotClassifier
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'frn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

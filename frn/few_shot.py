@@ -18,6 +18,7 @@ from frn.inference.features import FeatureStore, Maps
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.runtime import Device
 from frn.inference.session import Duplicate, State, Support, build_state, check_threshold
+from frn.inference.sessions import OwnModel
 from frn.labels import Labels, as_labels, check_kind, distinct, joined, names
 from frn.loading import load_extractor
 from frn.photos import NO_FILE, Photo, list_photos, open_photo, path_of
@@ -190,7 +191,7 @@ class FewShotClassifier(Estimator):
 
         classifier = self._fitted
         graph = classifier_graph(
-            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma
+            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
         )
         write_atomically(Path(path), graph.SerializeToString(deterministic=True))
 
@@ -203,6 +204,7 @@ class FewShotClassifier(Estimator):
         if (classifier := self._classifier) is not None:
             state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": self._labels}
             state |= {"maps": self._known_maps(), "threshold": classifier.threshold_override}
+            state["trusted"] = isinstance(classifier.extractor.session, OwnModel)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -210,7 +212,8 @@ class FewShotClassifier(Estimator):
             setattr(self, name, value)
         self._forget()
         if "extractor" in state:
-            extractor = Extractor(state["extractor"], str(self.model), trusted=True, device=self.device)
+            trusted = state["trusted"]  # as it was opened before
+            extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
             self._adopt(extractor, state["classes"], state["labels"], state["maps"], state["threshold"])
 
     def _forget(self) -> None:

@@ -5,6 +5,7 @@ A model file is one `.safetensors`: the weights, and in its header what the mode
 
 import hashlib
 import json
+import re
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -89,6 +90,31 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
         names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
         weights = {name: file.get_tensor(name) for name in names}
     return _filled(Model(config), weights, path, record)
+
+
+def from_pretrained(name: str | Path) -> Model:
+    """A model with its weights, in evaluation mode: what `load_model` takes, or a repository `OWNER/NAME` of a hub.
+
+    Of a repository, `model.safetensors` is fetched by huggingface_hub into its own cache. FrnError if there is no such
+    model or repository, or it holds no model of this program.
+    """
+    try:
+        return load_model(name)
+    except FrnError:
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
+            raise
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise FrnError(
+            f"{name}: a model of a hub needs the huggingface_hub package: pip install huggingface_hub"
+        ) from error
+    try:
+        path = Path(hf_hub_download(str(name), "model.safetensors"))
+    except Exception as error:  # whatever a client of the network raises
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise FrnError(f"{name}: is no model that is here, and could not be fetched from the hub ({reason})") from error
+    return load_model(path)
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:

@@ -19,7 +19,7 @@ ORDER = [
     {"frn.losses"},
     {"frn.data"},
     {"frn.weight_files"},
-    {"frn.model"},
+    {"frn.model", "frn.network", "frn.sampling"},
     {"frn.evaluation"},
     {"frn.report"},
     {"frn.training"},

@@ -129,7 +129,7 @@ def _int8(
 
 def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tuple[bytes, Difference]:
     """The whole classifier as one file, and how far it is from its parts."""
-    graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma)
+    graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma)
     photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
     data = graph.SerializeToString(deterministic=True)
     return data, parity.compare_classifier(classifier, data, photos, allowed=allowed).require()

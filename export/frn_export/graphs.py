@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from frn import __version__
 from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.pretrained import Pretrained
+from frn.backbones.registered import Registered
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.errors import FrnError
 from frn.inference.extractor import FEATURES_VERSION
@@ -132,5 +133,8 @@ def _array(tensor: Tensor) -> Array:
     return array
 
 
-WRITERS: dict[type[nn.Module], Callable[..., str]] = {Conv4: _conv4, ResNet12: _resnet12, Pretrained: write_traced}
+WRITERS: dict[type[nn.Module], Callable[..., str]] = {
+    **{Conv4: _conv4, ResNet12: _resnet12},
+    **{Pretrained: write_traced, Registered: write_traced},
+}
 """How each backbone is written; another backbone adds its own."""

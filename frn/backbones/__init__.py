@@ -1,7 +1,7 @@
 """Feature extractors. A new backbone is a file here, a line in `BACKBONES`, and a test.
 
 The contract is `base.Backbone`. Frozen networks of other libraries are called `torchvision:NAME` and `timm:NAME`
-(`pretrained.py`).
+(`pretrained.py`); other packages register theirs by entry points (`registered.py`).
 """
 
 from functools import partial
@@ -10,6 +10,7 @@ from typing import Protocol
 from frn.backbones.base import Backbone
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
+from frn.backbones.registered import build_registered, registered
 from frn.backbones.resnet12 import PATCHES, SMALL, WIDE_PATCHES, ResNet12
 from frn.errors import FrnError
 
@@ -31,12 +32,14 @@ BACKBONES: dict[str, BackboneFactory] = {
 
 
 def build_backbone(name: str, *, last_pool: bool = True, size: int = 84) -> Backbone:
-    """Return a new backbone with random weights; a pretrained one is built for images of `size` pixels.
+    """Return a new backbone with random weights; one of others is built for images of `size` pixels.
 
     FrnError if there is no backbone of that name.
     """
     if name.partition(":")[0] in ADAPTERS:
         return Pretrained(name, size)
-    if name not in BACKBONES:
-        raise FrnError(f"unknown backbone {name!r}; choose one of: {', '.join(BACKBONES)}")
-    return BACKBONES[name](last_pool=last_pool)
+    if name in BACKBONES:
+        return BACKBONES[name](last_pool=last_pool)
+    if (entry := (others := registered()).get(name)) is not None:
+        return build_registered(entry, size)
+    raise FrnError(f"unknown backbone {name!r}; choose one of: {', '.join([*BACKBONES, *others])}")

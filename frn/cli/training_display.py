@@ -93,7 +93,7 @@ class TrainingDisplay:
         )
         if event.step == event.steps_in_epoch and not self.console.is_terminal:
             self._note_epoch(event, rate)
-        self._log({"train/loss": event.loss, "train/accuracy": event.accuracy}, done)
+        self._log(event.scalars, done)
         self.troubled = self.troubled + 1 if event.trouble else 0
         if self.troubled == LASTING:
             note(f"warning: {event.trouble}, for {LASTING} steps. Unless accuracy rises, begin anew with --warm-up 200")

@@ -137,7 +137,7 @@ class Classifier:
     def predict(self, feature_maps: Maps) -> Prediction:
         """Classify one feature map (r, d)."""
         errors = self.scorer.class_error(feature_maps[None])
-        shares = probabilities(errors[0], self.head.gamma)
+        shares = probabilities(errors[0], self.gamma)
         known = explained(errors, feature_maps[None])[0]
         return Prediction(
             dict(zip(self.classes, shares.tolist(), strict=True)),
@@ -150,6 +150,11 @@ class Classifier:
         """Squared error of every location for every class: (r, d) to (way, h, w)."""
         error: Floats = self.scorer.location_error(feature_maps[None])[0].T.reshape(-1, *self.extractor.grid)
         return error
+
+    @property
+    def gamma(self) -> float:
+        """Temperature of the probabilities of these classes."""
+        return self.extractor.temperature(self.head, [len(entry.supports) for entry in self.state.classes])
 
     @property
     def scorer(self) -> ClassScorer:

@@ -16,7 +16,7 @@ from frn.inference.features import FeatureStore, Maps, content_key
 from frn.inference.runtime import MAX_BYTES, Device, parse_json
 from frn.inference.sessions import ForeignModel, OwnModel, Session
 from frn.model_file import is_pretrained
-from frn.ridge.parameters import HeadParameters
+from frn.ridge.parameters import HeadParameters, temperature
 
 FEATURES_VERSION = "1"
 BATCH = 16
@@ -98,6 +98,10 @@ class Extractor:
     def batch(self) -> int:
         """Images per run."""
         return max(1, min(BATCH, PIXELS // self.transform.size**2))
+
+    def temperature(self, head: HeadParameters, shots: Sequence[int]) -> float:
+        """Gamma for classes of so many supports; a head that was chosen with the classes has their own."""
+        return head.gamma if self.untrained_head else temperature(head.gamma, shots)
 
     def feature_maps(self, pixels: Pixels) -> Maps:
         """Feature maps (n, r, d) of prepared images (n, S, S, 3) uint8."""

@@ -5,7 +5,8 @@ The torch head, the numpy enrolment and the ONNX graph all take them from here. 
 
 import json
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -59,6 +60,19 @@ class HeadParameters:
     def as_metadata(self) -> str:
         """The entry `frn.head` of an ONNX file's metadata."""
         return json.dumps(asdict(self), sort_keys=True)
+
+
+USUAL_SHOTS = 5
+"""Supports per class that gamma is learned with."""
+
+
+def temperature(gamma: float, shots: Sequence[int]) -> float:
+    """Gamma for classes of so many supports: at few, the same difference of errors says less.
+
+    It falls with the cube root of the typical class's supports, from `USUAL_SHOTS` down; labels stay what they are.
+    docs/recipes.md has the measurement.
+    """
+    return gamma * min(1.0, statistics.median(shots) / USUAL_SHOTS) ** (1 / 3)
 
 
 def probabilities(errors: NDArray[np.floating], gamma: float) -> NDArray[np.float64]:

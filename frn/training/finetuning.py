@@ -27,10 +27,10 @@ MOST_WAYS = 20
 STEPS = 160
 """Episodes, about; in whole epochs."""
 VALIDATIONS = 8
-LEARNING_RATE = 0.01
+LEARNING_RATE = 0.004
 BACK_OFF = 0.3
-"""A model that knows such pictures forgets at that rate, one that does not learns most at it (docs/recipes.md): so
-begin with it, and where a validation is no better than the best, take the best weights back and go on with less."""
+"""A model that knows such pictures forgets at a rate at which another learns most (docs/recipes.md): where a validation
+is no better than the best, the best weights come back and the rate falls by this."""
 
 
 def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:
@@ -107,7 +107,7 @@ def finetuning_preset(
         augmentation=augmentation,
         transform=config.transform,
         validation=ValidationProtocol(
-            every=max(1, epochs // VALIDATIONS),
+            every=-(-epochs // VALIDATIONS),
             shot=max(1, min(shape.shot, min(val_sizes) - 1)),
             episodes=150,
             start=True,

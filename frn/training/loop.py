@@ -1,7 +1,7 @@
 """The training loop: one forward pass per episode, validation on cached features, checkpoints that survive a kill."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,16 @@ class StepReport:
     """Share of its queries (or images) that were right, in percent."""
     trouble: str = ""
     """What has gone wrong with the head, if anything has."""
+    total_steps: int = 0
+    """Taken since the beginning of the run."""
+    learned: Mapping[str, float] = field(default_factory=dict)
+    """The learning rate, and what the head has learned as single numbers (alpha, beta, gamma)."""
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """Its figures by the names that TensorBoard shows."""
+        own = {"train/loss": self.loss, "train/accuracy": self.accuracy}
+        return own | {f"train/{name}": value for name, value in self.learned.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,13 @@ class ValidationReport:
     epoch: int
     accuracy: Accuracy
     is_best: bool
+    total_steps: int = 0
+    """Taken since the beginning of the run."""
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """Its figures by the names that TensorBoard shows."""
+        return {"val/accuracy": self.accuracy.mean, "val/ci95": self.accuracy.ci95}
 
 
 def train(
@@ -165,16 +182,14 @@ class _Trainer:
         loss.backward()
         self.optimizer.step()
         accuracy = 100 * (logits.argmax(1) == target).float().mean().item()
+        epoch, step, total = position.epoch + 1, position.step + 1, position.total_steps + 1
+        scalars = {name: round(p.item(), 5) for name, p in self.model.head.named_parameters() if not p.dim()}
+        learned = {"learning_rate": rate, **scalars}
         self.folder.append_metrics(
-            total_steps=position.total_steps + 1,
-            epoch=position.epoch + 1,
-            loss=round(value, 5),
-            accuracy=round(accuracy, 3),
-            learning_rate=rate,
-            **{name: round(p.item(), 5) for name, p in self.model.head.named_parameters() if not p.dim()},
+            total_steps=total, epoch=epoch, loss=round(value, 5), accuracy=round(accuracy, 3), **learned
         )
         trouble = self.model.head.trouble()
-        self.report(StepReport(position.epoch + 1, position.step + 1, steps_in_epoch, value, accuracy, trouble))
+        self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, trouble, total, learned))
 
     def feature_maps(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """Maps (images, r, d) of a step's images, augmented."""
@@ -227,7 +242,7 @@ class _Trainer:
         self.folder.append_metrics(
             total_steps=position.total_steps, epoch=position.epoch, val_accuracy=accuracy.mean, val_ci95=accuracy.ci95
         )
-        self.report(ValidationReport(position.epoch, accuracy, is_best))
+        self.report(ValidationReport(position.epoch, accuracy, is_best, position.total_steps))
         return accuracy
 
     def save_best(self, **record: object) -> None:

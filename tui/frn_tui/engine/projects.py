@@ -80,7 +80,7 @@ class Exports:
             self._models.model.extractor.data,
             {entry.name: member.enrolled for entry, member in named},
             threshold=classes.threshold,
-            gamma=classes.head.gamma,
+            gamma=classes.gamma,
         )
         data: bytes = graph.SerializeToString(deterministic=True)
         return data

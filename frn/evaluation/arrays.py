@@ -1,0 +1,133 @@
+"""Few-shot accuracy of anyone's features: arrays, `.npy` files or Parquet columns in, the figures of `frn eval` out."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from frn.episodes import EpisodeShape, check_classes
+from frn.errors import FrnError
+from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.report import Result
+from frn.heads import build_head
+from frn.ridge.tuning import tune_on_episodes
+
+Table: TypeAlias = NDArray[Any] | Sequence[Any] | str | Path
+"""Values, or a file that holds them: `.npy`, or `.parquet` with columns `features` and `labels`."""
+
+
+def evaluate(
+    features: Table,
+    labels: Table | None = None,
+    *,
+    way: int = 5,
+    shot: int | Iterable[int] = (1, 5),
+    queries: int = 16,
+    episodes: int = 10_000,
+    seed: int = 0,
+    method: str = "frn",
+    validation: tuple[Table, Table] | None = None,
+) -> list[Result]:
+    """Accuracy of a head over random episodes of images, by their features; one result for each shot.
+
+    Args:
+        features: vectors (n, d), maps (n, r, d) or maps (n, d, h, w); or a file of them.
+        labels: class of each image, (n,), or a file; None takes the column `labels` of a Parquet file.
+        way: classes of an episode.
+        shot: supports of each class.
+        queries: queries of each class.
+        episodes: how many.
+        seed: the same seed draws the same episodes.
+        method: a head without layers to be trained: frn, proto, simpleshot, cosine, ...
+        validation: features and labels of other classes, from which FRN's lambda, rho and gamma are chosen for each
+            shot; without them lambda = p / d and rho = 1, for features of mean energy 1.
+
+    Raises:
+        FrnError: if a file cannot be read, the shapes do not fit, the head needs training, or a class is too small.
+    """
+    maps, sizes, names = _by_class(features, labels)
+    head = build_head(method, maps.shape[-1]).eval()
+    if layers := [name for name, parameter in head.named_parameters() if parameter.dim()]:
+        raise FrnError(f"method {method!r} has layers to be trained ({', '.join(layers)})")
+    unit = float(np.sqrt(np.square(maps, dtype=np.float64).sum(-1).mean())) or 1.0
+    tensor = torch.from_numpy(maps / np.float32(unit))
+    others = None if validation is None else _by_class(*validation)
+    results = []
+    for k in [shot] if isinstance(shot, int) else shot:
+        shape = EpisodeShape(way=way, shot=k, queries=queries)
+        check_classes(names, sizes, shape, where="the features", every_class=True)
+        chosen = None
+        if others is not None and head.ridge is not None:
+            check_classes(others[2], others[1], shape, where="the validation features", every_class=True)
+            chosen = tune_on_episodes(others[0] / np.float32(unit), others[1], shape, seed=seed)
+            head.ridge.set_parameters(chosen)
+        began = time.perf_counter()
+        accuracy = evaluate_episodes(head, tensor, sizes, shape, episodes=episodes, seed=seed)
+        result: Result = {
+            "way": way,
+            "shot": k,
+            "queries": queries,
+            "episodes": episodes,
+            "accuracy": accuracy.mean,
+            "ci95": accuracy.ci95,
+            "seconds": round(time.perf_counter() - began, 3),
+        }
+        if chosen:
+            result["head"] = asdict(chosen)
+        results.append(result)
+    return results
+
+
+def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32], tuple[int, ...], list[str]]:
+    """Maps (n, r, d) class by class, images of each class, and the classes' names."""
+    maps = np.asarray(_read(features, "features"), dtype=np.float32)
+    if labels is None and not is_parquet(features):
+        raise FrnError("give the labels of the features, or a Parquet file with a column of them")
+    known = np.asarray(_read(features if labels is None else labels, "labels"))
+    if maps.ndim == 4:
+        maps = maps.reshape(*maps.shape[:2], -1).swapaxes(1, 2)
+    elif maps.ndim == 2:
+        maps = maps[:, None]
+    if maps.ndim != 3 or not maps.size or known.shape != maps.shape[:1]:
+        raise FrnError(
+            f"features are (n, d), (n, r, d) or (n, d, h, w) with n labels, not {maps.shape} with labels {known.shape}"
+        )
+    if not np.isfinite(maps).all():
+        raise FrnError("the features are not all finite numbers")
+    names, of_each = np.unique(known, return_inverse=True)
+    order = np.argsort(of_each, kind="stable")
+    sizes = tuple(np.bincount(of_each).tolist())
+    return np.ascontiguousarray(maps[order]), sizes, [str(name) for name in names]
+
+
+def is_parquet(table: Table) -> bool:
+    """Whether it is a file of named columns."""
+    return isinstance(table, str | Path) and Path(table).suffix.lower() == ".parquet"
+
+
+def _read(table: Table, column: str) -> Any:
+    if not isinstance(table, str | Path):
+        return table
+    try:
+        if is_parquet(table):
+            return _read_column(Path(table), column)
+        return np.load(table, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise FrnError(f"{table}: cannot be read as .npy or .parquet ({error})") from error
+
+
+def _read_column(path: Path, column: str) -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise FrnError(f"{path}: Parquet needs the pyarrow package: pip install pyarrow") from error
+    table = parquet.read_table(path)
+    if column not in table.column_names:
+        raise FrnError(f"{path}: has no column {column!r}; it has {', '.join(table.column_names)}")
+    values = table.column(column).to_pylist()
+    return np.stack([np.asarray(value) for value in values]) if column == "features" else np.asarray(values)

@@ -1,0 +1,112 @@
+"""Episodes from any map-style `Dataset` with labels, by torch's own `DataLoader`."""
+
+from collections.abc import Iterator, Sequence, Sized
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import ConcatDataset, Sampler, Subset
+
+from frn.episodes import EpisodeShape, check_classes, evaluation_episode
+from frn.errors import FrnError
+
+
+class TaskBatch(NamedTuple):
+    """An episode of images; labels count the classes of the episode from 0."""
+
+    support: Tensor
+    """(way * shot, 3, H, W), class by class."""
+    support_labels: Tensor
+    """(way * shot,)."""
+    query: Tensor
+    """(way * queries, 3, H, W), class by class."""
+    query_labels: Tensor
+    """(way * queries,)."""
+
+
+class EpisodeSampler(Sampler[list[int]]):
+    """A `batch_sampler`: each batch is the indices of an episode, the supports of each class, then its queries.
+
+    >>> sampler = EpisodeSampler(dataset, way=5, shot=5, queries=15, episodes=100)
+    >>> for images, _ in DataLoader(dataset, batch_sampler=sampler):
+    ...     support, labels, query, target = sampler.split(images)
+
+    An epoch is a function of the seed and of how many epochs there were: workers and machines draw the same.
+    """
+
+    def __init__(
+        self,
+        dataset: Sized | Sequence[Any],
+        *,
+        way: int,
+        shot: int,
+        queries: int,
+        episodes: int,
+        seed: int = 0,
+        labels: Sequence[Any] | None = None,
+    ) -> None:
+        """Sort the images by class.
+
+        Args:
+            dataset: has its labels as `targets`, `labels` or `samples`, as torchvision's have; a `Subset` or
+                `ConcatDataset` of such.
+            way: classes of an episode.
+            shot: supports of each.
+            queries: queries of each.
+            episodes: of an epoch.
+            seed: the same seed draws the same.
+            labels: of each image, where the dataset does not say them.
+
+        Raises:
+            FrnError: if the labels are not known, or the classes that have enough images are fewer than `way`.
+        """
+        self.shape = EpisodeShape(way=way, shot=shot, queries=queries)
+        self.episodes, self.seed, self.epoch = episodes, seed, 0
+        known = np.asarray(labels_of(dataset) if labels is None else labels)
+        if len(known) != len(dataset):
+            raise FrnError(f"the dataset has {len(dataset)} images, but there are {len(known)} labels")
+        names, of_each = np.unique(known, return_inverse=True)
+        members = [np.flatnonzero(of_each == index) for index in range(len(names))]
+        check_classes(
+            [str(name) for name in names], list(map(len, members)), self.shape, where="the dataset", every_class=False
+        )
+        self.members = [found for found in members if len(found) >= self.shape.per_class]
+
+    def __len__(self) -> int:
+        return self.episodes
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order, sizes = np.concatenate(self.members), list(map(len, self.members))
+        first, self.epoch = self.epoch * self.episodes, self.epoch + 1
+        for index in range(first, first + self.episodes):
+            drawn = evaluation_episode(sizes, self.shape, seed=self.seed, index=index)
+            yield order[drawn].ravel().tolist()
+
+    def split(self, images: Tensor) -> TaskBatch:
+        """The images of a batch, (way * (shot + queries), 3, H, W), as supports and queries with their labels."""
+        shape = self.shape
+        episode = images.unflatten(0, (shape.way, shape.per_class))
+        classes = torch.arange(shape.way, device=images.device)
+        return TaskBatch(
+            episode[:, : shape.shot].flatten(0, 1),
+            classes.repeat_interleave(shape.shot),
+            episode[:, shape.shot :].flatten(0, 1),
+            classes.repeat_interleave(shape.queries),
+        )
+
+
+def labels_of(dataset: Any) -> np.typing.NDArray[Any]:
+    """Labels of a dataset's images, (n,). FrnError if it does not say them."""
+    if isinstance(dataset, Subset):
+        return labels_of(dataset.dataset)[np.asarray(dataset.indices)]
+    if isinstance(dataset, ConcatDataset):
+        return np.concatenate([labels_of(part) for part in dataset.datasets])
+    for name in ("targets", "labels", "_labels"):
+        if (found := getattr(dataset, name, None)) is not None:
+            return np.asarray(found)
+    if (samples := getattr(dataset, "samples", None)) is not None:
+        return np.asarray([label for _, label in samples])
+    raise FrnError(
+        f"{type(dataset).__name__} has no targets, labels or samples: give EpisodeSampler the labels of its images"
+    )
