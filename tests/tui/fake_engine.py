@@ -143,7 +143,13 @@ class FakeEngine(EngineClient):
         self.classes = state
         keys = [s["key"] for entry in state["classes"] for s in entry["supports"]]
         reports = [
-            {"id": entry["id"], "explained": {s["key"]: 0.5 for s in entry["supports"]}, "rank": {}, "near": {}}
+            {
+                "id": entry["id"],
+                "explained": {s["key"]: 0.5 for s in entry["supports"]},
+                "rank": {},
+                "rival": {},
+                "near": {},
+            }
             for entry in state["classes"]
         ]
         threshold = 0.4 if state["threshold"] is None else state["threshold"]

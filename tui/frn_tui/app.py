@@ -32,6 +32,8 @@ from frn_tui.widgets.options import Palette
 
 CHECK_INTERVAL = 2.0
 """Seconds between looks at whether something unsaved should be kept, and whether the terminal is still there."""
+FIRST_SAMPLE = "eyed footman 7.jpg"
+"""The sample that is shown first: every shipped model knows it."""
 UNLISTED = ("number", "cancel", "pane")
 """Actions that are not in the palette: they mean nothing there."""
 
@@ -76,6 +78,7 @@ class FrnApp(App[None]):
         images = self.settings.images if self.images == "auto" else self.images
         self.workspace = Workspace(self.controller, self._mode(images))
         self.context = self.workspace.context
+        self.workspace.classes_pane.guide.followed = self.settings.guided
         self.context.remember = self.remember
         self.context.places = Places(lambda: self.settings.recent, list(self.settings.bookmarks), self._keep_bookmarks)
         self.recovery = Recovery(self.controller, self.context)
@@ -132,7 +135,8 @@ class FrnApp(App[None]):
             return
         samples = assets_folder() / "samples"
         await self.workspace.open_samples(str(samples / "moths"))
-        await self.workspace.query_pane.ask_now([str(samples / "queries")])
+        queries = (await self.controller.scan(str(samples / "queries")))["files"]
+        await self.workspace.query_pane.ask_now(sorted(queries, key=lambda path: not path.endswith(FIRST_SAMPLE)))
         self.context.say("these are samples: a adds your photos, ? shows all keys")
 
     def _tell_of_restart(self) -> None:
@@ -190,7 +194,8 @@ class FrnApp(App[None]):
 
     async def on_unmount(self) -> None:
         self._signals.restore()
-        settings = replace(self.settings, theme=self.theme)
+        guided = self.workspace.classes_pane.guide.followed
+        settings = replace(self.settings, theme=self.theme, guided=guided)
         if self.workspace.mode_was_chosen:
             settings = replace(settings, images=self.context.mode)
         settings.write()

@@ -97,6 +97,8 @@ class ClassReport(TypedDict):
     """What the rest of the class explains of each example, by key; empty for a single example."""
     rank: dict[str, int]
     """Place of the own class among all for each left-out example: 0 where it would be named rightly."""
+    rival: dict[str, int]
+    """Id of the other class that explains a left-out example best, where one does better than its own."""
     near: dict[str, str]
     """Examples that look almost the same as another (any class): by key, the other's key."""
 

@@ -31,6 +31,8 @@ class Settings:
     """Paths of projects and folders, the last one first."""
     bookmarks: list[str] = field(default_factory=list)
     """Folders that the file picker goes to."""
+    guided: bool = False
+    """Whether the steps from the samples to own photos were followed."""
     trouble: str = ""
     """What is wrong with the file; it is left as it is then."""
 
@@ -76,6 +78,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "keys": lambda value: isinstance(value, dict),
     "recent": _are_paths,
     "bookmarks": _are_paths,
+    "guided": lambda value: isinstance(value, bool),
 }
 
 

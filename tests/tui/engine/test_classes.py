@@ -73,6 +73,10 @@ def test_ranks_are_those_of_leaving_one_out_by_hand(engine: Engine, members: dic
             assert not isinstance(prediction, Exception)
             expected = sum(error < prediction.errors[name] for error in prediction.errors.values())
             assert [*report["rank"].values()][left] == expected
+            key = [*report["rank"]][left]
+            assert (key in report["rival"]) == (expected > 0)
+            if expected:
+                assert [*few][report["rival"][key] - 1] == prediction.label
 
 
 def test_one_more_example_costs_one_class(

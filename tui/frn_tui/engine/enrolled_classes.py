@@ -99,7 +99,8 @@ class EnrolledClasses:
         threshold = calibrated if state.threshold is None else state.threshold
         reports = self._report(entries, members, maps, job.check) if entries else []
         self._use(entries, members, head, threshold)
-        reports += [{"id": c.id, "explained": {}, "rank": {}, "near": {}} for c in state.classes if not c.supports]
+        empty = [c.id for c in state.classes if not c.supports]
+        reports += [{"id": number, "explained": {}, "rank": {}, "rival": {}, "near": {}} for number in empty]
         return {"reports": reports, "threshold": threshold, "calibrated": calibrated, "missing": []}
 
     def _follow_model(self) -> None:
@@ -169,7 +170,8 @@ class EnrolledClasses:
                 {
                     "id": entry.id,
                     "explained": dict(zip(keys, member.left_out_shares.tolist(), strict=False)),
-                    "rank": _ranks(keys, others, column, member),
+                    "rank": (ranks := _ranks(keys, others, column, member)),
+                    "rival": _rivals(keys, others, column, ranks, [entry.id for entry in entries]),
                     "near": {key: near[key] for key in keys if key in near},
                 }
             )
@@ -193,3 +195,10 @@ def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[
     better[:, column] = False
     known = np.isfinite(errors.sum(axis=1))
     return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}
+
+
+def _rivals(keys: Keys, errors: Array, column: int, ranks: dict[str, int], ids: Sequence[int]) -> dict[str, int]:
+    """The class that rebuilds an example best of those that do so better than its own; errors are (k, way)."""
+    others = errors.copy()
+    others[:, column] = np.inf
+    return {key: ids[int(others[row].argmin())] for row, key in enumerate(keys) if ranks.get(key, 0) > 0}

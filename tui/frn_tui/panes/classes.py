@@ -13,6 +13,7 @@ from frn.inference.session import ClassEntry
 from frn_tui.controller import Added
 from frn_tui.panes.confusion import confusion_table
 from frn_tui.panes.context import Context, Pane
+from frn_tui.panes.guide import Guide
 from frn_tui.panes.project import ProjectBar
 from frn_tui.paths import absolute, name_of
 from frn_tui.protocol import ClassReport, HideAndTest
@@ -37,7 +38,7 @@ class ClassesPane(Pane):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="classes-pane")
-        self.list = ClassList(id="classes")
+        self.list, self.guide = ClassList(id="classes"), Guide(context.controller)
         self.chosen: int | None = None
         """Id of the class whose photos are shown."""
 
@@ -48,6 +49,7 @@ class ClassesPane(Pane):
             "ctrl+o opens what was open before.",
             id="teach",
         )
+        yield self.guide
 
     @property
     def entry(self) -> ClassEntry | None:
@@ -62,6 +64,7 @@ class ClassesPane(Pane):
         self.list.show([_row(entry, reports.get(entry.id), missing) for entry in classes])
         self.border_title = Text(f"Classes {len(classes)}")
         self.query_one("#teach").display = not classes
+        self.guide.show()
 
     @on(ClassList.Chosen)
     def choose(self, event: ClassList.Chosen) -> None:

@@ -78,9 +78,11 @@ class Context:
         now = time.monotonic()
         if done == 0 or self._job_began == 0:
             self._job_began = now
-        self.jobs.show(what, done, total, (now - self._job_began) / done * (total - done) if done else None)
-        if done >= total:
+        if done < total:
+            self.jobs.show(what, done, total, (now - self._job_began) / done * (total - done) if done else None)
+        else:  # what goes on after it, like watching a folder, is no part of it
             self._job_began = 0.0
+            self.jobs.clear()
 
     def say(self, text: str, *, severity: str = "information") -> None:
         """A passing message: what went well beside the jobs, trouble as a toast. Never markup: it may hold a name."""

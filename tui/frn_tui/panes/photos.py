@@ -1,6 +1,6 @@
 """The photos of the chosen class: sorted, narrowed down, selected, moved, removed."""
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import ClassVar
 
 from rich.text import Text
@@ -49,7 +49,8 @@ class PhotosPane(Pane):
             return
         report = self.controller.reports.get(entry.id)
         missing = self.controller.missing
-        items = [_item(support, report, self.controller.calibrated, missing) for support in entry.supports]
+        names = self.controller.names
+        items = [_item(support, report, self.controller.calibrated, missing, names) for support in entry.supports]
         if self.wanted_name:
             items = [item for item in items if self.wanted_name.casefold() in item.name.casefold()]
         if self.by_fit and report is not None:
@@ -119,7 +120,9 @@ class PhotosPane(Pane):
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
 
 
-def _item(support: Support, report: ClassReport | None, calibrated: float, missing: Set[str]) -> GalleryItem:
+def _item(
+    support: Support, report: ClassReport | None, calibrated: float, missing: Set[str], names: Mapping[int, str]
+) -> GalleryItem:
     """A photo with what the rest of its class says of it."""
     path, key = str(support.path), support.key
     name = path.rpartition("/")[2]
@@ -132,6 +135,8 @@ def _item(support: Support, report: ClassReport | None, calibrated: float, missi
     share, rank = report["explained"].get(key), report["rank"].get(key, 0)
     if share is None:
         return GalleryItem(path, name, key)
-    odd = f", {rank} other classes explain it better" if rank else ""
+    rival = display_name(names.get(report["rival"].get(key, 0), "another class"), 24)
+    more = f", as do {rank - 1} more" if rank > 1 else ""
+    odd = f"; {rival} explains it better{more}" if rank else ""
     mark = "outlier" if rank > 0 or share < calibrated else ""
     return GalleryItem(path, name, key, mark, f"{percent(share)} explained by the others{odd}")  # type: ignore[arg-type]

@@ -21,6 +21,8 @@ StyleOf = Callable[[str], Style]
 
 NO_PICTURE = ("broken", "missing")
 """Marks of files that cannot be drawn."""
+SHORTEST_NAME = 12
+"""Cells that are left of a name beside a long note."""
 CACHED_PICTURES = 512
 """Pictures in memory."""
 CACHED_CELLS = 1 << 16
@@ -114,7 +116,7 @@ def list_line(
     item: GalleryItem, width: int, style: StyleOf, *, cursor: bool, selected: bool, ascii_only: bool
 ) -> list[Segment]:
     """The caption and what there is to say of the item, over the full width."""
-    note = display_name(item.note, width // 2)
+    note = display_name(item.note, max(width - SHORTEST_NAME - 2, width // 2))  # the name is cut, not the reason
     named = width - cell_len(note) - 2 if note else width
     line = caption(item, named, style, cursor=cursor, selected=selected, ascii_only=ascii_only)
     return [*line, Segment(f"  {note}", style("cursor" if cursor else "mark"))] if note else line

@@ -1,0 +1,43 @@
+"""The first minute: three steps from the samples to photos of one's own."""
+
+from rich.text import Text
+from textual.widgets import Static
+
+from frn_tui.controller import Controller
+
+STEPS = (
+    ". is the next answer",
+    "a adds folders of your own, one per class",
+    "p asks about a photo of yours",
+)
+
+
+class Guide(Static):
+    """Comes with the samples, ticks what was done, and is not seen again once all of it was."""
+
+    def __init__(self, controller: Controller) -> None:
+        super().__init__(id="guide")
+        self.controller = controller
+        self.followed = False
+        """Whether all steps were done, now or earlier."""
+        self._begun, self._done = False, 0
+        self._samples: set[str] = set()
+        """Photos that were asked about before there was a class of one's own."""
+
+    def show(self) -> None:
+        controller, query = self.controller, self.controller.query
+        self._begun = self._begun or controller.shows_samples
+        has_own = bool(controller.session.state.classes) and not controller.shows_samples
+        if self._begun and not self.followed:
+            if not has_own:
+                self._samples.update(answer["path"] for answer in query.answers)
+            asked = any(answer["path"] not in self._samples for answer in query.answers)
+            reached = (query.at > 0, has_own, has_own and asked)
+            while self._done < len(STEPS) and reached[self._done]:
+                self._done += 1
+            if has_own:  # whoever has gone on knows what came before
+                self._done = max(self._done, 2)
+            self.followed = self._done == len(STEPS)
+        self.display = self._begun and not self.followed
+        lines = [f"{'✓' if number <= self._done else number} {step}" for number, step in enumerate(STEPS, 1)]
+        self.update(Text("\n".join(lines)))
