@@ -40,7 +40,10 @@ def markdown(found: Report, table: Table) -> str:
         reasons = [f"- {'; '.join(labels)}: {reason}" for reason, labels in absent.items()]
         parts.append("\n".join(["Not measured here:", "", *reasons]))
     if found.elsewhere:
-        lines = [f"| {e['label']} | {e['published']} | `{e['command']}` |" for e in found.elsewhere]
+        lines = [
+            f"| {e['label']} | {e['published']} | `{e['command']}`{' (' + e['here'] + ')' if e.get('here') else ''} |"
+            for e in found.elsewhere
+        ]
         parts.append("\n".join(["| | published | measured by |", "|---|---|---|", *lines]))
     if found.quoted:
         lines = [f"| {q['label']} | {q['network']} | {q['one_shot']} | {q['five_shot']} |" for q in found.quoted]

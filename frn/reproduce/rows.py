@@ -66,6 +66,8 @@ class Elsewhere:
     label: str
     published: str
     command: str
+    here: str = ""
+    """What the command measures, by its own name, where that is not what the paper has measured."""
 
 
 @dataclass(frozen=True, slots=True)
