@@ -10,6 +10,7 @@ from frn.data.synthetic import draw_moth, species
 
 SIDE = 96
 WAY, SHOT = 20, 5
+LARGE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Photos:
     """A folder with nothing but `many`."""
     many: Path
     """A folder of 10,000."""
+    large: list[Path]
+    """Photos of 12 megapixels."""
 
 
 def draw(folder: Path, *, many: int, hundreds: int, extra: int, thousand: int) -> Photos:
@@ -50,7 +53,12 @@ def draw(folder: Path, *, many: int, hundreds: int, extra: int, thousand: int) -
         folder / "thousand",
         folder / "home",
         folder / "home" / "many",
+        [folder / "large" / f"{number}.jpg" for number in range(LARGE)],
     )
+    (folder / "large").mkdir(parents=True)
+    for number, path in enumerate(photos.large):
+        moth = draw_moth(species(number), np.random.default_rng([8, number]), SIDE).resize((4000, 3000))
+        moth.effect_spread(9).save(path, quality=88)
     for place in (folder / "queries", photos.extra, photos.thousand, photos.many):
         place.mkdir(parents=True)
     drawn = []
