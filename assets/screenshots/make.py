@@ -91,10 +91,10 @@ async def screens() -> None:
     """The three sizes that the README shows."""
     async with opened(140, 40) as stage:
         await show(stage, "eyed footman 6")
-        await stage.press("3")
+        await stage.press("3", "comma")
         stage.take("workspace", "Six classes, the photos of one, and a query with its error map")
         await stage.press("l")
-        stage.take("results", "A table of all answers of a folder")
+        stage.take("results", "All answers of a folder, and the histogram that the threshold is set on")
     async with opened(80, 24) as stage:
         await show(stage, "eyed footman 6")
         stage.take("small", "The same in 80 columns and 24 rows")
@@ -109,7 +109,7 @@ async def tour() -> None:
         stage.take("tour-2", "Picking a photo to ask about")
         await stage.press("enter", "right_square_bracket")
         stage.take("tour-3", "Where another class could not rebuild the photo")
-        await stage.press("6", "left_square_bracket")
+        await stage.press("6", "comma", "left_square_bracket")
         stage.take("tour-4", "The photo has become an example of its class, and is known")
         await stage.press("T", "enter")
         stage.take("tour-5", "How well the classes tell one another apart")

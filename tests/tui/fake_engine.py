@@ -38,6 +38,8 @@ class FakeEngine(EngineClient):
         self.kept: dict[str, Any] | None = None
         """This app's own journal."""
         self.written: dict[str, str] = {}
+        self.sorted: list[tuple[str, str, bool]] = []
+        """Photos that were sorted into folders: where, and whether they were moved."""
         self.away: set[str] = set()
         """Photos that are not where they were."""
         self.holders: dict[str, int] = {}
@@ -182,7 +184,12 @@ class FakeEngine(EngineClient):
         scores.sort(key=lambda score: -score["probability"])
         threshold = 0.4 if self.classes["threshold"] is None else self.classes["threshold"]
         answer = {"event": "answer", "path": path, "key": Path(path).name, "size": 1, "mtime_ns": 2}
-        answer |= {"scores": scores, "unknown": threshold > scores[0]["explained"]}
+        best = next(entry for entry in self.classes["classes"] if entry["id"] == scores[0]["id"])
+        answer |= {
+            "nearest": best["supports"][0]["key"],
+            "scores": scores,
+            "unknown": threshold > scores[0]["explained"],
+        }
         if alone:
             grid = [[(5 * i + j) / 24 for j in range(5)] for i in range(5)]
             answer["maps"] = {str(score["id"]): grid for score in scores}
@@ -226,6 +233,11 @@ class FakeEngine(EngineClient):
     def op_unpack(self, tell: OnEvent, path: str, folder: str) -> dict[str, Any]:
         return {"project": f"{folder}/birds.frn.json"}
 
+    def op_sort(self, tell: OnEvent, folder: str, photos: list[tuple[str, str]], move: bool) -> dict[str, Any]:
+        self.sorted = [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
+        places = {path: f"{folder}/{verdict}/{Path(path).name}" for path, verdict in photos}
+        return {"places": places, "failed": []}
+
     def op_save(self, tell: OnEvent, **arguments: Any) -> dict[str, Any]:
         return {}
 
@@ -244,6 +256,8 @@ class FakeEngine(EngineClient):
         return {}
 
     def op_write(self, tell: OnEvent, path: str, text: str, replace: bool) -> dict[str, Any]:
+        if path in self.written and not replace:
+            raise EngineError(f"{path}: is there already", EXISTS)
         self.written[path] = text
         return {}
 

@@ -13,7 +13,7 @@ import pytest
 from frn_tui.app import FrnApp
 from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.screens.picker import Picker
-from frn_tui.screens.results import Results
+from frn_tui.screens.review import Review
 
 from frn.zoo import DEFAULT_MODEL, assets_folder
 
@@ -183,18 +183,24 @@ def test_results_threshold_filter_help_and_confusion(
         assert "unknown" in "\n".join(lines(app))
         await driver.keys("0")
         await driver.keys("l")
-        assert isinstance(app.screen, Results)
-        await driver.keys("s", "s", "u", "u")
-        await driver.keys("c")
+        assert isinstance(app.screen, Review)
+        await driver.keys("s", "s", "g")
+        await driver.keys("w", "enter")
         await driver.type(str(tmp_path / "results.csv"))
         rows = (tmp_path / "results.csv").read_text().splitlines()
         assert len(rows) == 19
         assert rows[0].startswith("image,verdict,label,probability")
-        await driver.keys("l", "j")
+        await driver.keys("w", "down", "enter")
         await driver.type(str(tmp_path / "results.jsonl"))
         first = json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])
         classify = ["image", "label", "probability", "probabilities", "errors", "explained", "threshold", "unknown"]
-        assert [*first] == [*classify, "model"]  # the fields of `frn classify --json`, and one more
+        assert [*first] == [
+            *classify,
+            "model",
+            "said_by_you",
+            "nearest",
+        ]  # the fields of `frn classify --json`, and more
+        await driver.keys("escape")
         assert first["threshold"] == controller.threshold
         await driver.keys("T")
         await driver.type("1")

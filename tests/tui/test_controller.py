@@ -115,12 +115,18 @@ def test_a_correction_makes_the_photo_an_example_once(run: Run) -> None:
     run(test)
 
 
-def test_all_queries_go_when_the_last_class_goes(run: Run) -> None:
+def test_answers_come_back_with_the_classes(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 1)})
-        await controller.ask(["/q/jay-1.jpg"])
+        await controller.ask(["/q/jay-1.jpg", "/q/owl-1.jpg"])
         await controller.edit(lambda session: session.undo())
-        assert controller.query.answers == []
+        assert [answer.get("reason") for answer in controller.query.answers] == [
+            "there is no class with an example"
+        ] * 2
+        await controller.edit(lambda session: session.redo())
+        assert all("scores" in answer for answer in controller.query.answers)
+        assert "maps" in (controller.query.answer or {})
+        await controller.edit(lambda session: session.undo())
         with pytest.raises(FrnError, match="no photo on show"):
             controller.correct(1)
 

@@ -24,7 +24,7 @@ SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "2x60").split("x"))
 KEYS = [
     *(key for binding in Workspace.BINDINGS if isinstance(binding, Binding) for key in binding.key.split(",")),
     *("enter", "space", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "backspace", "f2"),
-    *("h", "k", "l", "ctrl+t", "ctrl+b", "f2", "y", "N", "S", "R", "B"),
+    *("h", "k", "l", "ctrl+t", "ctrl+b", "f2", "y", "N", "S", "R", "B", "w", "c", "l", "l"),
     *("v", "ctrl+a", "ctrl+p", "j", "q", "o", "tab", "enter", "enter", "escape", "escape", "down", "ctrl+q"),
 ]
 CHARACTERS = {

@@ -96,9 +96,14 @@ async def picker(driver: "Driver") -> None:
     await driver.keys("a", "enter", "space")
 
 
-async def results(driver: "Driver") -> None:
+async def review(driver: "Driver") -> None:
     await ask(driver)
     await driver.keys("l")
+
+
+async def review_table(driver: "Driver") -> None:
+    await ask(driver)
+    await driver.keys("1", "l", "s", "g", "space")
 
 
 async def keys_page(driver: "Driver") -> None:
@@ -126,7 +131,8 @@ SCENES: list[Scene] = [
     photos,
     empty,
     picker,
-    results,
+    review,
+    review_table,
     keys_page,
     choose,
     problems,

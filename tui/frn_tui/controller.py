@@ -16,8 +16,9 @@ from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui import protocol
 from frn_tui.document import Document
 from frn_tui.engine_process import EngineError
-from frn_tui.protocol import ClassReport, Engine, Found, Model
+from frn_tui.protocol import Answer, ClassReport, Engine, Found, Model
 from frn_tui.query import Problem, Query, ShowProgress
+from frn_tui.review import Arrangement, Reviewed, reviewed
 from frn_tui.serialization import state_from_json, state_to_json, support_from_json
 
 
@@ -54,6 +55,8 @@ class Controller(Document):
         """Photos that are being added, by class."""
         self.problems: list[Problem] = []
         self.query = Query(engine, self._changed)
+        self.arrangement = Arrangement()
+        """Which of the answers to go through, and in which order."""
         self._synced: State | None = None
         self._syncing = asyncio.Lock()
 
@@ -135,28 +138,6 @@ class Controller(Document):
         paths = [str(support.path) for entry in self.session.state.classes for support in entry.supports]
         self.missing = frozenset((await self.engine.call(protocol.FindMissing(paths)))["missing"])
         self._changed()
-
-    async def relocate(self, folder: str, progress: ShowProgress | None = None) -> tuple[int, int]:
-        """Find missing examples by their content, in a folder and below: how many were, and how many there are."""
-        state, missing = self.session.state, self.missing
-        sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
-        request = protocol.RelocatePhotos(folder, sizes)
-        outcome = await self.engine.call(request, _told("Looking for photos", progress))
-        found = {key: support_from_json(support) for key, support in outcome["found"].items()}
-        if found:
-            classes = tuple(
-                dataclasses.replace(entry, supports=tuple(found.get(s.key, s) for s in entry.supports))
-                for entry in self.session.state.classes
-            )
-            self.session.replace_state(dataclasses.replace(self.session.state, classes=classes))
-        await self.find_missing()
-        await self.sync(progress)
-        return len(found), len(sizes)
-
-    async def bundle(self, path: str, progress: ShowProgress | None = None, *, replace: bool = False) -> None:
-        """Write the project and its photos into one folder or zip."""
-        request = protocol.WriteBundle(path, state_to_json(self.session.state), replace)
-        await self.engine.call(request, _told("Bundling photos", progress))
 
     async def save(self, path: str, *, replace: bool = False) -> None:
         """Write the project as it is now; edits that are made meanwhile are unsaved."""
@@ -249,7 +230,7 @@ class Controller(Document):
             state = self.session.state
             await self.query.ask_again(lambda: state is self.session.state)
         elif self.query.answers:
-            self.query.clear()
+            self.query.forget_scores("there is no class with an example")
             self._changed()
 
     async def _follow_model(self) -> None:
@@ -285,7 +266,7 @@ class Controller(Document):
         supports: list[Support] = []
         broken: list[Problem] = []
 
-        on_progress = _told(what, progress)
+        on_progress = told_to(what, progress)
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "progress":
@@ -298,6 +279,23 @@ class Controller(Document):
         if paths:
             await self.engine.call(protocol.EmbedImages(list(paths)), on_event)
         return supports, broken
+
+    def reviewed(self) -> list[Reviewed]:
+        """All answers with what has become of them; the arrangement follows."""
+        items = reviewed(self.query, self.session.state)
+        self.arrangement.follow(items)
+        return items
+
+    def place_after(self, step: int) -> int:
+        """The answer so many steps further in the order that was chosen, round the end."""
+        self.reviewed()
+        paths = self.arrangement.paths
+        places = {answer["path"]: place for place, answer in enumerate(self.query.answers)}
+        shown = self.query.answer
+        if not paths or shown is None:
+            return self.query.at
+        at = paths.index(shown["path"]) + step if shown["path"] in paths else 0
+        return places.get(paths[at % len(paths)], self.query.at)
 
     async def edit(self, change: Callable[[Session], object]) -> None:
         """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
@@ -322,14 +320,27 @@ class Controller(Document):
 
     def correct(self, class_id: int) -> Added:
         """Say which class the photo on show is of, and make it an example; `sync` tells the engine."""
-        answer = self.query.answer
-        if answer is None or "key" not in answer:
+        return self.label([] if self.query.answer is None else [self.query.answer], class_id)
+
+    def label(self, answers: Sequence[Answer], class_id: int) -> Added:
+        """Say which class photos are of, and make them examples of that, in one edit; `sync` tells the engine.
+
+        An example of another class moves: it was said to be of that.
+        """
+        supports = [support_from_json(answer) for answer in answers if "key" in answer]
+        if not supports:
             raise FrnError("there is no photo on show that could become an example")
-        duplicates = self.session.add(class_id, [support_from_json(answer)])
-        return Added(1 - len(duplicates), [], duplicates)
+        name = self.session.state.find(class_id).name
+        with self.session.one_edit():
+            twins = self.session.add(class_id, supports)
+            elsewhere = [twin.key for twin in twins if twin.class_name != name]
+            if elsewhere:
+                self.session.move(elsewhere, class_id)
+        there = [twin for twin in twins if twin.class_name == name]
+        return Added(len(supports) - len(there), [], there)
 
 
-def _told(what: str, progress: ShowProgress | None) -> Callable[[dict[str, Any]], None]:
+def told_to(what: str, progress: ShowProgress | None) -> Callable[[dict[str, Any]], None]:
     """Passes progress events on."""
 
     def on_event(event: dict[str, Any]) -> None:

@@ -140,6 +140,8 @@ class Answer(TypedDict):
     """The likeliest first."""
     maps: NotRequired[dict[str, list[list[float]]]]
     """Error map (h, w) by class id, of the likeliest `MAPPED` classes; only where a single path was asked about."""
+    nearest: NotRequired[str]
+    """Key of the example, of the likeliest class, whose features are most like the photo's."""
     unknown: NotRequired[bool]
     reason: NotRequired[str]
     """Why there is no answer."""
@@ -343,6 +345,24 @@ class UnpackBundle(Request[Unpacked], op="unpack", queue="files"):
 
     path: str
     folder: str
+
+
+class SortedPhotos(TypedDict):
+    """What came of sorting photos into folders."""
+
+    places: dict[str, str]
+    """By the paths that were given: where each lies now."""
+    failed: list[tuple[str, str]]
+    """Paths that could not be put anywhere, and why."""
+
+
+class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
+    """Copy photos into a folder for each verdict, or move them. Events: `progress` {done, total}."""
+
+    folder: str
+    photos: list[tuple[str, str]]
+    """Path and verdict of each."""
+    move: bool = False
 
 
 class WriteText(Request[Nothing], op="write", queue="files"):

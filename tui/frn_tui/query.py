@@ -1,6 +1,6 @@
 """The photos that were asked about, and what the classes say of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,10 @@ class Query:
         self.answers: list[Answer] = []
         self.at = 0
         """Which of them is on show."""
+        self.first: dict[str, Answer] = {}
+        """What was said of each photo at first, by path."""
+        self.seen: set[str] = set()
+        """Paths of the photos that were on show."""
 
     @property
     def answer(self) -> Answer | None:
@@ -42,23 +46,68 @@ class Query:
         return sum(bool(answer.get("unknown")) for answer in self.answers)
 
     def clear(self) -> None:
-        self.answers, self.at = [], 0
+        self.answers, self.at, self.first, self.seen = [], 0, {}, set()
+
+    def drop(self, paths: Collection[str]) -> None:
+        """Forget some of the answers."""
+        shown = self.answer
+        self.answers = [answer for answer in self.answers if answer["path"] not in paths]
+        self.at = next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
+        for path in paths:
+            self.first.pop(path, None)
+        self.seen.difference_update(paths)
+
+    def forget_scores(self, reason: str) -> None:
+        """There is nobody to answer; once there is, the same photos are asked about again."""
+        self.answers = [{"path": answer["path"], "reason": reason} for answer in self.answers]
+
+    def moved(self, places: Mapping[str, str]) -> None:
+        """Files lie elsewhere now: by their paths, where."""
+        for answer in self.answers:
+            answer["path"] = places.get(answer["path"], answer["path"])
+        self.first = {places.get(path, path): answer for path, answer in self.first.items()}
+        self.seen = {places.get(path, path) for path in self.seen}
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[Problem]:
-        """Ask about photos; the first answer is shown as soon as it is there. Returns what cannot be read."""
+        """Ask about photos too: answers come behind those that are there, or in their place.
+
+        The first one is shown as soon as it is there. Returns what cannot be read.
+        """
+        places = {answer["path"]: place for place, answer in enumerate(self.answers)}
 
         def show(answers: list[Answer]) -> None:
+            place = self._put(answers[-1], places)
             if len(answers) == 1:
-                self.answers, self.at = answers, 0
+                self.at = place
+                self._see()
             if len(answers) <= 2 or len(answers) % 20 == 0:
                 self._changed()
 
         answers = await self._answers(list(paths), show, progress)
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
+    def _put(self, answer: Answer, places: dict[str, int]) -> int:
+        """Put an answer in the place of an older one to the same photo, or behind all; `places` is where they were."""
+        path = answer["path"]
+        if "scores" in answer:
+            self.first.setdefault(path, answer)
+        place = places.get(path, len(self.answers))
+        if place < len(self.answers) and self.answers[place]["path"] == path:
+            self.answers[place] = answer
+        else:  # it is new, or some were dropped meanwhile
+            self.answers.append(answer)
+            place = len(self.answers) - 1
+        places[path] = place
+        return place
+
+    def _see(self) -> None:
+        if self.answer is not None:
+            self.seen.add(self.answer["path"])
+
     async def show(self, index: int) -> None:
         if self.answers:
             self.at = index % len(self.answers)
+            self._see()
             self._changed()
             await self.add_maps()
 
@@ -70,12 +119,14 @@ class Query:
         await self._renew(shown)
         if len(self.answers) == 1:
             return
-        before = self.answers
-        renewed = await self._answers([answer["path"] for answer in before])
-        if self.answers is before and is_current() and len(renewed) == len(before):
-            if "maps" in before[self.at]:
-                renewed[self.at] = before[self.at]
-            self.answers = renewed
+        renewed = {answer["path"]: answer for answer in await self._answers([one["path"] for one in self.answers])}
+        if is_current():
+            for place, answer in enumerate(self.answers):
+                if place != self.at or "maps" not in answer:
+                    self.answers[place] = renewed.get(answer["path"], answer)
+            for path, answer in renewed.items():
+                if "scores" in answer:
+                    self.first.setdefault(path, answer)
             self._changed()
 
     async def add_maps(self) -> None:

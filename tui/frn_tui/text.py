@@ -33,6 +33,15 @@ def percent(share: float, decimals: int = 0) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
+def share_of(text: str) -> float | None:
+    """The share that a text says in percent, if it says one from 0 to 100."""
+    try:
+        value = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        return None
+    return value if 0 <= value <= 1 else None
+
+
 def bar(share: float, width: int, *, rest: str = " ") -> str:
     """A bar over `share` of `width` cells; `rest` is the character up to the full width."""
     share = min(max(share, 0.0), 1.0) if share == share else 0.0  # NaN is not equal to itself

@@ -19,6 +19,7 @@ from frn.inference.features import content_key
 from frn.inference.project import SUFFIX, ModelReference, Project, is_project, save_project
 from frn.inference.session import ClassEntry, State, Support
 from frn.zoo import EXTRACTOR, shipped_extractors
+from frn_tui.engine.file_names import fresh_name, safe_name
 from frn_tui.engine.models import LoadedModel, Models
 from frn_tui.engine.scan import is_bundle
 from frn_tui.engine.worker_queues import Job
@@ -53,7 +54,7 @@ class Bundles:
         total = sum(len(entry.supports) for entry in state.classes)
         classes, done = [], 0
         for entry in state.classes:
-            home = folder / _fresh(_file_name(entry.name), names)
+            home = folder / fresh_name(safe_name(entry.name), names)
             home.mkdir(parents=True)
             classes.append(_copy(entry, home, job))
             done += len(entry.supports)
@@ -106,7 +107,7 @@ def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
         data = read_file(support.path)
         if content_key(data) != support.key:
             raise FrnError(f"{support.path}: has changed since it was added. Remove it and add it anew.")
-        copy = home / _fresh(_file_name(support.path.name), names)
+        copy = home / fresh_name(safe_name(support.path.name), names)
         copy.write_bytes(data)
         copies.append(Support.of(copy, support.key))
     return replace(entry, supports=tuple(copies))
@@ -142,23 +143,3 @@ def _check(archive: zipfile.ZipFile, path: str, folder: Path) -> PurePosixPath:
     if needed > free:
         raise FrnError(f"{path}: needs {needed >> 20:,} MiB; {folder} has {free >> 20:,} MiB free")
     return projects[0]
-
-
-def _file_name(name: str) -> str:
-    """A name that every file system takes."""
-    text = name.encode(errors="replace").decode()
-    safe = "".join(c if c.isprintable() and c not in '\\/:*?"<>|' else "_" for c in text)
-    stem, ending = os.path.splitext(safe)  # noqa: PTH122
-    return stem.encode()[:100].decode(errors="ignore").strip(" .") + ending.rstrip(" .") or "_"
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    """The name, with a number where it is taken; two that differ in case alone are one on some systems."""
-    stem, dot, ending = name.rpartition(".")
-    stem, ending = (stem, dot + ending) if stem else (name, "")
-    number, fresh = 1, name
-    while fresh.casefold() in taken:
-        number += 1
-        fresh = f"{stem}-{number}{ending}"
-    taken.add(fresh.casefold())
-    return fresh

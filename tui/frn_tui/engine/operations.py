@@ -11,6 +11,7 @@ from frn_tui.engine.projects import Exports, Projects, write_text
 from frn_tui.engine.queries import Queries
 from frn_tui.engine.relocation import find_missing, relocate
 from frn_tui.engine.scan import list_folder, look_inside, scan
+from frn_tui.engine.sorting import sort_photos
 from frn_tui.engine.worker_queues import Handler
 
 
@@ -35,6 +36,7 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "journal": journals.keep,
         "recover": journals.recover,
         "write": write_text,
+        "sort": sort_photos,
         "missing": find_missing,
         "relocate": relocate,
         "bundle": Bundles(models).write,

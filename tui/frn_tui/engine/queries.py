@@ -7,7 +7,7 @@ from frn.inference.extractor import Embedded as Found
 from frn.inference.features import Maps
 from frn.inference.session import ClassEntry
 from frn.inference.unknown import explained
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.enrolment import ClassScorer, Floats, enroll
 from frn.ridge.parameters import probabilities
 from frn_tui.engine.embedding import Embedding, describe
 from frn_tui.engine.enrolled_classes import Classes, EnrolledClasses, keys_of
@@ -28,6 +28,10 @@ class Queries:
         self._models = models
         self._embedding = embedding
         self._classes = classes
+        self._directions: dict[str, Floats] = {}
+        """Of the features of examples, averaged over locations, (d,); by key."""
+        self._sha256 = ""
+        """Model of these."""
 
     def query(self, request: AskClasses, job: Job) -> Nothing:
         """Ask about photos; one that cannot be read has its reason for an answer and stops nothing."""
@@ -55,12 +59,30 @@ class Queries:
         answer = {
             **describe(name, found),
             "scores": [scores[place] for place in order],
+            "nearest": self._nearest(classes.entries[order[0]], found.maps),
             "unknown": bool(shares[order[0]] < classes.threshold),
         }
         if with_maps:
             maps = location_errors[0].T.reshape(-1, *model.extractor.grid)
             answer["maps"] = {str(classes.entries[place].id): maps[place].tolist() for place in order[:MAPPED]}
         return answer
+
+    def _nearest(self, entry: ClassEntry, maps: Maps) -> str:
+        """Key of the example of a class whose features, averaged over locations, point most nearly the same way."""
+        keys = [key for key in keys_of(entry) if self._direction(key) is not None]
+        if not keys:
+            return ""
+        likeness = np.stack([self._directions[key] for key in keys]) @ maps.mean(0)
+        return keys[int(likeness.argmax())]
+
+    def _direction(self, key: str) -> Floats | None:
+        sha256 = self._models.model.extractor.sha256
+        if sha256 != self._sha256:
+            self._directions, self._sha256 = {}, sha256
+        if key not in self._directions and (maps := self._embedding.find(key)) is not None:
+            mean = maps.mean(0)
+            self._directions[key] = mean / max(float(np.linalg.norm(mean)), 1e-12)
+        return self._directions.get(key)
 
     def hide_and_test(self, request: HideAndTest, job: Job) -> Confusion:
         shot = max(request.shot, 1)

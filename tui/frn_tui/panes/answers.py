@@ -1,6 +1,5 @@
-"""The answers of a folder: which one is on show, the table of all, and writing them to a file."""
+"""The answers: which one is on show, and the review of all."""
 
-from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -8,53 +7,55 @@ from textual.binding import Binding
 from textual.widgets import Static
 
 from frn_tui.panes.context import Context
-from frn_tui.protocol import Answer, WriteText
-from frn_tui.screens.dialogs import AskText
-from frn_tui.screens.results import Results, as_csv, as_json
+from frn_tui.panes.verdicts import Verdicts
+from frn_tui.review import example_names, nearest, rival
+from frn_tui.screens.review import Review
+from frn_tui.text import display_name
 
 
 class AnswersLine(Static):
-    """The last line of the query pane."""
+    """The last lines of the query pane: what speaks against the answer and for it; which of how many it is."""
 
-    KEYS: ClassVar[tuple[Binding, ...]] = (Binding("l,L", "results", "Results"),)
+    KEYS: ClassVar[tuple[Binding, ...]] = (Binding("l,L", "review", "Review"),)
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, verdicts: Verdicts) -> None:
         super().__init__(id="answers")
-        self.context, self.controller = context, context.controller
+        self.context, self.controller, self.verdicts = context, context.controller, verdicts
 
     def show(self) -> None:
-        query = self.controller.query
+        query, names = self.controller.query, self.controller.names
+        lines = Text(no_wrap=True, overflow="ellipsis")
+        if (answer := query.answer) is not None and "scores" in answer:
+            room = max((self.size.width or 44) - len("rival    nearest "), 8)
+            other, example = rival(answer, names), nearest(answer, example_names(self.controller.session.state))
+            parts = [f"rival {display_name(other, room - room // 2)}"] if other else []
+            parts += [f"nearest {display_name(example, room // 2)}"] if example else []
+            lines.append("   ".join(parts))
         count = len(query.answers)
-        self.update(
-            Text(f"{query.at + 1}/{count}   ‹ ,  . ›   l: table   {query.rejected} unknown" if count > 1 else "")
-        )
+        if count > 1:
+            arrangement, shown = self.controller.arrangement, query.answers[query.at]["path"]
+            place = arrangement.paths.index(shown) if shown in arrangement.paths else query.at
+            order = "" if arrangement.order == "as asked" else f" {arrangement.order}"
+            of = len(arrangement.paths) or count
+            lines.append(f"\n{place + 1}/{of}{order}   ‹ ,  . ›   l: all   {query.rejected} unknown")
+        self.update(lines)
 
     def go_to(self, index: int) -> None:
         self.context.start(self.controller.query.show, index, group="step")
 
-    def action_results(self) -> None:
-        answers, names = list(self.controller.query.answers), self.controller.names
-        if not answers:
+    def action_review(self) -> None:
+        if not self.controller.query.answers:
             self.context.say("p asks about a photo or a folder of them")
             return
 
-        def chosen(outcome: int | str | None) -> None:
-            if isinstance(outcome, int):
-                self.go_to(outcome)
-            elif outcome is not None:
-                self._write_results(outcome, answers, names)
+        def chosen(path: str | None) -> None:
+            self.view = review.gallery.view
+            places = {answer["path"]: place for place, answer in enumerate(self.controller.query.answers)}
+            if path in places:
+                self.go_to(places[path])
 
-        self.app.push_screen(Results(answers, names, self.controller.query.at), chosen)
+        review = Review(self.verdicts, view=self.view)
+        self.app.push_screen(review, chosen)
 
-    def _write_results(self, kind: str, answers: Sequence[Answer], names: Mapping[int, str]) -> None:
-        model = self.controller.model
-        sha256 = model["sha256"] if model else ""
-        if kind == "csv":
-            text, name = as_csv(answers, names, sha256), "results.csv"
-        else:
-            text, name = as_json(answers, names, sha256, self.controller.threshold), "results.jsonl"
-        self.context.ask_path(AskText("Write the results to", name), self._write, text)
-
-    async def _write(self, path: str, text: str) -> None:
-        await self.controller.engine.call(WriteText(path, text))
-        self.context.say(f"{path} written")
+    view = "grid"
+    """Grid or list, as it was left."""

@@ -39,6 +39,8 @@ class Context:
         """Told of each project that is opened or saved."""
         self.places = Places()
         """Bookmarks, and what was opened before."""
+        self.watchers: list[Callable[[], object]] = []
+        """Told whenever something has changed: screens over the workspace."""
         self.left: Recovered = {}
         """What an app that is gone has left unsaved."""
         self.browsed = "."

@@ -12,6 +12,7 @@ from textual.widgets import Static
 from frn_tui.client import EngineError
 from frn_tui.panes.context import Context
 from frn_tui.paths import absolute, name_of, shortened
+from frn_tui.photo_files import bundle, relocate
 from frn_tui.protocol import OPEN_ELSEWHERE, UnpackBundle
 from frn_tui.recovered import contents, origin
 from frn_tui.screens.dialogs import AskText, Choose
@@ -168,7 +169,7 @@ class ProjectBar(Static):
 
     async def _bundle(self, path: str) -> None:
         async def write(path: str, *, replace: bool = False) -> None:
-            await self.controller.bundle(path, self.context.progress, replace=replace)
+            await bundle(self.controller, path, self.context.progress, replace=replace)
 
         if await self.context.written(path, write):
             self.context.say(f"{path} written")
@@ -197,7 +198,7 @@ class ProjectBar(Static):
             self.context.say("no photo is missing")
 
     async def _relocate(self, folder: str) -> None:
-        found, wanted = await self.controller.relocate(absolute(folder), self.context.progress)
+        found, wanted = await relocate(self.controller, absolute(folder), self.context.progress)
         undo = "   u: undo" if found else ""
         self.context.say(f"{found} of {count_of(wanted, 'missing photo')} found{undo}")
 

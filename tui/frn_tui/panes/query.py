@@ -12,10 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
-from frn.inference.session import ClassEntry, Session
+from frn.inference.session import ClassEntry
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
+from frn_tui.panes.verdicts import Verdicts
 from frn_tui.query import best_score
 from frn_tui.text import count_of, display_name, percent
 from frn_tui.widgets.bars import BarRow, Bars
@@ -36,6 +37,7 @@ class QueryPane(Pane):
         Binding("full_stop,greater_than_sign", "step(1)", "Next answer", show=False),
         Binding("minus", "threshold(-0.01)", "Threshold down", show=False),
         Binding("plus,equals_sign", "threshold(0.01)", "Threshold up", show=False),
+        Binding("percent_sign", "type_threshold", "Threshold by number", show=False),
         Binding("0", "calibrate", "Calibrate", show=False),
         Binding("c", "copy", "Copy", show=False),
     )
@@ -53,7 +55,9 @@ class QueryPane(Pane):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="query-pane")
-        self.picture, self.bars, self.answers = PicturePane(context), Bars(id="bars"), AnswersLine(context)
+        self.verdicts = Verdicts(context, self.action_ask)
+        self.picture, self.bars = PicturePane(context), Bars(id="bars")
+        self.answers = AnswersLine(context, self.verdicts)
         self.watched: str | None = None
         """Folder whose new photos are asked about."""
 
@@ -115,15 +119,13 @@ class QueryPane(Pane):
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:
             self.picture.heat_class = None
-            self.answers.go_to(self.controller.query.at + step)
+            self.answers.go_to(self.controller.place_after(step))
 
     def assign(self, target: ClassEntry) -> None:
-        def correct(_: Session) -> None:
-            outcome = self.controller.correct(target.id)
-            there = f"it is an example of {outcome.duplicates[0].class_name} already" if outcome.duplicates else ""
-            self.context.say(there or f"added to {target.name}   u: undo")
-
-        self.context.edit(correct)
+        """Say of which class the photo on show is, and go on to the next."""
+        answer = self.controller.query.answer
+        self.verdicts.label([] if answer is None else [answer], target.id)
+        self.action_step(1)
 
     def action_right(self) -> None:
         best = best_score(self.controller.query.answer)
@@ -137,15 +139,17 @@ class QueryPane(Pane):
         if answer and answer.get("scores"):
             share = min(max(score["explained"] for score in answer["scores"]) + 0.001, 1.0)
             if share > self.controller.threshold:
-                self._set_threshold(share, f"unknown below {percent(share)} explained")
+                self.verdicts.set_threshold(share, f"unknown below {percent(share)} explained")
+            self.action_step(1)
 
     def action_threshold(self, step: float) -> None:
-        own = self.controller.session.state.threshold  # what the engine says of it comes later than the next key
-        value = min(max(round((self.controller.threshold if own is None else own) + step, 3), 0.0), 1.0)
-        self._set_threshold(value, f"unknown below {percent(value)} explained")
+        self.verdicts.step_threshold(step)
+
+    def action_type_threshold(self) -> None:
+        self.verdicts.type_threshold()
 
     def action_calibrate(self) -> None:
-        self._set_threshold(None, "threshold from the examples")
+        self.verdicts.calibrate()
 
     @on(Bars.Clicked)
     def take_bar(self, event: Bars.Clicked) -> None:
@@ -158,10 +162,7 @@ class QueryPane(Pane):
     @on(Bars.ThresholdDragged)
     def drag(self, event: Bars.ThresholdDragged) -> None:
         if event.released:  # the mark follows the mouse by itself; only where it ends is an edit
-            self._set_threshold(event.value, "")
-
-    def _set_threshold(self, value: float | None, said: str) -> None:
-        self.context.edit(lambda session: session.set_threshold(value), said)
+            self.verdicts.set_threshold(event.value)
 
     def action_watch(self) -> None:
         def picked(paths: list[str]) -> None:

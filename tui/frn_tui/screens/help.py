@@ -22,7 +22,7 @@ KEYS = {
         ("{ask}", "about a photo, several, or a folder; enter on a photo asks about it"),
         ("{watch}", "watch a folder for new photos"),
         ("{previous-answer}  {next-answer}", "answer before, next answer"),
-        ("{results}", "all answers in a table; write CSV or JSON"),
+        ("{review}", "all answers: label many, threshold, sort into folders, write"),
         ("{heat} {smooth} {numbers}", "photo, error map over it, error map; blocks; numbers"),
         ("{map-of-the-class-before}  {map-of-the-next-class}", "the map of another class"),
     ],
@@ -30,7 +30,8 @@ KEYS = {
         ("{right}", "right: keep it as an example"),
         ("{class-n}  {move}", "it is class N: make it an example of that"),
         ("{none-of-them}", "none of them: the threshold rises above it"),
-        ("{threshold-down}  {threshold-up}  {calibrate}", "threshold down, up, from the examples"),
+        ("{threshold-down}  {threshold-up}  {threshold-by-number}", "threshold down, up, typed"),
+        ("{calibrate}", "threshold from the examples"),
         ("{undo}  {redo}", "undo, redo: everything"),
     ],
     "Keep": [

@@ -94,6 +94,7 @@ class Picker(Dialog[list[str] | None]):
         self.entries: list[Entry] = []
         """Those of it that are listed."""
         self.marked: set[str] = set()
+        self._is_first = True
         self.list, self.preview = Options(id="picker-list"), Preview(id="picker-preview", mode=mode)
 
     def compose(self) -> ComposeResult:
@@ -135,9 +136,12 @@ class Picker(Dialog[list[str] | None]):
         self.folder, self.parent_folder, self.everything = found["path"], found["parent"], found["entries"]
         self.marked.clear()
         box.border_subtitle = Text(display_name(shortened(self.folder), 70))
-        with self.prevent(Input.Changed):
-            self.query_one(Input).value = ""
-        self._list("", then)
+        field = self.query_one(Input)
+        if not self._is_first:
+            with self.prevent(Input.Changed):
+                field.value = ""
+        self._is_first = False  # what was typed before the first folder was listed counts
+        self._list("" if _is_path(field.value) else field.value, then)
 
     def _list(self, wanted: str, then: str = "") -> None:
         """List what has the wanted letters in its name; highlight the first, or one by its name."""

@@ -12,7 +12,7 @@ from frn_tui.paths import absolute, shortened
 from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.screens.workspace import bindings
 from frn_tui.settings import IMAGES, settings_path
-from frn_tui.text import display_name, percent
+from frn_tui.text import display_name, percent, share_of
 
 if TYPE_CHECKING:
     from frn_tui.app import FrnApp
@@ -75,7 +75,7 @@ async def _threshold(app: "FrnApp") -> None:
     )
     if text is None:
         return
-    value = _share(text)
+    value = share_of(text)
     if text.strip() and value is None:
         app.context.say("a threshold is a number from 0 to 100", severity="warning")
         return
@@ -98,11 +98,3 @@ async def _keys(app: "FrnApp") -> None:
         page.add_row(Text(f"{display_name(trouble)}\n", style="bold"))
     page.add_row(table)
     await app.push_screen_wait(Page("Keys by name", page))
-
-
-def _share(text: str) -> float | None:
-    try:
-        value = float(text.strip().removesuffix("%")) / 100
-    except ValueError:
-        return None
-    return value if 0 <= value <= 1 else None

@@ -140,6 +140,8 @@ class Workspace(Screen[None]):
             self.photos_pane.show(self.classes_pane.entry)
             self.query_pane.show()
             self.query_pane.show_keys(in_photos=self.focused_pane == "photos")
+            for watcher in tuple(self.context.watchers):
+                watcher()
 
     # What panes tell each other
 
@@ -162,7 +164,7 @@ class Workspace(Screen[None]):
 
     def ask(self, paths: Sequence[str]) -> None:
         self.show_pane("query")
-        if not (self.photos_pane.has_focus_within and self.has_class("-wide")):
+        if self.app.screen is self and not (self.photos_pane.has_focus_within and self.has_class("-wide")):
             self.query_pane.picture.preview.focus()  # else who looks through photos goes on with that
         self.context.start(self.query_pane.ask_now, paths)
 

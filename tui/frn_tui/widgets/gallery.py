@@ -73,6 +73,12 @@ class Gallery(ScrollView, can_focus=True):
         item: GalleryItem
 
     @dataclass
+    class Moved(Message):
+        """The cursor is on another item."""
+
+        item: GalleryItem
+
+    @dataclass
     class SelectionChanged(Message):
         """Other items are selected now."""
 
@@ -180,6 +186,8 @@ class Gallery(ScrollView, can_focus=True):
         self._refresh_item(before)
         self._refresh_item(now)
         self._show_cursor()
+        if self.cursor_item is not None:
+            self.post_message(self.Moved(self.cursor_item))
 
     def watch_view(self) -> None:
         self._lay_out()

@@ -1,0 +1,42 @@
+"""Photos sorted into folders, and the example that an answer rests on."""
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.tui.engine.conftest import Engine, first
+
+
+def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine, tmp_path: Path) -> None:
+    home, out = tmp_path / "home", tmp_path / "out"
+    for folder, text in (("a", "1"), ("b", "2")):
+        (home / folder).mkdir(parents=True)
+        (home / folder / "x.jpg").write_text(text)
+    photos = [[str(home / "a" / "x.jpg"), "../jay"], [str(home / "b" / "x.jpg"), "../jay"], ["/nowhere/x.jpg", "owl"]]
+    for _ in range(2):  # the second time all is there already
+        done = bare.done("sort", folder=str(out), photos=photos)
+        assert [path for path, _ in done["failed"]] == ["/nowhere/x.jpg"]
+        (jay,) = [path for path in out.iterdir() if path.name != "owl"]
+        assert jay.parent == out
+        assert sorted(path.name for path in jay.iterdir())[0] == "x-2.jpg"
+        assert {path.read_text() for path in jay.iterdir()} == {"1", "2"}
+    assert (home / "a" / "x.jpg").read_text() == "1"
+    moved = bare.done("sort", folder=str(tmp_path / "new"), photos=photos[:1], move=True)["places"]
+    assert not (home / "a" / "x.jpg").exists()
+    assert Path(moved[photos[0][0]]).read_text() == "1"
+    (tmp_path / "file").touch()
+    assert "is a file" in bare.ask("sort", folder=str(tmp_path / "file"), photos=photos).reason
+
+
+def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, members: dict[str, list[Path]]) -> None:
+    state = engine.state(first(members, 4))
+    engine.done("classes", state=state)
+    keys = {entry["id"]: [support["key"] for support in entry["supports"]] for entry in state["classes"]}
+    paths = [str(paths[number]) for paths in members.values() for number in (5, 6)]
+    for answer in engine.ask("query", paths=paths).told("answer"):
+        assert answer["nearest"] in keys[answer["scores"][0]["id"]]
+    example = state["classes"][1]["supports"][2]
+    (answer,) = engine.ask("query", paths=[example["path"]]).told("answer")
+    assert answer["scores"][0]["id"] == state["classes"][1]["id"]
+    assert answer["nearest"] == example["key"]  # nothing is more like a photo than itself
+    assert np.isfinite(answer["scores"][0]["error"])

@@ -1,0 +1,51 @@
+"""Photos sorted into a folder for each verdict: copied, or moved where that is asked for; nothing is overwritten."""
+
+import filecmp
+import os
+import shutil
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn_tui.engine.file_names import fresh_name, safe_name
+from frn_tui.engine.worker_queues import Job
+from frn_tui.protocol import SortedPhotos, SortPhotos
+
+
+def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:
+    """Sort photos into folders; one that cannot be is told of, and stops no other."""
+    root = Path(request.folder)
+    if root.exists() and not root.is_dir():
+        raise FrnError(f"{root}: is a file; name a folder")
+    places: dict[str, str] = {}
+    failed: list[tuple[str, str]] = []
+    folders: dict[str, Path] = {}
+    taken: set[str] = set()
+    for done, (path, verdict) in enumerate(request.photos, 1):
+        job.check()
+        if verdict not in folders:
+            folders[verdict] = root / fresh_name(safe_name(verdict), taken)
+        try:
+            places[path] = str(_put(Path(path), folders[verdict], move=request.move))
+        except OSError as error:
+            failed.append((path, error.strerror or str(error)))
+        job.progress(done, len(request.photos))
+    return {"places": places, "failed": failed}
+
+
+def _put(path: Path, folder: Path, *, move: bool) -> Path:
+    """Copy or move a file into a folder, beside files of the same name; one that is there already stays alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / path.name
+    if path.parent.resolve() == folder.resolve():
+        return path
+    if target.is_file() and filecmp.cmp(path, target, shallow=False):
+        if move:
+            path.unlink()
+        return target
+    if target.exists():
+        target = folder / fresh_name(path.name, {name.casefold() for name in os.listdir(folder)})
+    if move:
+        shutil.move(path, target)
+    else:
+        shutil.copy2(path, target)
+    return target

@@ -1,0 +1,66 @@
+"""The files of photos: found again after they were moved, bundled with the project, sorted into folders."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from frn.inference.session import State, Support
+from frn_tui import protocol
+from frn_tui.controller import Controller, told_to
+from frn_tui.query import Problem, ShowProgress
+from frn_tui.serialization import state_to_json, support_from_json
+
+
+async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
+    """Find missing examples by their content, in a folder and below: how many were, and how many there are."""
+    state, missing = controller.session.state, controller.missing
+    sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
+    request = protocol.RelocatePhotos(folder, sizes)
+    outcome = await controller.engine.call(request, told_to("Looking for photos", progress))
+    found = {key: support_from_json(support) for key, support in outcome["found"].items()}
+    if found:
+        session = controller.session
+        session.replace_state(_with(session.state, lambda support: found.get(support.key, support)))
+    await controller.find_missing()
+    await controller.sync(progress)
+    return len(found), len(sizes)
+
+
+async def bundle(controller: Controller, path: str, progress: ShowProgress, *, replace: bool = False) -> None:
+    """Write the project and its photos into one folder or zip."""
+    request = protocol.WriteBundle(path, state_to_json(controller.session.state), replace)
+    await controller.engine.call(request, told_to("Bundling photos", progress))
+
+
+async def sort(
+    controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
+) -> str:
+    """Copy photos into a folder for each verdict, or move them; what came of it, in words."""
+    request = protocol.SortPhotos(folder, list(photos), move)
+    done = await controller.engine.call(request, told_to("Sorting photos", progress))
+    places, failed = done["places"], done["failed"]
+    if move:
+        controller.query.moved(places)
+        await _follow_moves(controller, places)
+    controller.problems += [Problem(path, reason) for path, reason in failed]
+    controller.listener()
+    said = f"{len(places)} {'moved' if move else 'copied'}"
+    return f"{said}, {len(failed)} could not be" if failed else said
+
+
+async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
+    """Examples are where their files are now; not an edit, as undo moves no file."""
+    state = controller.session.state
+
+    def moved(support: Support) -> Support:
+        return dataclasses.replace(support, path=Path(places.get(str(support.path), support.path)))
+
+    if any(str(support.path) in places for entry in state.classes for support in entry.supports):
+        controller.session.amend(_with(state, moved))
+        await controller.find_missing()
+        await controller.sync()
+
+
+def _with(state: State, change: Callable[[Support], Support]) -> State:
+    classes = tuple(dataclasses.replace(entry, supports=tuple(map(change, entry.supports))) for entry in state.classes)
+    return dataclasses.replace(state, classes=classes)

@@ -1,0 +1,121 @@
+"""How much the classes explain of photos: of their own examples, and of those that were asked about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from frn_tui.text import percent
+
+BINS = 44
+"""So many at most: more would have few photos in each."""
+LABEL = 9
+"""Cells of the words at the left."""
+LEVELS = " ▁▂▃▄▅▆▇█"
+Part = tuple[str, str]
+"""Text and the component class of its style."""
+
+
+class Histogram(Widget):
+    """Two histograms of explained shares over one scale, with the threshold between unknown and known."""
+
+    ALLOW_SELECT = False  # dragging moves the threshold
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"histogram--{part}" for part in ("known", "asked", "below", "mark", "text")
+    }
+
+    @dataclass
+    class Moved(Message):
+        """The threshold was set with the mouse."""
+
+        value: float
+        """In [0, 1]."""
+
+    _known: tuple[float, ...] = ()
+    _asked: tuple[float, ...] = ()
+    _threshold, _dragging = 0.0, False
+
+    def show(self, known: Sequence[float], asked: Sequence[float], threshold: float) -> None:
+        self._known, self._asked, self._threshold = tuple(known), tuple(asked), threshold
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        lines = self._lines(*self.size)
+        base = self.visual_style.rich_style
+        parts = lines[y] if y < len(lines) else []
+        drawn = [Segment(text, self.get_visual_style(f"histogram--{part}").rich_style) for text, part in parts]
+        return Strip(drawn).adjust_cell_length(self.size.width, base)
+
+    def _lines(self, width: int, height: int) -> list[list[Part]]:
+        bins, rows = width - LABEL, max((height - 2) // 2, 1)
+        if bins < 10 or not (self._known or self._asked):
+            return [[("no photo was asked about", "text")]]
+        low, high = self._scale()
+        mark = min(max(floor((self._threshold - low) / (high - low) * bins), 0), bins - 1)
+        lines = []
+        for name, values, part in (("examples", self._known, "known"), ("asked", self._asked, "asked")):
+            for row, text in enumerate(columns(values, low, high, bins, rows, -(-bins // BINS))):
+                label = name if row == rows - 1 else ""
+                lines.append([(f"{label:<{LABEL}}", "text"), (text[:mark], "below"), (text[mark:], part)])
+        axis = f"{percent(low)}{percent(high):>{bins - len(percent(low))}}"
+        lines.append([(" " * LABEL, "text"), (axis[:mark], "text"), ("┆", "mark"), (axis[mark + 1 :], "text")])
+        return [*lines, [(self._words(), "mark")]]
+
+    def _scale(self) -> tuple[float, float]:
+        """From and to, in steps of 5 %, so that all values and the threshold lie between."""
+        values = (*self._known, *self._asked, min(max(self._threshold, 0.0), 1.0))
+        low, high = floor(20 * min(values)) / 20, ceil(20 * max(values) + 1e-9) / 20
+        return low, max(high, low + 0.05)
+
+    def _words(self) -> str:
+        asked = sum(value < self._threshold for value in self._asked)
+        known = sum(value < self._threshold for value in self._known)
+        return (
+            f"unknown below {percent(self._threshold, 1)}: {asked} of {len(self._asked)} asked, "
+            f"{known} of {len(self._known)} examples"
+        )
+
+    def _drag(self, event: events.MouseEvent, *, released: bool) -> None:
+        low, high = self._scale()
+        bins = max(self.size.width - LABEL, 1)
+        x = min(max(event.get_content_offset_capture(self).x - LABEL, 0), bins)
+        self._threshold = min(max(low + (high - low) * x / bins, 0.0), 1.0)
+        self.refresh()
+        if released:
+            self.post_message(self.Moved(round(self._threshold, 3)))
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        offset = event.get_content_offset(self)
+        if offset is not None and event.button == 1 and offset.x >= LABEL and (self._known or self._asked):
+            self._dragging = True
+            self.capture_mouse()
+            self._drag(event, released=False)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._dragging:
+            self._drag(event, released=False)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._dragging:
+            self._dragging = False
+            self.release_mouse()
+            self._drag(event, released=True)
+
+
+def columns(values: Sequence[float], low: float, high: float, width: int, rows: int, broad: int = 1) -> list[str]:
+    """A histogram as lines of text, the top one first: eighths of a cell high; a bin with anything in it shows.
+
+    `broad` is how many cells a bin takes, out of `width`.
+    """
+    counts = [0] * -(-width // broad)
+    for value in values:
+        counts[min(max(floor((value - low) / (high - low) * width), 0), width - 1) // broad] += 1
+    most = max([*counts, 1])
+    heights = [ceil(8 * rows * counts[cell // broad] / most) for cell in range(width)]
+    return ["".join(LEVELS[min(max(height - 8 * row, 0), 8)] for height in heights) for row in reversed(range(rows))]
