@@ -64,7 +64,7 @@ def test_the_order_that_was_chosen_stays_while_answers_change() -> None:
 
 def test_what_was_done_is_counted() -> None:
     items = [item("/a", "jay", 0.9, first="owl"), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
-    assert summary(items) == "0 of 3 seen, 1 labelled, 1 unknown, 1 answer changed by your corrections"
+    assert summary(items) == "0 of 3 seen, 1 answer changed by your corrections, 1 labelled, 1 unknown"
 
 
 def test_asking_adds_and_asks_again_in_place(drive: Drive) -> None:

@@ -185,7 +185,7 @@ def test_help_shows_the_keys_that_are_in_use(
         await driver.keys("question_mark")
         text = "\n".join(lines(driver.app))
         assert re.search(r"  Q +about a photo", text)
-        assert re.search(r"  \|  \+  0 +threshold down", text)
+        assert re.search(r"  \|  \+  % +threshold down", text)
         assert re.search(r"  12F456789  m +send them", text)
         assert not re.search(r"  p +about a photo", text)
 

@@ -96,8 +96,8 @@ def summary(items: Sequence[Reviewed]) -> str:
     unknown = sum(item.verdict == UNKNOWN for item in items)
     answers = "answer" if changed == 1 else "answers"
     return (
-        f"{seen} of {len(items)} seen, {labelled} labelled, {unknown} unknown, "
-        f"{changed} {answers} changed by your corrections"
+        f"{seen} of {len(items)} seen, {changed} {answers} changed by your corrections, "
+        f"{labelled} labelled, {unknown} unknown"
     )
 
 

@@ -26,7 +26,7 @@ SIGNS = {True: "●", False: "○"}
 """Of photos that were seen, and that were not; one that is labelled has a ✓."""
 KEYS = (
     "space v ctrl+a: select   1-9 m: of class   y: right   d: drop   s: order   f: only   c: class   /: find   "
-    "g: grid   - + % 0: threshold   e: sort into folders   w: write   p: ask more   u: undo   enter: show   esc: back"
+    "g: grid   { }: size   - + % 0: threshold   e: sort into folders   w: write   p: ask more   u: undo   enter: show   esc: back"
 )
 COLUMNS = ("says", "prob.", "expl.", "lead", "rival", "nearest example")
 WIDE = 100
@@ -39,6 +39,8 @@ class Review(Dialog[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Back"),
         Binding("g", "view", "Grid or table"),
+        Binding("left_curly_bracket", "tiles(-1)", "Smaller photos"),
+        Binding("right_curly_bracket", "tiles(1)", "Larger photos"),
         Binding("s", "order", "Order"),
         Binding("f", "kind", "Only some"),
         Binding("c", "class", "Only a class"),
@@ -165,7 +167,7 @@ class Review(Dialog[str | None]):
     def want_pictures(self, event: Gallery.Want) -> None:
         """Newest first: who scrolls fast wants what is on the screen now."""
         event.stop()
-        self._wanted = [RenderPreview(path, event.width, event.height) for path in event.paths]
+        self._wanted = list(event.requests)
         if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
             self._fetch()
 
@@ -174,7 +176,7 @@ class Review(Dialog[str | None]):
         while self._wanted:
             request = self._wanted.pop(0)
             if picture := await render(self.controller.engine, request):
-                self.gallery.provide(request.path, picture)
+                self.gallery.provide(request, picture)
 
     @property
     def selected(self) -> list[Reviewed]:
@@ -200,6 +202,9 @@ class Review(Dialog[str | None]):
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
         self.show()
+
+    def action_tiles(self, step: int) -> None:
+        self.gallery.action_tiles(step)
 
     def action_order(self) -> None:
         orders = list(ORDERS)
