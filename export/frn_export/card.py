@@ -135,6 +135,18 @@ print(list(classes)[logits[0].argmax()])
 ```
 """)
 
+BATCH = Template("""\
+## classifier-batch.onnx
+
+The same classes for any number of prepared images at once.
+
+$signature
+
+The metadata is that of `classifier.onnx`. `images` are what `embed` below gives to `features.onnx`, stacked.
+""")
+SECTIONS = {"classifier": CLASSIFIER, "classifier-batch": BATCH, "features": FEATURES, "head": HEAD}
+"""By the names of the files, in the order of the card."""
+
 
 def model_card(
     files: Mapping[str, bytes], record: Mapping[str, object], *, precision: str = "fp32", cost: str = ""
@@ -162,7 +174,7 @@ def model_card(
         "record": json.dumps(record, indent=2, sort_keys=True),
     }
     sections = []
-    for name, section in (("classifier", CLASSIFIER), ("features", FEATURES), ("head", HEAD)):
+    for name, section in SECTIONS.items():
         if name in models:
             graph = models[name].graph
             own = {"signature": _signature(graph), "way": _way(graph)}
@@ -186,7 +198,7 @@ def _shape(value: onnx.ValueInfoProto) -> list[int | str]:
 
 
 def _way(graph: onnx.GraphProto) -> int | str:
-    return next((_shape(value)[0] for value in graph.output if value.name == "probability"), "way")
+    return next((_shape(value)[-1] for value in graph.output if value.name == "probability"), "way")
 
 
 def _geometry(transform: EvaluationTransform) -> str:

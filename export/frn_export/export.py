@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from frn.errors import FrnError
 from frn.evaluation.run import ProgressBars, no_bars
 from frn.file_sets import write_set
 from frn.files import MAX_JSON, read_regular
+from frn.images import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
+from frn.inference.runtime import open_session, run_session
 from frn.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
 from frn_export import parity, quantise
+from frn_export.batch import batch_graph
 from frn_export.card import TITLE, model_card
 from frn_export.classifier import classifier_graph
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
@@ -21,7 +26,7 @@ from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
-FILES = ("features.onnx", "head.onnx", "classifier.onnx", "model.safetensors")
+FILES = ("features.onnx", "head.onnx", "classifier.onnx", "classifier-batch.onnx", "model.safetensors")
 """What an export may consist of, besides its README.md."""
 COMPARED = 5
 """Photos that classifier.onnx is tried on: one each of so many classes."""
@@ -75,7 +80,7 @@ def export_model(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
 ) -> Exported:
-    """Write features.onnx, head.onnx of an FRN model and, with classes, classifier.onnx; and a README.md beside them.
+    """Write features.onnx, head.onnx of an FRN model and, with classes, both classifiers; a README.md beside them.
 
     The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why. FrnError if
     a file differs from what it was made of, or int8 loses too much; then nothing is written. Files of an earlier export
@@ -104,6 +109,7 @@ def export_model(
         classifier.threshold_override = options.threshold
         allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
         graphs["classifier"], differences["classifier_difference"] = _classifier(classifier, features, allowed)
+        graphs["classifier-batch"], differences["batch_difference"] = _batch(classifier, allowed)
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
     paths = {name: out / f"{name}.onnx" for name in graphs}
     weights = out / "model.safetensors" if options.weights else None
@@ -133,3 +139,20 @@ def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tupl
     photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
     data = graph.SerializeToString(deterministic=True)
     return data, parity.compare_classifier(classifier, data, photos, allowed=allowed).require()
+
+
+def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
+    """The classifier of prepared images, and how far it is from its parts."""
+    extractor = classifier.extractor
+    graph = batch_graph(
+        extractor, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma
+    ).SerializeToString(deterministic=True)
+    photos = [open_image(entry.supports[0].path) for entry in classifier.state.classes[:COMPARED]]
+    crops = np.stack([extractor.transform(photo) for photo in photos])
+    session = open_session(graph, "classifier-batch.onnx", device="cpu")
+    images = np.ascontiguousarray(crops.transpose(0, 3, 1, 2), dtype=np.float32) / 255
+    (errors,) = run_session(session, ["class_error"], {"images": images})
+    maps = extractor.feature_maps(crops)
+    energy = np.square(maps, dtype=np.float64).sum(-1).mean(-1)[:, None]
+    share = float((np.abs(errors - classifier.scorer.class_error(maps)) / energy).max())
+    return graph, Difference("classifier-batch.onnx", share, allowed, "a photo's energy").require()

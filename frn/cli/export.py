@@ -60,7 +60,7 @@ def export(
 
     Each is one self-contained file in standard operators; README.md beside them says how to call them. Every file is
     compared with what it was made from, and nothing is written unless all agree. An export that was in --out before is
-    replaced, its classifier.onnx too.
+    replaced, its classifier.onnx too. classifier-batch.onnx takes many prepared images at once.
 
     --web writes a page instead: any file server serves it, photos stay in the browser, and from the second opening on
     it needs no network.

@@ -49,7 +49,7 @@ def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes:
     assert told["difference"] <= 5e-6
     assert told["head_difference"] <= 5e-6
     assert told["classifier_difference"] <= 2e-2
-    names = ["README.md", "classifier.onnx", "features.onnx", "head.onnx"]
+    names = ["README.md", "classifier-batch.onnx", "classifier.onnx", "features.onnx", "head.onnx"]
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
