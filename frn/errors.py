@@ -14,7 +14,7 @@ class FrnWarning(UserWarning):
     """Something a person should know, though the work goes on."""
 
 
-def one_line(error: BaseException, most: int = 160) -> str:
-    """What an error of a library says, as a part of a line: its kind where it says nothing."""
-    text = " ".join(str(error).split()) or type(error).__name__
+def one_line(said: object, most: int = 160) -> str:
+    """What an error of a library or a stranger's file says, as a part of a line: its kind where it says nothing."""
+    text = " ".join(str(said).split()) or type(said).__name__
     return text if len(text) <= most else text[: most - 1] + "…"

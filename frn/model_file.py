@@ -87,10 +87,9 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         raise FrnError(
             f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {MODEL_FILE_FORMAT!r})"
         )
-    if metadata.get("version") != str(MODEL_FILE_VERSION):
-        raise FrnError(
-            f"{path}: has format version {metadata.get('version')}; this frn {__version__} reads {MODEL_FILE_VERSION}"
-        )
+    if (version := metadata.get("version")) != str(MODEL_FILE_VERSION):
+        told = one_line(version, 40)
+        raise FrnError(f"{path}: has format version {told}; this frn {__version__} reads {MODEL_FILE_VERSION}")
     try:
         fields = json.loads(metadata["config"])
         fields["transform"] = EvaluationTransform(**fields["transform"])

@@ -54,10 +54,9 @@ class Extractor:
         self.where, self.data = where, data
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
-        if metadata.get("frn.version") != FEATURES_VERSION:
-            raise FrnError(
-                f"{where}: has format version {metadata.get('frn.version')}; this program reads {FEATURES_VERSION}"
-            )
+        if (version := metadata.get("frn.version")) != FEATURES_VERSION:
+            told = one_line(version, 40)
+            raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")
         config = parse_json(metadata, "frn.config", where)
         head = parse_json(metadata, "frn.head", where)
         grid = parse_json(metadata, "frn.grid", where)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -125,3 +126,19 @@ def test_a_photo_given_twice_counts_once() -> None:
     path = str(QUERIES[0])
     once, twice = (FewShotClassifier().fit({"a": [path] * n, "b": [str(QUERIES[5])]}) for n in (1, 2))
     np.testing.assert_array_equal(once.predict_proba(QUERIES), twice.predict_proba(QUERIES))
+
+
+def test_eight_threads_get_what_one_gets(tmp_path: Path) -> None:
+    """One classifier for all of them; and one that was opened in another thread can be fitted and pickled."""
+    photos, queries = sample_files(2), sorted(map(str, (SAMPLES / "queries").glob("*.jpg")))[:3]
+    classifier = FewShotClassifier("conv4").fit(photos)
+    alone = classifier.predict_proba(queries)
+    with ThreadPoolExecutor(8) as pool:
+        for answer in pool.map(lambda _: classifier.predict_proba(queries), range(24)):
+            np.testing.assert_array_equal(answer, alone)
+        again = pool.submit(lambda: classifier.fit(photos).predict_proba(queries)).result()
+        classifier.save(tmp_path / "x.frn.json")
+        loaded = pool.submit(FewShotClassifier.load, tmp_path / "x.frn.json").result()
+    np.testing.assert_array_equal(again, alone)
+    np.testing.assert_array_equal(loaded.predict_proba(queries), alone)
+    np.testing.assert_array_equal(loaded.fit(photos).predict_proba(queries), alone)

@@ -142,6 +142,7 @@ def change(graph: onnx.ModelProto, key: str, value: str) -> bytes:
     ("key", "value", "reason"),
     [
         ("frn.version", "7", "has format version 7; this program reads 1"),
+        ("frn.version", "two\nlines", "has format version two lines; this"),
         ("frn.config", "{", "lacks a readable frn.config"),
         ("frn.config", "{}", "its metadata is damaged"),
         ("frn.grid", "[9, 9]", "its inputs and outputs are not those of an extractor"),
@@ -149,8 +150,9 @@ def change(graph: onnx.ModelProto, key: str, value: str) -> bytes:
     ],
 )
 def test_metadata_must_fit(graph: onnx.ModelProto, key: str, value: str, reason: str) -> None:
-    with pytest.raises(FrnError, match=reason):
+    with pytest.raises(FrnError, match=reason) as caught:
         Extractor(change(graph, key, value), "m.onnx")
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_a_good_file_passes_and_its_maps_are_torchs(graph: onnx.ModelProto) -> None:

@@ -1,0 +1,126 @@
+"""Parts of the campaign, run in worker processes that are watched: how many cases were answered, refused, or worse.
+
+A part makes the bytes of case number `i` from (seed, i) alone, and hands them to a door of the program. What is wrong
+is kept as a file, with what happened in its name.
+"""
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 10.0
+"""After which a case hangs."""
+MEMORY = 2 << 30
+"""Bytes that a worker and its children may ever take."""
+REPORT = Path(os.environ.get("FRN_CAMPAIGN_REPORT", ROOT / "campaign.jsonl"))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of file and the door that it goes through."""
+
+    count: int
+    """Cases of a whole campaign."""
+    make: Callable[[np.random.Generator], bytes]
+    door: Callable[[bytes, Path], object]
+    """Called with the bytes and an empty folder; an FrnError is a refusal, anything else raised is a crash."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the cases."""
+
+    part: str
+    seed: int
+    tried: int = 0
+    answered: int = 0
+    refused: int = 0
+    crashed: int = 0
+    hung: int = 0
+    peak: int = 0
+    """Bytes that the worker and its children took at most."""
+    slowest: float = 0.0
+    seconds: float = 0.0
+    kinds: dict[str, int] = field(default_factory=dict)
+    """Crashes by what was raised."""
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.crashed or self.hung) and self.peak <= MEMORY and self.tried == self.answered + self.refused
+
+
+def run(part: str, count: int, seed: int, keep: Path) -> Outcome:
+    """Run cases 0 to `count` of a part; what crashes or hangs is kept in `keep`. One line goes to the report."""
+    outcome, began = Outcome(part, seed), time.monotonic()
+    keep.mkdir(parents=True, exist_ok=True)
+    while outcome.tried < count:
+        _work(outcome, count, keep)
+    outcome.seconds = round(time.monotonic() - began, 1)
+    with REPORT.open("a") as file:
+        file.write(json.dumps(asdict(outcome)) + "\n")
+    return outcome
+
+
+def _work(outcome: Outcome, count: int, keep: Path) -> None:
+    """One worker, until it is done, or dead, or has to be killed."""
+    first = outcome.tried
+    command = [sys.executable, "-m", "tests.campaign.worker", outcome.part]
+    words = [str(outcome.seed), str(first), str(count), str(keep)]
+    with subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        selector = selectors.DefaultSelector()
+        selector.register(process.stdout, selectors.EVENT_READ)
+        buffered, patience, looked = b"", 60.0, 0.0  # the first case comes after the imports
+        while True:
+            began = time.monotonic()
+            if not selector.select(patience):
+                outcome.peak = max(outcome.peak, taken(process.pid))
+                process.kill()
+                _count(outcome, {"what": "hung", "seconds": time.monotonic() - began})
+                return
+            chunk = os.read(process.stdout.fileno(), 1 << 16)
+            if not chunk:
+                break
+            buffered += chunk
+            *lines, buffered = buffered.split(b"\n")
+            for line in lines:
+                _count(outcome, json.loads(line))
+            if time.monotonic() - looked > 0.5:
+                outcome.peak, looked = max(outcome.peak, taken(process.pid)), time.monotonic()
+            patience = SECONDS
+        if process.wait() and outcome.tried < count:
+            last = process.stderr.read().decode(errors="replace").strip().splitlines()
+            reason = last[-1] if last else f"ended with status {process.returncode}"
+            _count(outcome, {"what": "crashed", "kind": f"worker: {reason}"[:120], "seconds": 0})
+
+
+def _count(outcome: Outcome, event: dict[str, object]) -> None:
+    outcome.tried += 1
+    outcome.slowest = round(max(outcome.slowest, float(str(event["seconds"]))), 2)
+    outcome.peak = max(outcome.peak, int(str(event.get("peak", 0))))
+    what = str(event["what"])
+    setattr(outcome, what, getattr(outcome, what) + 1)
+    if what == "crashed":
+        kind = str(event["kind"])
+        outcome.kinds[kind] = outcome.kinds.get(kind, 0) + 1
+
+
+def taken(pid: int) -> int:
+    """Bytes that a process and its children held at most, each at its own moment; 0 where the system does not tell."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0
+    held = int(status.split("VmHWM:")[1].split()[0]) << 10 if "VmHWM:" in status else 0
+    return held + sum(taken(int(child)) for child in children)

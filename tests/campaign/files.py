@@ -1,0 +1,259 @@
+"""Damaged models, checkpoints, projects, settings, journals, pickles and archives."""
+
+import io
+import json
+import os
+import pickle
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from frn.data.prepare.pickles import load_arrays
+from frn.data.prepare.sources import Sources
+from frn.data.synthetic import draw_moth, species
+from frn.inference.project import Project, load_project, save_project
+from tests.campaign.campaign import Part
+from tests.campaign.mutations import TEXT, mend_tar, mutate, mutate_json
+
+Maker = Callable[[np.random.Generator], bytes]
+
+
+def _damaging_json(document: object) -> Maker:
+    texts = [json.dumps(document).encode(), json.dumps(document, indent=1).encode()]
+
+    def make(generator: np.random.Generator) -> bytes:
+        return mutate_json(document, generator) if generator.random() < 0.6 else mutate(texts, generator, TEXT)
+
+    return make
+
+
+def _damaging(seeds: Sequence[bytes], **options: object) -> Maker:
+    return lambda generator: mutate(seeds, generator, **options)  # type: ignore[arg-type]
+
+
+@cache
+def _picture(number: int) -> bytes:
+    file = io.BytesIO()
+    draw_moth(species(number % 3), np.random.default_rng(number), 32).save(file, "PNG")
+    return file.getvalue()
+
+
+def onnx_models() -> Part:
+    """Bytes of a shipped extractor, and its graph with numbers, names and operators exchanged."""
+    from frn.inference.extractor import Extractor
+    from frn.zoo import shipped_extractors
+
+    good = shipped_extractors()["conv4"].read_bytes()
+    pixels = np.zeros((1, 32, 32, 3), np.uint8)
+
+    def make(generator: np.random.Generator) -> bytes:
+        return mutate([good], generator) if generator.random() < 0.4 else _other_graph(good, generator)
+
+    def door(data: bytes, folder: Path) -> None:
+        Extractor(data, "x.onnx", device="cpu", threads=1).feature_maps(pixels)
+
+    return Part(5_000, make, door)
+
+
+def _other_graph(good: bytes, generator: np.random.Generator) -> bytes:
+    model = onnx.load_model_from_string(good)
+    for _ in range(int(generator.integers(1, 4))):
+        node = model.graph.node[int(generator.integers(len(model.graph.node)))]
+        tensor = model.graph.initializer[int(generator.integers(len(model.graph.initializer)))]
+        entry = model.metadata_props[int(generator.integers(len(model.metadata_props)))]
+        match int(generator.integers(7)):
+            case 0 if node.attribute:
+                attribute = node.attribute[int(generator.integers(len(node.attribute)))]
+                if attribute.ints:
+                    attribute.ints[int(generator.integers(len(attribute.ints)))] = int(generator.integers(-9, 1 << 20))
+                attribute.i = int(generator.choice([-1, 0, 1 << 40]))
+            case 1 if tensor.dims:
+                tensor.dims[int(generator.integers(len(tensor.dims)))] = int(generator.choice([0, -1, 1, 1 << 33]))
+            case 2:
+                tensor.raw_data = mutate([tensor.raw_data or b"\0" * 8], generator)
+            case 3:
+                entry.value = mutate([entry.value.encode()], generator, TEXT).decode(errors="replace")
+            case 4:
+                other = model.graph.node[int(generator.integers(len(model.graph.node)))]
+                node.op_type = str(generator.choice([other.op_type, "Expand", "MatMul", "Concat", "Loop", "Relu"]))
+            case 5 if node.input:
+                names = [name for other in model.graph.node for name in (*other.input, *other.output)]
+                node.input[int(generator.integers(len(node.input)))] = str(generator.choice(names))
+            case _:
+                shape = model.graph.input[0].type.tensor_type.shape.dim
+                shape[int(generator.integers(len(shape)))].dim_value = int(generator.choice([0, 1, 7, 1 << 20]))
+    return bytes(model.SerializeToString())
+
+
+def safetensors() -> Part:
+    """A model file, its header above all."""
+    from frn.inference.runtime import MAX_METADATA
+    from frn.model import load_model
+    from frn.zoo import shipped_models
+
+    good = shipped_models()["conv4"].read_bytes()
+    length = int.from_bytes(good[:8], "little")
+
+    def make(generator: np.random.Generator) -> bytes:
+        if generator.random() < 0.3:
+            return mutate([good], generator)
+        text = mutate([good[8 : 8 + length]], generator, TEXT)[:MAX_METADATA]
+        return len(text).to_bytes(8, "little") + text + good[8 + length :]
+
+    def door(data: bytes, folder: Path) -> None:
+        (folder / "x.safetensors").write_bytes(data)
+        load_model(folder / "x.safetensors")
+
+    return Part(5_000, make, door)
+
+
+def checkpoints() -> Part:
+    """Checkpoints of the authors' code, as a zip and in the older format."""
+    import torch
+
+    from frn.weight_files import read_reference
+
+    state = {
+        "scale": torch.ones(1),
+        "r": torch.zeros(2),
+        "feature_extractor.layers.0.layers.0.weight": torch.ones(4, 3),
+    }
+    good = []
+    for is_zip in (True, False):
+        file = io.BytesIO()
+        torch.save(state, file, _use_new_zipfile_serialization=is_zip)
+        good.append(file.getvalue())
+
+    def door(data: bytes, folder: Path) -> None:
+        (folder / "x.pth").write_bytes(data)
+        read_reference(folder / "x.pth")
+
+    return Part(5_000, _damaging(good), door)
+
+
+def projects() -> Part:
+    """Read, and written again where it could be read."""
+    image = {"path": "a.jpg", "key": "0" * 32, "size": 9, "mtime_ns": 5}
+    good = {
+        "format": "frn-project", "version": 1, "threshold": 0.4, "next_id": 3, "of another version": [1],
+        "model": {"id": "conv4", "sha256": "f" * 64, "preprocess": {"size": 32, "resize": 35, "square": False}},
+        "classes": [
+            {"id": 1, "name": "jay", "images": [image, {**image, "path_b64": "YQ==", "key": "1" * 32}]},
+            {"id": 2, "name": "wren", "images": []},
+        ],
+    }  # fmt: skip
+
+    def door(data: bytes, folder: Path) -> None:
+        path = folder / "x.frn.json"
+        path.write_bytes(data)
+        project = load_project(path)
+        again = save_project(path, Project(project.model, project.state, project.document, project.stamp))
+        assert load_project(path).state == again.state == project.state
+
+    return Part(5_000, _damaging_json(good), door)
+
+
+def settings() -> Part:
+    """Read, and written."""
+    from frn_tui.settings import Settings, settings_path
+
+    good = {"theme": "nord", "images": "half", "model": "", "threshold": 0.5, "keys": {"ask": "q"}, "recent": ["/a"]}
+
+    def door(data: bytes, folder: Path) -> None:
+        os.environ["FRN_STATE"] = str(folder)
+        settings_path().write_bytes(data)
+        Settings.read().opened("/b").write()
+        found = Settings.read()
+        assert found.trouble or "/b" in found.recent
+
+    return Part(5_000, _damaging_json(good), door)
+
+
+def journals() -> Part:
+    """What a crash has left, found by the next start."""
+    os.environ["FRN_STATE"] = tempfile.gettempdir()
+    from frn_tui.engine.journal import Journals
+    from frn_tui.engine.worker_queues import Job
+    from frn_tui.protocol import Recover
+
+    support = {"path": "/a.jpg", "key": "0" * 32, "size": 9, "mtime_ns": 5}
+    state = {"classes": [{"id": 1, "name": "x", "supports": [support]}], "threshold": None, "next_id": 2}
+    good = {
+        "format": "frn-journal", "version": 1, "process": 999_999_999, "born": None, "time": 5.0, "state": state,
+        "model": "conv4", "project": None, "adding": {"x": ["/b.jpg"]},
+    }  # fmt: skip
+
+    def door(data: bytes, folder: Path) -> None:
+        os.environ["FRN_STATE"] = str(folder)
+        (folder / "journal-999999999.json").write_bytes(data)
+        Journals(1).recover(Recover(), Job.__new__(Job))
+
+    return Part(5_000, _damaging_json(good), door)
+
+
+def pickles() -> Part:
+    """Arrays of released data sets."""
+    arrays = {"data": np.arange(12, dtype=np.uint8).reshape(3, 4), "labels": [1, 2, 3], b"names": ["a", "b"]}
+    good = [pickle.dumps(arrays, protocol) for protocol in (0, 2, 4)]
+
+    def door(data: bytes, folder: Path) -> None:
+        load_arrays(io.BytesIO(data), "x.pkl")
+
+    return Part(5_000, _damaging(good), door)
+
+
+def _listed(suffix: str) -> Callable[[bytes, Path], None]:
+    def door(data: bytes, folder: Path) -> None:
+        (folder / f"x{suffix}").write_bytes(data)
+        with Sources([folder / f"x{suffix}"]) as sources:
+            for found in sources.files():
+                found.read()
+
+    return door
+
+
+def zips() -> Part:
+    """Listed, and every entry read."""
+    good = []
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", compression) as archive:
+            for number in range(4):
+                archive.writestr(f"train/moth {number % 2}/{number}.png", _picture(number))
+        good.append(file.getvalue())
+    return Part(5_000, _damaging(good), _listed(".zip"))
+
+
+def tars() -> Part:
+    """Listed, and every entry read; half of them with right checksums."""
+    import gzip
+
+    plain = []
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w", format=kind) as archive:
+            for number in range(4):
+                info = tarfile.TarInfo(f"train/moth {number % 2}/{'long ' * 30 * (number == 3)}{number}.png")
+                info.size = len(_picture(number))
+                archive.addfile(info, io.BytesIO(_picture(number)))
+            link = tarfile.TarInfo("train/moth 0/link.png")
+            link.type, link.linkname = tarfile.SYMTYPE, "0.png"
+            archive.addfile(link)
+        plain.append(file.getvalue())
+
+    def make(generator: np.random.Generator) -> bytes:
+        data = mutate(plain, generator)
+        if generator.random() < 0.5:
+            data = mend_tar(data)
+        if generator.random() < 0.3:
+            data = gzip.compress(data, 1)
+            data = mutate([data], generator) if generator.random() < 0.3 else data
+        return data
+
+    return Part(5_000, make, _listed(".tar"))

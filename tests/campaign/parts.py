@@ -1,0 +1,21 @@
+"""Which files the campaign damages, and which doors they go through."""
+
+from collections.abc import Callable
+
+from tests.campaign import files, images
+from tests.campaign.campaign import Part
+
+PARTS: dict[str, Callable[[], Part]] = {
+    "images": images.photos,
+    "stored images": images.stored,
+    "onnx": files.onnx_models,
+    "safetensors": files.safetensors,
+    "pth": files.checkpoints,
+    "projects": files.projects,
+    "settings": files.settings,
+    "journals": files.journals,
+    "pickles": files.pickles,
+    "zip": files.zips,
+    "tar": files.tars,
+}
+"""Made only when it is run: good files are drawn, written and exported first."""

@@ -1,0 +1,28 @@
+"""The campaign: `pytest -m campaign`. Nothing that is damaged crashes, hangs or fills the memory.
+
+`FRN_CAMPAIGN=0.01` runs that share of the cases, `FRN_SEED` draws others. One line of JSON per part is added to
+`campaign.jsonl` (or `FRN_CAMPAIGN_REPORT`), and what went wrong is kept in a folder that the failure names.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.campaign.campaign import run
+from tests.campaign.parts import PARTS
+
+pytestmark = pytest.mark.campaign
+
+SHARE, SEED = float(os.environ.get("FRN_CAMPAIGN", "1")), int(os.environ.get("FRN_SEED", "0"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="workers are watched as POSIX has it")
+@pytest.mark.parametrize("part", PARTS)
+def test_damaged_files_are_answered_or_refused(part: str) -> None:
+    keep = Path(tempfile.gettempdir()) / "frn-campaign"
+    outcome = run(part, max(1, round(PARTS[part]().count * SHARE)), SEED, keep)
+    assert outcome.is_clean, f"{outcome}: see {keep}"
+    assert outcome.answered
+    assert outcome.refused or part in ("settings", "journals")

@@ -1,0 +1,86 @@
+"""The campaign's other half: kills at every step on the disk, a full disk, a clock that goes back."""
+
+import itertools
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from frn import files
+from frn.errors import FrnError
+from frn.file_sets import write_set
+from frn.images import EvaluationTransform
+from frn.inference.project import ModelReference, Project, load_project, save_project
+from frn.inference.session import ClassEntry, State
+from tests.killing import killed_at
+
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+
+REFERENCE = ModelReference("conv4", "0" * 64, EvaluationTransform(size=32))
+
+
+def project(name: str) -> Project:
+    return Project(REFERENCE, State((ClassEntry(1, name, ()),), None, 2))
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "JUST_MADE", 0.0)
+
+
+def test_a_save_killed_at_any_step_leaves_a_project_and_the_next_one_sweeps(tmp_path: Path) -> None:
+    for step in itertools.count():
+        home = tmp_path / f"{step}"
+        path = home / "x.frn.json"
+        save_project(path, project("old"))
+        was_killed = killed_at(step, lambda path=path: save_project(path, project("new"), replace=True))  # type: ignore[misc]
+        assert load_project(path).state.classes[0].name in ("old", "new")
+        files._swept.clear()
+        save_project(path, project("newer"), replace=True)
+        assert {entry.name for entry in home.iterdir()} <= {"x.frn.json", "x.frn.json.bak"}
+        if not was_killed:
+            break
+    assert step >= 4
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """One MiB, which takes an administrator."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("kind", ["project", "set"])
+def test_a_full_disk_is_one_line_and_takes_nothing(small_disk: Path, kind: str) -> None:
+    path, out = small_disk / "x.frn.json", small_disk / "out"
+    save_project(path, project("old"))
+    write_set(out, {"a": b"old", "b": b"old"})
+    (small_disk / "filler").write_bytes(bytes(900 << 10))
+    write: Callable[[], object] = lambda: save_project(path, project("n" * (200 << 10)), replace=True)  # noqa: E731
+    if kind == "set":
+        write = lambda: write_set(out, {"a": bytes(9000), "b": bytes(300 << 10)})  # noqa: E731
+    with pytest.raises(FrnError, match="No space left on device") as caught:
+        write()
+    assert len(str(caught.value).splitlines()) == 1
+    assert load_project(path).state.classes[0].name == "old"
+    assert {entry.read_bytes() for entry in out.iterdir()} == {b"old"}
+    assert not [entry for entry in small_disk.rglob(".*") if entry.name != ".x.frn.json"]
+
+
+def test_a_clock_that_went_back_keeps_nothing_and_sweeps_all(tmp_path: Path) -> None:
+    stale = tmp_path / ".x.frn.json.0123abcd"
+    stale.touch()
+    os.utime(stale, (time.time() + 9e6,) * 2)
+    save_project(tmp_path / "x.frn.json", project("old"))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.frn.json"]

@@ -1,0 +1,42 @@
+"""`python -m tests.campaign.worker PART SEED FIRST COUNT KEEP`: one line of JSON per case on stdout."""
+
+import json
+import os
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+from frn.errors import FrnError
+from tests.campaign.parts import PARTS
+
+
+def main() -> None:
+    name, seed, first, count, keep = sys.argv[1], *map(int, sys.argv[2:5]), Path(sys.argv[5])
+    part = PARTS[name]()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for case in range(first, count):
+        data = part.make(np.random.default_rng([seed, case]))
+        event, began = {"what": "answered"}, time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="frn-campaign-") as folder:
+            try:
+                part.door(data, Path(folder))
+            except FrnError as error:
+                is_line = len(str(error).splitlines()) == 1
+                event = {"what": "refused"} if is_line else {"what": "crashed", "kind": f"not a line: {error!r}"[:99]}
+            except Exception as error:
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                event = {"what": "crashed", "kind": f"{type(error).__name__} in {Path(last.filename).name}:{last.name}"}
+        seconds = time.monotonic() - began
+        if event["what"] == "crashed" or seconds > 5:
+            (keep / f"{name}-{seed}-{case}-{event.get('kind', 'slow')[:40].replace('/', '_')}").write_bytes(data)
+        answers.write(json.dumps({**event, "seconds": round(seconds, 3)}) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
