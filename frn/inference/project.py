@@ -127,7 +127,10 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
         changed = "was changed by another program meanwhile" if project.stamp is not None else "is there already"
         raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
     document = _document(project, path.parent)
-    data = json.dumps(document, ensure_ascii=False, indent=1).encode()
+    try:
+        data = json.dumps(document, ensure_ascii=False, indent=1).encode()
+    except UnicodeEncodeError:  # half a character, which JSON can escape
+        data = json.dumps(document, indent=1).encode()
     if current is not None and current != data:
         write_atomically(path.with_name(path.name + ".bak"), current)
     write_atomically(path, data)

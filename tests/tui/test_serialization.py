@@ -1,5 +1,6 @@
 """A state survives the way to the engine and back, whatever its files are called."""
 
+import json
 import os
 from pathlib import Path
 
@@ -56,3 +57,11 @@ def test_a_photo_is_read_from_an_event_with_more_in_it() -> None:
 def test_a_line_that_is_no_message_is_told_apart(line: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode(line)
+
+
+@pytest.mark.parametrize("field", ["next_id", "id"])
+def test_a_number_that_no_state_has_is_refused(field: str) -> None:
+    state = {"classes": [{"id": 1, "name": "x", "supports": []}], "threshold": None, "next_id": 2}
+    text = json.dumps(state).replace(f'"{field}": ', f'"{field}": 1e999')
+    with pytest.raises(FrnError, match="these are no classes"):
+        state_from_json(json.loads(text))

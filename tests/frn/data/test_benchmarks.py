@@ -25,6 +25,7 @@ from frn.data.prepare import BENCHMARKS, archives, prepare, sources, writer
 from frn.data.prepare.benchmark import read_split
 from frn.data.prepare.download import Download
 from frn.data.prepare.mini_imagenet import NAMED
+from frn.data.prepare.pickles import load_arrays
 from frn.errors import FrnError
 
 Files = dict[str, bytes]
@@ -676,3 +677,10 @@ def test_the_command_names_every_benchmark_and_tells_errors_in_one_line(birds: P
     wrong = CliRunner().invoke(app, ["data", "prepare", "cub", *place])
     assert (wrong.exit_code, wrong.stdout) == (1, "")
     assert wrong.stderr == "error: unknown data set 'cub'. Did you mean 'cub-cropped' or 'cub-raw'?\n"
+
+
+def test_a_pickle_is_not_given_the_room_that_it_asks_for() -> None:
+    """It says that it will remember two thousand million objects: 16 GiB in C."""
+    assert load_arrays(io.BytesIO(b"\x80\x02]r\xff\xff\xff\x7f."), "x.pkl") == []
+    with pytest.raises(FrnError, match=r"^x\.pkl: is not the released file, or is damaged"):
+        load_arrays(io.BytesIO(b"\x80\x02]h\x07."), "x.pkl")

@@ -188,3 +188,14 @@ def test_a_number_that_no_project_has_is_one_line(tmp_path: Path, field: str, nu
     with pytest.raises(FrnError, match="is a damaged project") as caught:
         load_project(path)
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_half_a_character_that_another_program_left_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    path.write_text(
+        '{"format": "frn-project", "version": 1, "note": "\\ud800", "classes": [], '
+        '"model": {"id": "conv4", "sha256": "0", "preprocess": {"size": 32}}}'
+    )
+    project = load_project(path)
+    save_project(path, project)
+    assert load_project(path).document["note"] == "\ud800"
