@@ -13,7 +13,7 @@ from frn.errors import FrnError
 from frn.estimator import Estimator
 from frn.files import write_atomically
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor
+from frn.inference.extractor import Extractor, TestTime
 from frn.inference.features import FeatureStore, Maps
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.runtime import Device
@@ -42,13 +42,19 @@ class FewShotClassifier(Estimator):
     """
 
     def __init__(
-        self, model: str | Path = DEFAULT_MODEL, *, threshold: float | None = None, device: Device = "auto"
+        self,
+        model: str | Path = DEFAULT_MODEL,
+        *,
+        threshold: float | None = None,
+        test_time: TestTime = "fast",
+        device: Device = "auto",
     ) -> None:
         """Name a model; it is opened when it is first needed.
 
         Args:
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
             threshold: share of a photo that a class must explain; None calibrates it from the examples.
+            test_time: "mirror" looks at the mirror image of a photo, too: better answers for twice the time.
             device: where the extractor runs; "auto" takes CUDA where it answers.
 
         Raises:
@@ -57,6 +63,7 @@ class FewShotClassifier(Estimator):
         resolve(model)
         self.model = model
         self.threshold = check_threshold(threshold)
+        self.test_time: TestTime = test_time
         self.device: Device = device
         self._forget()
 
@@ -174,10 +181,10 @@ class FewShotClassifier(Estimator):
         name = project.model.locate(path.parent)
         loaded = cls(name, threshold=project.state.threshold, device=device)
         classifier = Classifier(load_extractor(name, device), FeatureStore())
-        project.model.check(classifier.extractor.sha256, path, name)
+        project.model.check(classifier.extractor.plain_sha256, path, name)
         for left_out in classifier.enroll_state(project.state):
             warnings.warn(str(left_out), stacklevel=2)
-        loaded._classifier, loaded._opened, loaded._maps = classifier, (name, device), None
+        loaded._classifier, loaded._opened, loaded._maps = classifier, loaded._parameters, None
         loaded._labels = as_labels(list(classifier.classes))
         return loaded
 
@@ -222,7 +229,7 @@ class FewShotClassifier(Estimator):
         self._maps: dict[str, Maps] | None = {}
         """Of every example by its content key; None, where a project was loaded, until they are needed."""
         self._opened: tuple[object, ...] = ()
-        """The model and device that the extractor of the classifier was opened for."""
+        """The parameters that the extractor of the classifier was opened for."""
 
     @property
     def _fitted(self) -> Classifier:
@@ -230,11 +237,16 @@ class FewShotClassifier(Estimator):
             raise FrnError("there is no class yet: fit some first")
         return self._classifier
 
+    @property
+    def _parameters(self) -> tuple[object, ...]:
+        """What the extractor depends on."""
+        return self.model, self.device, self.test_time
+
     def _open(self) -> Extractor:
         """The extractor of the parameters as they are now."""
-        if self._classifier is not None and self._opened == (self.model, self.device):
+        if self._classifier is not None and self._opened == self._parameters:
             return self._classifier.extractor
-        return load_extractor(self.model, self.device)
+        return load_extractor(self.model, self.device, self.test_time)
 
     def _enroll(self, before: State, photos: Sequence[Photo], labels: Labels) -> None:
         """Enroll photos beside the examples of the classes that are there."""
@@ -257,7 +269,7 @@ class FewShotClassifier(Estimator):
         classifier = Classifier(extractor)
         classifier.threshold_override = threshold
         classifier.adopt(state, maps)
-        self._classifier, self._labels, self._opened = classifier, labels, (self.model, self.device)
+        self._classifier, self._labels, self._opened = classifier, labels, self._parameters
         self._maps = {key: maps[key] for key in state.holders()}
 
     def _known_maps(self) -> dict[str, Maps]:

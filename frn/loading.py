@@ -7,18 +7,27 @@ from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.extras import needs_torch
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
+from frn.inference.extractor import Extractor, TestTime
 from frn.inference.features import FeatureStore
 from frn.inference.project import is_project, load_project
 from frn.inference.runtime import Device
 from frn.zoo import DEFAULT_MODEL, resolve
 
 
-def load_extractor(model: str | Path, device: Device = "auto") -> Extractor:
+def load_extractor(model: str | Path, device: Device = "auto", test_time: TestTime = "fast") -> Extractor:
     """Open a model to run in onnxruntime; one that is not exported yet is exported, in memory and through torch.
 
     FrnError if there is no such model, or it is refused.
     """
+    plain = _plain_extractor(model, device)
+    if test_time == "fast":
+        return plain
+    from frn_export.mirror import mirrored
+
+    return Extractor(mirrored(plain.data), f"{model}, mirrored", trusted=plain.trusted, device=device)
+
+
+def _plain_extractor(model: str | Path, device: Device) -> Extractor:
     files = resolve(model)
     if files.extractor is not None:
         return Extractor.open(files.extractor, trusted=files.shipped, device=device)
@@ -62,7 +71,7 @@ def class_files(classes: Path) -> ClassFiles:
 
 
 def load_classifier(
-    classes: Path, model: str | None = None, device: Device = "auto"
+    classes: Path, model: str | None = None, device: Device = "auto", test_time: TestTime = "fast"
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll a folder of class folders, or the classes of a project file.
 
@@ -71,11 +80,11 @@ def load_classifier(
     """
     if not is_project(classes):
         found = scan(classes)  # before the model is loaded: a wrong path is told at once
-        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, device), FeatureStore())
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, device, test_time), FeatureStore())
         return classifier, classifier.enroll(found.members) + [FrnError(entry.reason) for entry in found.skipped]
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
-    extractor = load_extractor(name, device)
-    project.model.check(extractor.sha256, classes, name)
+    extractor = load_extractor(name, device, test_time)
+    project.model.check(extractor.plain_sha256, classes, name)
     classifier = Classifier(extractor, FeatureStore())
     return classifier, classifier.enroll_state(project.state)

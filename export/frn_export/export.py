@@ -13,7 +13,7 @@ from frn.file_sets import write_set
 from frn.files import MAX_JSON, read_regular
 from frn.images import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
+from frn.inference.extractor import Extractor, TestTime
 from frn.inference.runtime import open_session, run_session
 from frn.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
@@ -25,6 +25,7 @@ from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
+from frn_export.mirror import mirrored
 
 FILES = ("features.onnx", "head.onnx", "classifier.onnx", "classifier-batch.onnx", "model.safetensors")
 """What an export may consist of, besides its README.md."""
@@ -46,6 +47,8 @@ class ExportOptions:
     """Share of a photo that a class must explain, noted in classifier.onnx; calibrated from the photos by default."""
     weights: bool = False
     """Also write model.safetensors for torch; with fp16, in half the size."""
+    test_time: TestTime = "fast"
+    """`mirror`: features.onnx and what is made of it look at the mirror image, too."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
@@ -99,6 +102,8 @@ def export_model(
     elif options.calibrate is not None:
         features, cost = _int8(model, features, options.calibrate, bars, warn)
         cost.require(options.max_drop)
+    if options.test_time == "mirror":
+        features = mirrored(features)
     graphs = {"features": features}
     if model.head.ridge is not None:
         graphs["head"] = head_graph(HeadParameters.of(model.head.ridge)).SerializeToString(deterministic=True)

@@ -21,7 +21,7 @@ from frn.cli.console import (
     stdout,
     user_errors,
 )
-from frn.cli.options import AsCsv, Classes, ClassifierDevice, ClassifierModel, refuse_a_photo
+from frn.cli.options import AsCsv, Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def classify(
             show_default="calibrated from the example photos",
         ),
     ] = None,
+    test_time: TestTimeName = "fast",
     device: ClassifierDevice = "auto",
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
@@ -69,7 +70,7 @@ def classify(
 
         from frn.loading import load_classifier
 
-        classifier, left_out = load_classifier(classes, model, device)
+        classifier, left_out = load_classifier(classes, model, device, test_time)
         report_left_out([str(error) for error in left_out])
         if threshold is not None:
             classifier.threshold_override = threshold

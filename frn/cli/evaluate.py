@@ -27,6 +27,7 @@ from frn.cli.options import (
     PrecisionName,
     Split,
     SplitData,
+    TestTimeName,
     Threads,
     model_names,
 )
@@ -56,6 +57,7 @@ def evaluate(
         MethodName | None,
         typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too, frn val/."),
     ] = None,
+    test_time: TestTimeName = "fast",
     preset: ImportPreset = None,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")

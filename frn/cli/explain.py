@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
-from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, refuse_a_photo
+from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
@@ -20,6 +20,7 @@ def explain(
     smooth: Annotated[
         bool, typer.Option("--smooth", help="Blend between locations instead of drawing blocks.")
     ] = False,
+    test_time: TestTimeName = "fast",
     device: ClassifierDevice = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object with the numbers on stdout.")] = False,
 ) -> None:
@@ -40,7 +41,7 @@ def explain(
             raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
         refuse_a_photo(classes, str(image), "explain")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
-        classifier, left_out = load_classifier(classes, model, device)
+        classifier, left_out = load_classifier(classes, model, device, test_time)
         report_left_out([str(error) for error in left_out])
         crop = classifier.extractor.transform(photo)
         (maps,) = classifier.extractor.feature_maps(crop[None])

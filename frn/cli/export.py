@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from frn.cli.console import note, print_json, progress_bar, report_left_out, stdout, user_errors
-from frn.cli.options import AsJson
+from frn.cli.options import AsJson, TestTimeName
 from frn.errors import FrnError
 from frn.zoo import DEFAULT_MODEL
 
@@ -42,6 +42,7 @@ def export(
             show_default="the project's, or calibrated from the photos",
         ),
     ] = None,
+    test_time: TestTimeName = "fast",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],
         typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
@@ -71,7 +72,7 @@ def export(
         if web is not None:
             if precision != "fp32" or weights:
                 raise FrnError("--web takes the model as it is. Leave --precision and --weights out.")
-            _web(web, runtime, model, classes, threshold, as_json)
+            _web(web, runtime, model, classes, threshold, test_time, as_json)
             return
         assert out is not None
         from frn_export.export import ExportOptions, export_model
@@ -80,7 +81,12 @@ def export(
         from frn.model import load_model
 
         options = ExportOptions(
-            precision=precision, calibrate=calibrate, max_drop=max_drop, threshold=threshold, weights=weights
+            precision=precision,
+            calibrate=calibrate,
+            max_drop=max_drop,
+            threshold=threshold,
+            weights=weights,
+            test_time=test_time,
         )
         found = None if classes is None else class_files(classes)
         if found and threshold is None:
@@ -109,7 +115,13 @@ def export(
 
 
 def _web(
-    out: Path, runtime: Path | None, model: str | None, classes: Path | None, threshold: float | None, as_json: bool
+    out: Path,
+    runtime: Path | None,
+    model: str | None,
+    classes: Path | None,
+    threshold: float | None,
+    test_time: Literal["fast", "mirror"],
+    as_json: bool,
 ) -> None:
     """Write a page."""
     from frn_export.web.runtime import find_runtime
@@ -121,9 +133,9 @@ def _web(
 
     found = find_runtime(runtime)
     if classes is None:
-        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu"), FeatureStore())
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", test_time), FeatureStore())
     else:
-        classifier, left_out = load_classifier(classes, model, "cpu")
+        classifier, left_out = load_classifier(classes, model, "cpu", test_time)
         report_left_out([str(error) for error in left_out])
     if threshold is not None:
         classifier.threshold_override = threshold

@@ -55,6 +55,9 @@ ClassifierModel = Annotated[
         autocompletion=model_names,
     ),
 ]
+TestTimeName = Annotated[
+    Literal["fast", "mirror"], typer.Option(help="mirror: look at the mirror image, too; better, in twice the time.")
+]
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
 
 # Training

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.console import note, print_json, print_table, printable, report_left_out, stdout, user_errors
-from frn.cli.options import AsJson, Classes, ClassifierDevice, ClassifierModel
+from frn.cli.options import AsJson, Classes, ClassifierDevice, ClassifierModel, TestTimeName
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import Answer, LabelledScore
@@ -28,6 +28,7 @@ def score(
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
     html: Annotated[Path | None, typer.Option(help="Write all of it as one page.", show_default=False)] = None,
+    test_time: TestTimeName = "fast",
     device: ClassifierDevice = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -45,7 +46,7 @@ def score(
         from frn.files import write_atomically
         from frn.loading import load_classifier
 
-        classifier, left_out = load_classifier(classes, model, device)
+        classifier, left_out = load_classifier(classes, model, device, test_time)
         report_left_out([str(error) for error in left_out])
         if threshold is not None:
             classifier.threshold_override = threshold

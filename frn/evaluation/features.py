@@ -50,19 +50,27 @@ class TorchExtractor:
         device: torch.device | str = "cpu",
         *,
         untrained_head: bool = False,
+        mirror: bool = False,
     ) -> None:
         self.model, self.precision, self.device = model, precision, device
         self.transform, self.method = model.config.transform, model.config.method
-        self.untrained_head = untrained_head
+        self.untrained_head, self.mirror = untrained_head, mirror
 
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return feature maps (n, r, d), float32, on the device."""
-        return extract_features(self.model, images, precision=self.precision, device=self.device, progress=progress)
+        return extract_features(
+            self.model,
+            images,
+            precision=self.precision,
+            device=self.device,
+            mirror=self.mirror,
+            progress=progress,
+        )
 
     @torch.inference_mode()
     def mean_feature(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return the average-pooled feature (d,) of all images together, in float32."""
-        batches = _batches(self.model, images, self.precision, self.device, progress)
+        batches = _batches(self.model, images, self.precision, self.device, progress, self.mirror)
         total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
         return (total / len(images)).float()
 
@@ -113,20 +121,33 @@ def extract_features(
     *,
     precision: Precision = "fp32",
     device: torch.device | str = "cpu",
+    mirror: bool = False,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on."""
-    return torch.cat(list(_batches(model, images, precision, device, progress)))
+    """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on.
+
+    With `mirror` each is the mean of the image's own and of its mirror image's, turned back.
+    """
+    return torch.cat(list(_batches(model, images, precision, device, progress, mirror)))
 
 
 def _batches(
-    model: Model, images: StoredImages, precision: Precision, device: torch.device | str, progress: Progress | None
+    model: Model,
+    images: StoredImages,
+    precision: Precision,
+    device: torch.device | str,
+    progress: Progress | None,
+    mirror: bool = False,
 ) -> Iterator[Tensor]:
     pixels = images.images()
     for start in range(0, len(images), BATCH):
         piece = torch.from_numpy(np.array(pixels[start : start + BATCH])).to(device)
         with autocast(device, precision):
-            feature_maps = model.feature_maps(piece.permute(0, 3, 1, 2).float() / 255)
+            upright = piece.permute(0, 3, 1, 2).float() / 255
+            feature_maps = model.feature_maps(upright)
+            if mirror:
+                other = model.feature_maps(upright.flip(-1)).unflatten(1, model.grid).flip(2).flatten(1, 2)
+                feature_maps = (feature_maps + other) / 2
         yield feature_maps
         if progress:
             progress(min(start + BATCH, len(images)), len(images))

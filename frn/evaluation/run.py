@@ -15,7 +15,7 @@ from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtrac
 from frn.evaluation.method import with_method
 from frn.evaluation.report import EvaluationPlan, Inspect, Result, evaluate_images
 from frn.images import EvaluationTransform
-from frn.inference.extractor import Extractor
+from frn.inference.extractor import Extractor, TestTime
 from frn.inference.runtime import Device
 from frn.model import load_model
 from frn.numerics import Precision, choose_device, choose_precision, set_threads
@@ -51,6 +51,7 @@ class EvaluationOptions:
     threads: int | None = None
     transform: EvaluationTransform | None = None
     """How images are prepared for an authors' `.pth`, which does not say it."""
+    test_time: TestTime = "fast"
     method: str | None = None
     """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
     unknown: bool = False
@@ -106,12 +107,16 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
         if options.method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
+        if options.test_time == "mirror":
+            from frn_export.mirror import mirrored
+
+            exported = Extractor(mirrored(exported.data), options.model, device=options.device)
         return OnnxExtractor(exported)
     model = load_model(options.model, transform=options.transform).to(device)
     if options.method:
         model = with_method(model, options.method)
     untrained = options.method is not None or model.config.untrained_head
-    return TorchExtractor(model, precision, device, untrained_head=untrained)
+    return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.test_time == "mirror")
 
 
 def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -19,6 +20,10 @@ from frn.model_file import is_pretrained
 from frn.ridge.parameters import HeadParameters, temperature
 
 FEATURES_VERSION = "1"
+PLAIN = "frn.plain"
+"""Metadata of an extractor that looks at mirror images, too: the SHA-256 of the one that does not."""
+TestTime = Literal["fast", "mirror"]
+"""What an answer may cost: one look, or one at the mirror image as well."""
 BATCH = 16
 """Images per run: enough to be fast, few enough that the first answer comes soon."""
 PIXELS = 16 * 256 * 256
@@ -51,9 +56,11 @@ class Extractor:
         """
         kind = OwnModel if trusted else ForeignModel
         self.session: Session = kind(data, where, device, threads or cores())
-        self.where, self.data = where, data
+        self.where, self.data, self.trusted = where, data, trusted
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
+        self.plain_sha256 = metadata.get(PLAIN, self.sha256)
+        """Of the model without `mirror`: what a project remembers."""
         if (version := metadata.get("frn.version")) != FEATURES_VERSION:
             told = one_line(version, 40)
             raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")

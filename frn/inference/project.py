@@ -52,7 +52,7 @@ class ModelReference:
         id_ = model if named else write_path(Path(model).absolute(), folder.absolute()).get("path")
         if id_ is None:
             raise FrnError(f"{model}: a project cannot refer to a model whose path is not valid text. Rename it.")
-        return cls(id_, extractor.sha256, extractor.transform)
+        return cls(id_, extractor.plain_sha256, extractor.transform)
 
     def locate(self, folder: Path) -> str:
         """The model's name or path, for a project in `folder`."""
