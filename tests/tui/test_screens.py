@@ -103,7 +103,9 @@ async def review(driver: "Driver") -> None:
 
 async def review_table(driver: "Driver") -> None:
     await ask(driver)
-    await driver.keys("1", "l", "s", "g", "space")
+    await driver.keys("1")
+    driver.app.workspace.context.jobs.say("")
+    await driver.keys("l", "s", "g", "space")
 
 
 async def keys_page(driver: "Driver") -> None:
