@@ -14,7 +14,7 @@ from pathlib import Path
 from frn.catalogue import CATALOGUE
 from frn.errors import FrnError
 
-DEFAULT_MODEL = "resnet12-small"
+DEFAULT_MODEL = "resnet9-photo"
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """What an added model may be called."""

@@ -42,7 +42,7 @@ def test_it_has_the_habits_of_scikit_learn(fitted: FewShotClassifier) -> None:
     assert fitted.explained(QUERIES).shape == (18, 6)
     assert 0 < fitted.threshold_ < 1
     assert fitted.is_unknown(QUERIES).mean() <= 0.3
-    assert fitted.error_map(QUERIES[0]).shape == (6, 4, 4)
+    assert fitted.error_map(QUERIES[0]).shape == (6, 6, 6)
 
 
 def test_lists_with_labels_are_mappings(fitted: FewShotClassifier) -> None:
