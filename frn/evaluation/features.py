@@ -82,8 +82,8 @@ class TorchExtractor:
 class OnnxExtractor:
     """An exported model, run by onnxruntime."""
 
-    def __init__(self, extractor: Extractor) -> None:
-        self.extractor = extractor
+    def __init__(self, extractor: Extractor, *, mirror: bool = False) -> None:
+        self.extractor, self.mirror = extractor, mirror
         self.transform, self.method = extractor.transform, extractor.method
         self.untrained_head = extractor.untrained_head
 
@@ -92,8 +92,12 @@ class OnnxExtractor:
         pixels = images.images()
         feature_maps = torch.empty((len(images), *self.extractor.shape))
         for start in range(0, len(images), ONNX_BATCH):
-            piece = self.extractor.feature_maps(pixels[start : start + ONNX_BATCH])
-            feature_maps[start : start + ONNX_BATCH] = torch.from_numpy(piece)
+            upright = pixels[start : start + ONNX_BATCH]
+            piece = torch.tensor(self.extractor.feature_maps(upright))
+            if self.mirror:
+                other = torch.tensor(self.extractor.feature_maps(upright[:, :, ::-1]))
+                piece = (piece + turned_back(other, self.extractor.grid)) / 2
+            feature_maps[start : start + ONNX_BATCH] = piece
             if progress:
                 progress(min(start + ONNX_BATCH, len(images)), len(images))
         return feature_maps
@@ -112,6 +116,11 @@ class OnnxExtractor:
             )
         head.load_state_dict({name: torch.tensor(value) for name, value in learned.items()})
         return head
+
+
+def turned_back(feature_maps: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Maps (n, h w, d) of mirror images, as those of the images themselves lie."""
+    return feature_maps.unflatten(1, grid).flip(2).flatten(1, 2)
 
 
 @torch.inference_mode()
@@ -146,8 +155,7 @@ def _batches(
             upright = piece.permute(0, 3, 1, 2).float() / 255
             feature_maps = model.feature_maps(upright)
             if mirror:
-                other = model.feature_maps(upright.flip(-1)).unflatten(1, model.grid).flip(2).flatten(1, 2)
-                feature_maps = (feature_maps + other) / 2
+                feature_maps = (feature_maps + turned_back(model.feature_maps(upright.flip(-1)), model.grid)) / 2
         yield feature_maps
         if progress:
             progress(min(start + BATCH, len(images)), len(images))

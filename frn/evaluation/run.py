@@ -107,11 +107,7 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
         if options.method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
-        if options.test_time == "mirror":
-            from frn_export.mirror import mirrored
-
-            exported = Extractor(mirrored(exported.data), options.model, device=options.device)
-        return OnnxExtractor(exported)
+        return OnnxExtractor(exported, mirror=options.test_time == "mirror")
     model = load_model(options.model, transform=options.transform).to(device)
     if options.method:
         model = with_method(model, options.method)

@@ -9,7 +9,7 @@ from PIL import Image
 
 from frn.data.cache import load_images
 from frn.data.folders import scan
-from frn.evaluation.features import TorchExtractor
+from frn.evaluation.features import OnnxExtractor, TorchExtractor
 from frn.inference.extractor import Extractor
 from frn.inference.features import Maps
 from frn.inference.project import ModelReference
@@ -69,3 +69,5 @@ def test_torch_looks_the_same_way(both: Extractor) -> None:
     images = load_images(scan(MOTHS), both.transform)
     maps = TorchExtractor(load_model("conv4"), mirror=True).extract(images).numpy()
     np.testing.assert_allclose(maps, both.feature_maps(images.images()[:]), atol=1e-3)
+    exported = OnnxExtractor(load_extractor("conv4", "cpu"), mirror=True).extract(images).numpy()
+    np.testing.assert_allclose(maps, exported, atol=1e-3)

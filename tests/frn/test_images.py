@@ -82,7 +82,7 @@ def test_what_is_no_image_is_refused_in_one_line(tmp_path: Path, truncated_jpeg:
         (text, "is not an image in a known format"),
         (empty, r"is empty \(0 bytes\)"),
         (truncated_jpeg, "is damaged and cannot be decoded"),
-        (tmp_path, "is not a regular file"),
+        (tmp_path, r"cannot be read \(Is a directory\)"),
         (tmp_path / "none.png", "cannot be read"),
     ):
         with pytest.raises(FrnError, match=reason) as caught:

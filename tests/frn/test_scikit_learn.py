@@ -96,11 +96,12 @@ def test_one_photo_is_not_a_list_of_its_rows(small: FewShotClassifier) -> None:
 def test_clones_have_the_parameters_and_nothing_else(small: FewShotClassifier) -> None:
     original = FewShotClassifier(Path("conv4"), threshold=0.25, device="cpu").fit(*photos())
     other = clone(original)
-    assert other.get_params() == original.get_params() == {"model": Path("conv4"), "threshold": 0.25, "device": "cpu"}
+    assert other.get_params() == original.get_params()
+    assert other.get_params() == {"model": Path("conv4"), "threshold": 0.25, "test_time": "fast", "device": "cpu"}
     assert not hasattr(other, "classes_")
     assert is_classifier(other)
     assert repr(other.set_params(threshold=None, model="conv4")) == "FewShotClassifier(model='conv4', device='cpu')"
-    with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, device"):
+    with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, test_time, device"):
         other.set_params(depth=3)
     with pytest.raises(NotFittedError):
         check_is_fitted(other)

@@ -88,7 +88,7 @@ def test_int8_that_loses_too_much_is_refused_and_leaves_nothing(
 ) -> None:
     untrained = features_graph(Model(load_model("conv4").config).eval()).SerializeToString()
     monkeypatch.setattr("frn_export.quantise.int8", lambda features, pixels: untrained)
-    words = ("--precision", "int8", "--calibrate", moths / "val")
+    words = ("--model", "conv4", "--precision", "int8", "--calibrate", moths / "val")
     result = export("--out", tmp_path / "out", *words)
     assert result.exit_code == 1
     assert "error: int8 loses" in result.stderr

@@ -22,7 +22,7 @@ PATIENCE = 20.0
 MISCHIEF = """
 import os, sys, time
 from pathlib import Path
-import frn.images, frn.inference.extractor as extractor, frn_tui.engine.previews as pictures
+import frn.images, frn.inference.extractor as extractor, frn_tui.engine.photos as pictures
 
 def mischief(path, read=frn.images.read_file):
     if "poison" in path.name:
