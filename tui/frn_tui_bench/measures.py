@@ -152,13 +152,12 @@ class Lab:
             hello = resident(terminal.process.pid)
         with self._start(*APP, str(self.photos.twenty)) as terminal:
             terminal.until(f"{WAY * SHOT} photos")
-            terminal.until("added")
             terminal.settle()
             yield Measure("A4", "memory of the app", resident(terminal.process.pid), 60, "MiB", hello=hello)
             engine = sum(resident(pid) for pid in terminal.below)
             yield Measure("A4", f"memory of the engine, {WAY} x {SHOT}", engine, 350, "MiB")
             yield from self._keys(terminal, "while idle")
-            terminal.paste(str(self.photos.extra))
+            self._add(terminal, self.photos.extra)
             terminal.until("Adding")
             yield from self._keys(terminal, "while embedding")
             terminal.press("escape")
@@ -168,7 +167,7 @@ class Lab:
         with self._start(*APP) as terminal:  # saved, so that nothing is asked
             terminal.until("explained, unknown")
             terminal.settle()
-            terminal.paste(str(self.photos.extra))
+            self._add(terminal, self.photos.extra)
             terminal.until("Adding")
             terminal.press(b"\x11")
             yield Measure("A8", "quit while embedding", terminal.wait(), 500)
@@ -271,11 +270,18 @@ class Lab:
             terminal.until("Cancelled")
             terminal.settle()
             yield self._gap(terminal, 5, f"while {many} are scanned")
-            terminal.paste(str(self.photos.thousand))
+            self._add(terminal, self.photos.thousand)
             yield from self._keys(terminal, some)
             terminal.until("added", since_paste=True)
             terminal.settle()
             yield self._gap(terminal, 6, some)
+
+    @staticmethod
+    def _add(terminal: Terminal, folder: Path) -> None:
+        """Drop a folder of photos, and take the name that is proposed for their class."""
+        terminal.paste(str(folder))
+        terminal.until("proposed")
+        terminal.press(b"\r")
 
     def _pages(self, terminal: Terminal) -> Iterator[Measure]:
         """Page after page of the large folder in the gallery."""
