@@ -18,6 +18,7 @@ from typing import Literal
 
 from frn_tui.client import EngineClient
 from frn_tui.modes import Mode
+from frn_tui.panes.classes import MANY
 from frn_tui.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 
 from frn.zoo import DEFAULT_MODEL
@@ -157,7 +158,7 @@ class Lab:
             engine = sum(resident(pid) for pid in terminal.below)
             yield Measure("A4", f"memory of the engine, {WAY} x {SHOT}", engine, 350, "MiB")
             yield from self._keys(terminal, "while idle")
-            self._add(terminal, self.photos.extra)
+            self._add(terminal, self.photos.extra, self.effort.extra)
             terminal.until("Adding")
             yield from self._keys(terminal, "while embedding")
             terminal.press("escape")
@@ -167,7 +168,7 @@ class Lab:
         with self._start(*APP) as terminal:  # saved, so that nothing is asked
             terminal.until("explained, unknown")
             terminal.settle()
-            self._add(terminal, self.photos.extra)
+            self._add(terminal, self.photos.extra, self.effort.extra)
             terminal.until("Adding")
             terminal.press(b"\x11")
             yield Measure("A8", "quit while embedding", terminal.wait(), 500)
@@ -266,22 +267,28 @@ class Lab:
             terminal.settle()
             terminal.paste(str(self.photos.many))
             yield from self._keys(terminal, f"while {many} are scanned")
+            terminal.settle()
             terminal.press("escape")
-            terminal.until("Cancelled")
             terminal.settle()
             yield self._gap(terminal, 5, f"while {many} are scanned")
-            self._add(terminal, self.photos.thousand)
+            self._add(terminal, self.photos.thousand, self.effort.thousand)
             yield from self._keys(terminal, some)
             terminal.until("added", since_paste=True)
             terminal.settle()
             yield self._gap(terminal, 6, some)
 
     @staticmethod
-    def _add(terminal: Terminal, folder: Path) -> None:
-        """Drop a folder of photos, and take the name that is proposed for their class."""
+    def _add(terminal: Terminal, folder: Path, photos: int) -> None:
+        """Drop a folder of photos, take the name that is proposed for their class, and all of them."""
         terminal.paste(str(folder))
         terminal.until("proposed")
+        terminal.settle()
         terminal.press(b"\r")
+        if photos > MANY:
+            terminal.until("narrow down")
+            terminal.press(b"all")
+            terminal.settle()
+            terminal.press(b"\r")
 
     def _pages(self, terminal: Terminal) -> Iterator[Measure]:
         """Page after page of the large folder in the gallery."""
@@ -329,7 +336,7 @@ class Lab:
                 for key in ("down", "down", b"\r"):
                     terminal.press(key)
                     terminal.settle(0.05)
-            terminal.until(f"{count} added")
+            terminal.until(f"{count} photos")
             terminal.settle()
             keys = []
             terminal.press(b"/")
