@@ -102,6 +102,7 @@ class Interrupt:
         if name == module:
             os.kill(os.getpid(), signal.SIGINT)
 module = sys.argv.pop(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a run in the background was started with it ignored
 sys.meta_path.insert(0, Interrupt())
 from frn.__main__ import run
 run()
