@@ -51,7 +51,7 @@ def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> N
         assert not isinstance(answer, FrnError)
         assert list(answer.errors) == list(classes)
         np.testing.assert_allclose(list(answer.errors.values()), -expected.numpy(), rtol=1e-4, atol=1e-5)
-        tempered = expected * (classifier.gamma / model.head.gamma)  # few shots are less sure
+        tempered = expected * (classifier.gamma / classifier.head.gamma)  # few shots are less sure
         np.testing.assert_allclose(list(answer.probabilities.values()), tempered.softmax(0).detach(), atol=1e-5)
         assert answer.label == list(classes)[int(expected.argmax())]
 
