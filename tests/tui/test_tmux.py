@@ -168,7 +168,7 @@ def test_asked_corrected_saved_and_left_as_it_was(terminal: Terminal, photos: Pa
     for width in (20, 200, 41, 79, 130, 90):  # in the middle of everything
         terminal.tmux("resize-window", "-x", str(width), "-y", str(width // 4))
     terminal.tmux("resize-window", "-x", "100", "-y", "30")
-    terminal.shows("7 photos", "1 banded footman")
+    terminal.shows("7 photos", "1 banded")
     terminal.keys("C-s")
     terminal.shows("Save the project as")
     terminal.shows("my moths.frn.json")
