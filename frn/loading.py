@@ -6,11 +6,12 @@ from pathlib import Path
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.extras import needs_torch
+from frn.files import read_regular
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.features import FeatureStore
 from frn.inference.project import is_project, load_project
-from frn.inference.runtime import Device
+from frn.inference.runtime import MAX_BYTES, Device
 from frn.zoo import DEFAULT_MODEL, resolve
 
 
@@ -19,19 +20,20 @@ def load_extractor(model: str | Path, device: Device = "auto", test_time: TestTi
 
     FrnError if there is no such model, or it is refused.
     """
-    plain = _plain_extractor(model, device)
-    if test_time == "fast":
-        return plain
-    from frn_export.mirror import mirrored
-
-    return Extractor(mirrored(plain.data), f"{model}, mirrored", trusted=plain.trusted, device=device)
-
-
-def _plain_extractor(model: str | Path, device: Device) -> Extractor:
     files = resolve(model)
-    if files.extractor is not None:
-        return Extractor.open(files.extractor, trusted=files.shipped, device=device)
+    where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
+    data = _exported(files.weights) if files.extractor is None else read_regular(files.extractor, MAX_BYTES)
+    if test_time == "mirror":
+        from frn_export.mirror import mirrored
 
+        if not trusted:
+            Extractor(data, str(where), device=device)  # a stranger's file is read here only after its checks
+        data = mirrored(data)
+    return Extractor(data, str(where), trusted=trusted, device=device)
+
+
+def _exported(weights: Path) -> bytes:
+    """The extractor of a model that has none."""
     try:
         from frn_export.graphs import features_graph  # the one place of the core that exports; it needs torch
 
@@ -39,10 +41,9 @@ def _plain_extractor(model: str | Path, device: Device) -> Extractor:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise FrnError(needs_torch(f"{files.weights}: is not exported yet, and exporting it")) from error
+        raise FrnError(needs_torch(f"{weights}: is not exported yet, and exporting it")) from error
 
-    graph = features_graph(load_model(files.weights)).SerializeToString(deterministic=True)
-    return Extractor(graph, str(files.weights), trusted=True, device=device)
+    return features_graph(load_model(weights)).SerializeToString(deterministic=True)
 
 
 @dataclass(frozen=True, slots=True)

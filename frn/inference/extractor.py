@@ -56,7 +56,7 @@ class Extractor:
         """
         kind = OwnModel if trusted else ForeignModel
         self.session: Session = kind(data, where, device, threads or cores())
-        self.where, self.data, self.trusted = where, data, trusted
+        self.where, self.data = where, data
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
         self.plain_sha256 = metadata.get(PLAIN, self.sha256)
