@@ -31,9 +31,10 @@ class FewShotClassifier(Estimator):
     Photos are a list of files, Pillow images or arrays (h, w, 3) or (h, w) in uint8; or one array (n, h, w, 3). A
     single photo, also a bare array (h, w, 3), is refused: put it in brackets.
 
-    >>> classifier = FewShotClassifier().fit({"jay": ["a.jpg", "b.jpg"], "wren": ["c.jpg"]})
-    >>> classifier.predict(["x.jpg"])
-    array(['jay'], dtype='<U4')
+    Examples:
+        >>> classifier = FewShotClassifier().fit({"jay": ["a.jpg", "b.jpg"], "wren": ["c.jpg"]})
+        >>> classifier.predict(["x.jpg"])
+        array(['jay'], dtype='<U4')
 
     Attributes:
         classes_: the labels, of the type they were given in, sorted; of a loaded project its names, in its order. Every

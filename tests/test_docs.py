@@ -1,21 +1,16 @@
-"""What README, CONTRIBUTING and docs/ point to is there: links, files, commands and their options."""
+"""What README, CONTRIBUTING and docs/ point to is there: links and files. Commands: test_docs_commands.py."""
 
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
-
-from frn.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("assets/**/*.md")])
 BLOCK = re.compile(r"```(?:sh|console)\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:frn|export|tui|tests|docs|assets)/[\w./-]*)")
-COMMAND = re.compile(r"(?:^|`|\$ )(frn(?: [^`\n#]*)?)")
 
 pages = pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 
@@ -41,22 +36,6 @@ def test_links_lead_somewhere(page: Path) -> None:
 def test_files_that_are_named_exist(page: Path) -> None:
     for name in FILE.findall(page.read_text(encoding="utf-8")):
         assert "NAME" in name or (ROOT / name).exists(), name
-
-
-@pages
-def test_commands_and_their_options_exist(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
-    for written in [*(m[1] for line in lines if (m := COMMAND.match(line))), *re.findall(r"`(frn [^`]+)`", text)]:
-        words = shlex.split(written, comments=True)[1:]
-        command: Any = typer.main.get_command(app)
-        while commands := getattr(command, "commands", {}):
-            if not words or words[0].startswith("-"):
-                break
-            assert words[0] in commands, written
-            command = commands[words.pop(0)]
-        known = {option for parameter in command.params for option in parameter.opts} | {"--help", "--version"}
-        assert {word for word in words if word.startswith("--")} <= known, written
 
 
 def test_the_readme_has_the_two_commands_first() -> None:

@@ -19,9 +19,9 @@ def plot(
     ] = None,
     as_csv: AsCsv = False,
 ) -> None:
-    """Draw the curves of one or several runs: loss, accuracy of episodes, accuracy on validation classes.
+    r"""Draw the curves of one or several runs: loss, accuracy of episodes, accuracy on validation classes.
 
-    A run may still be going on. It needs matplotlib: `pip install '.[plots]'`. With --csv the validations are printed
+    A run may still be going on. It needs matplotlib: `pip install '.\[plots]'`. With --csv the validations are printed
     and nothing is drawn, unless --out says so.
     """
     with user_errors():

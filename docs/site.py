@@ -1,0 +1,61 @@
+"""mkdocs calls this: pages that live outside of docs/ join the site, and the page of all commands is written."""
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+JOINED = ("*.md", "assets/models/*.md", "assets/benchmarks/*.md", "assets/screenshots/*.[ps][nv]g", "tests/golden/*.md")
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def address(path: Path) -> str:
+    """Where a file of the repository is in the site."""
+    name = path.relative_to(ROOT).as_posix()
+    return "readme.md" if name == "README.md" else name.removeprefix("docs/")  # README.md would be the first page
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add what is not in docs/."""
+    for path in (found for pattern in JOINED for found in sorted(ROOT.glob(pattern))):
+        files.append(File.generated(config, address(path), abs_src_path=str(path)))
+    files.append(File.generated(config, "reference/commands.md", content=commands()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links are written for the repository: they lead to the same file of the site, or are words if it has none."""
+    written = page.file.abs_src_path
+    if written is None:  # made here
+        return markdown
+    home = Path(written).parent
+    own = Path(address(Path(written))).parent
+
+    def led(link: re.Match[str]) -> str:
+        picture, words, target = link.groups()
+        path, mark, anchor = target.partition("#")
+        if not path or "://" in path:
+            return link[0]
+        there = (home / path).resolve()
+        uri = address(there) if there.is_relative_to(ROOT) else ""
+        if files.get_file_from_path(uri) is None:
+            return words
+        up = "../" * len(own.parts)
+        return f"{picture}[{words}]({up}{uri}{mark}{anchor})"
+
+    return LINK.sub(led, markdown)
+
+
+def commands() -> str:
+    """Every command with its arguments and options, as `--help` has them."""
+    import typer
+    from typer.cli import get_docs_for_click
+
+    from frn.cli.main import app
+
+    command = typer.main.get_command(app)
+    text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="frn", title="Commands")
+    return re.sub(r"\[/?bold\]", "**", text)
