@@ -51,6 +51,7 @@ ELSEWHERE = {
     r"\.venv/bin/(ruff|pip install pre-commit|pytest).*": ".ci/run",
     r"docker (build|run) .*": ".github/workflows/tests.yml",
     r"(uv tool|pipx) install .*": ".github/workflows/tests.yml",
+    r"(g\+\+|rustc|node|\./classify) .*": "tests/test_runtimes.py",
     r"npm (pack|install) .*": ".github/workflows/tests.yml",
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
     r"pip install '\.\[\w+\]'.*": "test_extras_that_are_named_exist",

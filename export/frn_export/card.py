@@ -89,6 +89,14 @@ print("unknown" if explained.max() < threshold else label)
 ```
 """)
 
+PREPARE = Template("""\
+## prepare.onnx
+
+A photo of any size in, the `images` of `features.onnx` out: $geometry.
+
+$signature
+""")
+
 FEATURES = Template("""\
 ## features.onnx
 
@@ -96,7 +104,7 @@ An image in, its feature map out.
 
 $signature
 
-An image must be prepared as the model was trained, $geometry:
+An image must be prepared as the model was trained, $geometry; by `prepare.onnx`, or so:
 
 ```python
 import numpy as np
@@ -144,7 +152,13 @@ $signature
 
 The metadata is that of `classifier.onnx`. `images` are what `embed` below gives to `features.onnx`, stacked.
 """)
-SECTIONS = {"classifier": CLASSIFIER, "classifier-batch": BATCH, "features": FEATURES, "head": HEAD}
+SECTIONS = {
+    "classifier": CLASSIFIER,
+    "classifier-batch": BATCH,
+    "prepare": PREPARE,
+    "features": FEATURES,
+    "head": HEAD,
+}
 """By the names of the files, in the order of the card."""
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from PIL import Image
 
 from frn.errors import FrnError
 from frn.evaluation.run import ProgressBars, no_bars
 from frn.file_sets import write_set
 from frn.files import MAX_JSON, read_regular
-from frn.images import open_image
+from frn.images import EvaluationTransform, open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.runtime import open_session, run_session
@@ -20,14 +21,21 @@ from frn.ridge.parameters import HeadParameters
 from frn_export import parity, quantise
 from frn_export.batch import batch_graph
 from frn_export.card import TITLE, model_card
-from frn_export.classifier import classifier_graph
+from frn_export.classifier import classifier_graph, prepare_graph
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 from frn_export.mirror import mirrored
 
-FILES = ("features.onnx", "head.onnx", "classifier.onnx", "classifier-batch.onnx", "model.safetensors")
+FILES = (
+    "prepare.onnx",
+    "features.onnx",
+    "head.onnx",
+    "classifier.onnx",
+    "classifier-batch.onnx",
+    "model.safetensors",
+)
 """What an export may consist of, besides its README.md."""
 COMPARED = 5
 """Photos that classifier.onnx is tried on: one each of so many classes."""
@@ -83,7 +91,7 @@ def export_model(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
 ) -> Exported:
-    """Write features.onnx, head.onnx of an FRN model and, with classes, both classifiers; a README.md beside them.
+    """Write prepare.onnx, features.onnx, head.onnx of an FRN model and, with classes, both classifiers; a README.md.
 
     The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why. FrnError if
     a file differs from what it was made of, or int8 loses too much; then nothing is written. Files of an earlier export
@@ -104,7 +112,11 @@ def export_model(
         cost.require(options.max_drop)
     if options.test_time == "mirror":
         features = mirrored(features)
-    graphs = {"features": features}
+    graphs = {
+        "features": features,
+        "prepare": prepare_graph(model.config.transform).SerializeToString(deterministic=True),
+    }
+    differences["prepare_difference"] = _compare_prepare(model.config.transform, graphs["prepare"]).require()
     if model.head.ridge is not None:
         graphs["head"] = head_graph(HeadParameters.of(model.head.ridge)).SerializeToString(deterministic=True)
         differences["head_difference"] = parity.compare_head(model, graphs["head"]).require()
@@ -124,6 +136,22 @@ def export_model(
     removed = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
     write_set(out, files, instead_of=[path.name for path in removed])
     return Exported(paths, differences, cost, readme, weights, removed)
+
+
+def _compare_prepare(transform: EvaluationTransform, graph: bytes) -> Difference:
+    """The preparation, on images that shrink, grow, and are strips: it may differ by a grey level."""
+    session = open_session(graph, "prepare.onnx", device="cpu", threads=1)
+    random, largest = np.random.default_rng(0), 0.0
+    for width, height in (
+        (3 * transform.length, 2 * transform.length),
+        (transform.size // 2, transform.size),
+        (400, 9),
+    ):
+        pixels = random.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        (images,) = run_session(session, ["images"], {"image": pixels})
+        wanted = transform(Image.fromarray(pixels)).transpose(2, 0, 1).astype(np.float64) / 255
+        largest = max(largest, float(np.abs(images[0] - wanted).max()))
+    return Difference("prepare.onnx", largest, 1.001 / 255, "white")
 
 
 def _int8(
@@ -150,7 +178,7 @@ def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
     """The classifier of prepared images, and how far it is from its parts."""
     extractor = classifier.extractor
     graph = batch_graph(
-        extractor, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma
+        extractor, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
     ).SerializeToString(deterministic=True)
     photos = [open_image(entry.supports[0].path) for entry in classifier.state.classes[:COMPARED]]
     crops = np.stack([extractor.transform(photo) for photo in photos])

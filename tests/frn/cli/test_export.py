@@ -5,11 +5,13 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnxruntime
 import pytest
 import torch
 from frn_export.graphs import features_graph
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
@@ -40,8 +42,18 @@ def operators(path: Path) -> set[str]:
 
 
 def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes: Path, tmp_path: Path) -> None:
-    words = ("--precision", "int8", "--calibrate", moths / "val", "--classes", two_classes, "--json")
-    results = [export("--out", tmp_path / name, *words) for name in ("a", "b")]
+    words = (
+        "--model",
+        "conv4",
+        "--precision",
+        "int8",
+        "--calibrate",
+        moths / "val",
+        "--classes",
+        two_classes,
+        "--json",
+    )
+    results = [export("--out", tmp_path / name, *words, "--json") for name in ("a", "b")]
     assert [result.stderr for result in results] == ["", ""]
     told = json.loads(results[0].stdout)
     assert told["precision"] == "int8"
@@ -49,7 +61,7 @@ def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes:
     assert told["difference"] <= 5e-6
     assert told["head_difference"] <= 5e-6
     assert told["classifier_difference"] <= 2e-2
-    names = ["README.md", "classifier-batch.onnx", "classifier.onnx", "features.onnx", "head.onnx"]
+    names = ["README.md", "classifier-batch.onnx", "classifier.onnx", "features.onnx", "head.onnx", "prepare.onnx"]
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -58,6 +70,28 @@ def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes:
     card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
     assert "int8: convolutions are computed with 8-bit integers (5-way 1-shot accuracy" in card
     assert str(tmp_path) not in card
+
+
+def test_a_photo_gets_the_same_from_both_classifiers_at_few_shots(two_classes: Path, tmp_path: Path) -> None:
+    """Two photos a class: their probabilities are milder, in both classifiers."""
+    assert export("--model", "conv4", "--classes", two_classes, "--out", tmp_path / "out").exit_code == 0
+    opened = {path.stem: onnxruntime.InferenceSession(path) for path in (tmp_path / "out").glob("*.onnx")}
+    image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
+    label, probability = opened["classifier"].run(["label", "probability"], {"image": image})
+    (images,) = opened["prepare"].run(None, {"image": image})
+    labels, shares = opened["classifier-batch"].run(["label", "probability"], {"images": images})
+    assert labels[0] == label
+    np.testing.assert_allclose(shares[0], probability, atol=1e-5)
+    told = CliRunner().invoke(
+        app, ["classify", str(two_classes), str(save(image, tmp_path)), "--model", "conv4", "--json"]
+    )
+    expected = list(json.loads(told.stdout)["probabilities"].values())
+    np.testing.assert_allclose(probability, expected, atol=1e-3)
+
+
+def save(image: np.ndarray, folder: Path) -> Path:
+    Image.fromarray(image).save(folder / "noise.png")
+    return folder / "noise.png"
 
 
 def test_fp16_halves_the_extractor_and_says_every_difference(two_classes: Path, tmp_path: Path) -> None:
@@ -107,7 +141,8 @@ def test_a_failed_check_leaves_no_file(
         "classifier": "export.CLASSIFIER_TOLERANCE",
     }
     monkeypatch.setattr(f"frn_export.{limits[file]}", 0.0)
-    result = export("--out", tmp_path / "out", "--classes", two_classes, "--precision", "fp16")
+    words = ("--model", "conv4", "--classes", two_classes, "--precision", "fp16")
+    result = export("--out", tmp_path / "out", *words)
     assert result.exit_code == 1
     assert f"error: {file}.onnx" in result.stderr
     assert "Nothing was written." in result.stderr
@@ -136,19 +171,20 @@ def test_an_export_without_classes_leaves_no_classifier_of_another_model(two_cla
     assert export("--model", "conv4", "--classes", two_classes, "--weights", "--out", out).exit_code == 0
     result = export("--model", "resnet12-small", "--out", out)
     assert result.exit_code == 0
-    assert {path.name for path in out.iterdir()} == {"features.onnx", "head.onnx", "README.md"}
+    assert {path.name for path in out.iterdir()} == {"prepare.onnx", "features.onnx", "head.onnx", "README.md"}
     for name in ("classifier.onnx", "model.safetensors"):
         assert f"removed {out / name}: it was of the export before this one\n" in result.stderr
 
 
 def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp_path: Path) -> None:
     folder, project = shutil.copytree(moths / "test", tmp_path / "moths"), tmp_path / "m.frn.json"
-    assert CliRunner().invoke(app, ["enroll", str(folder), "--out", str(project), "--threshold", "0.25"]).exit_code == 0
+    words = ["enroll", str(folder), "--model", "conv4", "--out", str(project), "--threshold", "0.25"]
+    assert CliRunner().invoke(app, words).exit_code == 0
     result = export("--classes", project, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.stderr
     metadata = onnxruntime.InferenceSession(tmp_path / "out" / "classifier.onnx").get_modelmeta().custom_metadata_map
     assert json.loads(metadata["frn.threshold"]) == 0.25
     assert json.loads(metadata["frn.classes"]) == sorted(path.name for path in folder.iterdir())
-    export("--classes", folder, "--out", tmp_path / "calibrated")
+    export("--classes", folder, "--model", "conv4", "--out", tmp_path / "calibrated")
     session = onnxruntime.InferenceSession(tmp_path / "calibrated" / "classifier.onnx")
     assert 0.3 < json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"]) < 1

@@ -1,0 +1,91 @@
+"""The programs of docs/runtimes.md enrol and classify as Python does: equal labels, probabilities within 0.001."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from frn import FewShotClassifier
+from frn.cli.main import app
+from frn.zoo import assets_folder
+
+PROGRAMS = Path(__file__).parents[1] / "docs" / "runtimes"
+SAMPLES = assets_folder() / "samples"
+SHOTS = {"eyed footman": 5, "swallow footman": 3, "tailed footman": 2}
+QUERIES = sorted((SAMPLES / "queries").glob("*[mnd] 6.jpg"))
+
+pytestmark = [
+    pytest.mark.runtimes,
+    pytest.mark.skipif(
+        not {"FRN_ORT_NODE", "FRN_ORT_C"} & os.environ.keys(), reason="needs a runtime: docs/runtimes.md"
+    ),
+]
+
+
+def needed(variable: str, *programs: str) -> Path:
+    """The folder that a variable names; a skip where it or a program is not there."""
+    folder = os.environ.get(variable)
+    missing = [program for program in programs if not shutil.which(program)]
+    if not folder or missing:
+        pytest.skip(f"needs {' and '.join(missing or [f'{variable} (docs/runtimes.md)'])}")
+    return Path(folder).resolve()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exported files, and photos as JPEG and as PPM."""
+    folder = tmp_path_factory.mktemp("runtimes")
+    words = ["export", "--model", "conv4", "--out", str(folder / "exported")]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    photos = [(path, f"classes/{name}") for name, k in SHOTS.items() for path in examples(name)[:k]]
+    for path, home in [*photos, *((path, "queries") for path in QUERIES)]:
+        for kind in ("jpg", "ppm"):
+            (folder / kind / home).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / "jpg" / home)
+        Image.open(path).save(folder / "ppm" / home / f"{path.stem}.ppm")
+    return folder
+
+
+def examples(name: str) -> list[Path]:
+    return sorted((SAMPLES / "moths" / name).iterdir())
+
+
+def run(place: Path, kind: str, *program: object) -> list[list[str]]:
+    queries = sorted((place / kind / "queries").iterdir())
+    words = [*program, place / "exported", place / kind / "classes", *queries]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def assert_as_python(told: list[tuple[str, float]]) -> None:
+    classifier = FewShotClassifier("conv4").fit({name: examples(name)[:k] for name, k in SHOTS.items()})
+    assert [label for label, _ in told] == classifier.predict(QUERIES).tolist()
+    expected = classifier.predict_proba(QUERIES).max(axis=1)
+    assert [share for _, share in told] == pytest.approx(expected.tolist(), abs=1e-3)
+
+
+def test_javascript(place: Path) -> None:
+    modules = needed("FRN_ORT_NODE", "node")
+    (place / "node_modules").symlink_to(modules)
+    program = shutil.copy(PROGRAMS / "classify.mjs", place)
+    lines = [json.loads("\t".join(line)) for line in run(place, "jpg", "node", program)]
+    assert_as_python([(line["label"], line["probability"]) for line in lines])
+
+
+@pytest.mark.parametrize("language", ["cpp", "rs"])
+def test_compiled(language: str, place: Path) -> None:
+    compiler = {"cpp": "g++", "rs": "rustc"}[language]
+    ort = needed("FRN_ORT_C", compiler)
+    rpath, source, program = f"-Wl,-rpath,{ort}/lib", PROGRAMS / f"classify.{language}", place / language
+    if language == "cpp":
+        words = ["-std=c++17", source, f"-I{ort}/include", f"-L{ort}/lib", "-lonnxruntime", rpath]
+    else:
+        words = ["--edition", "2021", source, "-L", f"{ort}/lib", "-C", f"link-arg={rpath}"]
+    subprocess.run([str(word) for word in [compiler, *words, "-o", program]], check=True)
+    assert_as_python([(label, float(share)) for _, label, share in run(place, "ppm", program)])
