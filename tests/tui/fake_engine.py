@@ -121,14 +121,23 @@ class FakeEngine(EngineClient):
         heat: object,
         zoom: float,
         centre: list[float],
+        framed: bool,
+        cell: list[int],
+        colours: int,
     ) -> dict[str, Any]:
         if Path(path).name.startswith("bad"):
             raise EngineError(f"{path}: is damaged")
         part = 1 / zoom
         left, top = (min(max(middle - part / 2, 0), 1 - part) for middle in centre)
-        cells = _four_fields(columns, rows, zlib.crc32(Path(path).name.encode()), look != "photo")
+        colour = zlib.crc32(Path(path).name.encode())
+        cells, pixels = _four_fields(columns, rows, colour, look != "photo"), [columns * cell[0], rows * cell[1]]
+        if mode == "kitty":
+            cells = base64.b64encode(zlib.compress(colour.to_bytes(4, "big")[:3] * (pixels[0] * pixels[1]))).decode()
+        elif mode == "sixel":
+            cells = "\n".join([f"#0;2;{colour % 100};0;0|#0!{pixels[0]}~"] * rows)
         view, seen = [left, top, left + part, top + part], [0.2, 0.1, 0.8, 0.9]
-        return {"columns": columns, "rows": rows, "cells": cells, "photo": [4, 3], "view": view, "seen": seen}
+        about = {"columns": columns, "rows": rows, "cells": cells, "pixels": pixels}
+        return {**about, "photo": [4, 3], "view": view, "seen": seen}
 
     def op_embed(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
         for number, path in enumerate(paths, 1):

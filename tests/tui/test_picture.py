@@ -3,7 +3,14 @@ import base64
 import pytest
 from frn_tui.picture import Picture
 
-MESSAGE = {"columns": 2, "rows": 1, "photo": [4, 3], "view": [0.0, 0.0, 1.0, 1.0], "seen": [0.1, 0.0, 0.9, 1.0]}
+MESSAGE = {
+    "columns": 2,
+    "rows": 1,
+    "photo": [4, 3],
+    "pixels": [2, 2],
+    "view": [0.0, 0.0, 1.0, 1.0],
+    "seen": [0.1, 0.0, 0.9, 1.0],
+}
 
 
 def test_a_picture_is_read_from_a_message() -> None:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from textual import actions, events, on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import ThemeProvider
 
@@ -17,16 +18,19 @@ from frn.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui import gc_policy
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.controller import Controller
+from frn_tui.driver import with_pixels
 from frn_tui.keys import read_keymap
-from frn_tui.modes import Mode, default_mode
+from frn_tui.modes import PIXELS, Mode, default_mode
 from frn_tui.panes.project import ProjectBar
 from frn_tui.paths import absolute
+from frn_tui.pixels import Graphics
 from frn_tui.places import Places
 from frn_tui.recovery import Recovery
 from frn_tui.screens.dialogs import Choose
 from frn_tui.screens.help import meanings
 from frn_tui.screens.workspace import Workspace, bindings
 from frn_tui.settings import Settings, state_folder
+from frn_tui.terminal import MORE_COLOURS, QUESTIONS, Answered, beyond_tmux, cell_size, pixels_of
 from frn_tui.termination import SignalHandlers, end_without_terminal
 from frn_tui.widgets.options import Palette
 
@@ -70,13 +74,22 @@ class FrnApp(App[None]):
         self.controller.first_threshold = self.settings.threshold
         self.troubles: list[str] = []
         """What is wrong with the settings file."""
+        self.graphics = Graphics(self._tell_terminal)
+        if images in PIXELS:
+            self.graphics.mode = images
+        elif "FRN_PAGE" in os.environ:  # the page of --web
+            self.graphics.mode, self.graphics.in_page = "kitty", True
+        self.graphics.in_tmux = "TMUX" in os.environ and not self.graphics.in_page
+        self.graphics.cell = cell_size() or self.graphics.cell
+        self._terminal = ""
+        """What the terminal calls itself."""
+        self._colours_asked = False
         self._leaving: Choose | None = None
         self._last_input = monotonic()
 
     def get_default_screen(self) -> Workspace:
         """The workspace itself: a screen below it would be styled and painted for nothing."""
-        images = self.settings.images if self.images == "auto" else self.images
-        self.workspace = Workspace(self.controller, self._mode(images))
+        self.workspace = Workspace(self.controller, self._mode(self._chosen_images()))
         self.context = self.workspace.context
         self.workspace.classes_pane.guide.followed = self.settings.guided
         self.context.remember = self.remember
@@ -103,8 +116,52 @@ class FrnApp(App[None]):
         await self.recovery.keep_at_the_end()
         self.exit(return_code=128 + number)
 
+    def get_driver_class(self) -> type[Driver]:
+        return with_pixels(super().get_driver_class())
+
+    def _tell_terminal(self, data: str) -> None:
+        if self._driver is not None:
+            self._driver.write(data)
+
+    def _ask_terminal(self) -> None:
+        """Ask what it can, unless it has no colours or cannot answer."""
+        if self.no_color or self.graphics.in_page or not os.isatty(0):
+            return
+        self._tell_terminal(QUESTIONS)
+
+    @on(Answered)
+    async def hear(self, answer: Answered) -> None:
+        """Choose pixels where the terminal shows them, unless it was said how pictures are drawn."""
+        graphics = self.graphics
+        if answer.name is not None:
+            self._terminal = answer.name
+        if answer.cell is not None and cell_size() is None:
+            graphics.cell = answer.cell
+        if answer.colours is not None:
+            graphics.colours = min(max(answer.colours, 2), 256)
+        if answer.can is None:
+            return
+        name = await beyond_tmux(os.environ) if graphics.in_tmux else self._terminal
+        mode = graphics.mode or pixels_of(name, answer.can, in_tmux=graphics.in_tmux)
+        if mode == "sixel" and not self._colours_asked:
+            self._colours_asked = True
+            self._tell_terminal(MORE_COLOURS + "\x1b[c")
+        elif mode is not None:
+            graphics.mode = mode
+            if self._chosen_images() in ("auto", *PIXELS) and not self.workspace.mode_was_chosen:
+                self.workspace.set_mode(mode)
+
+    def on_resize(self) -> None:
+        """Another font is another size too."""
+        if self.graphics.mode is not None:
+            self.graphics.cell = cell_size() or self.graphics.cell
+
+    def _chosen_images(self) -> str:
+        return self.settings.images if self.images == "auto" else self.images
+
     def _begin(self) -> None:
         if not self.is_headless:  # else the collector is its host's
+            self._ask_terminal()
             gc_policy.begin()
             self.set_interval(gc_policy.IDLE, self._collect_garbage)
             if os.isatty(0):
@@ -196,8 +253,8 @@ class FrnApp(App[None]):
         self._signals.restore()
         guided = self.workspace.classes_pane.guide.followed
         settings = replace(self.settings, theme=self.theme, guided=guided)
-        if self.workspace.mode_was_chosen:
-            settings = replace(settings, images=self.context.mode)
+        if self.workspace.mode_was_chosen:  # which pixels is for the next terminal to say
+            settings = replace(settings, images="auto" if self.context.mode in PIXELS else self.context.mode)
         settings.write()
         await self.engine.close()
 
@@ -232,7 +289,10 @@ class FrnApp(App[None]):
         self.workspace.mode_was_chosen = False
 
     def _mode(self, images: str) -> Mode:
-        return default_mode(os.environ, self.console.color_system) if images == "auto" else images  # type: ignore[return-value]
+        if images != "auto":
+            return images  # type: ignore[return-value]
+        by_itself = default_mode(os.environ, self.console.color_system)
+        return self.graphics.mode or by_itself if by_itself != "ascii" else by_itself
 
     def action_settings(self) -> None:
         if self.screen is self.workspace:

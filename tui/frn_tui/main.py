@@ -9,7 +9,7 @@ import sys
 from typing import NoReturn
 
 from frn import __version__
-from frn_tui.modes import MODES
+from frn_tui.modes import MODES, PIXELS
 
 OPENED = (".frn.json", ".zip")
 """Endings of files that can be opened."""
@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
         "place", nargs="?", help="a folder of class folders, a project (something.frn.json) or a bundle of one (.zip)"
     )
     parser.add_argument("--model", help="shipped name or features.onnx (default: the settings', or the project's own)")
-    parser.add_argument("--images", choices=("auto", *MODES), default="auto", help="how pictures are drawn")
+    parser.add_argument("--images", choices=("auto", *PIXELS, *MODES), default="auto", help="how pictures are drawn")
     parser.add_argument("--web", action="store_true", help="serve the app in a browser, to this machine only")
     parser.add_argument("--port", type=int, help="of --web (default: 8000; 0: any that is free)")
     parser.add_argument("--version", action="version", version=f"frn {__version__}")

@@ -1,17 +1,21 @@
-"""How pictures are drawn: with characters of two colours.
+"""How pictures are drawn: with pixels where the terminal can, else with characters of two colours.
 
-A cell of a terminal is about twice as high as wide. Each mode cuts it into parts: half blocks show 1 x 2 pixels in
+A cell of a terminal is about twice as high as wide. Characters cut it into parts: half blocks show 1 x 2 pixels in
 their true colours; quadrants, sextants and octants 2 x 2, 2 x 3 and 2 x 4 pixels in the best two colours; ASCII one
-grey pixel.
+grey pixel. Pixels come by Kitty's protocol or as Sixel (`frn_tui.pixels`).
 """
 
 from collections.abc import Mapping
 from typing import Literal
 
-Mode = Literal["half", "quad", "sextant", "octant", "ascii", "none"]
+Mode = Literal["kitty", "sixel", "half", "quad", "sextant", "octant", "ascii", "none"]
+PIXELS: tuple[Mode, ...] = ("kitty", "sixel")
+"""Those that some terminals can."""
 MODES: tuple[Mode, ...] = ("half", "quad", "sextant", "octant", "ascii", "none")
-COLOURED: tuple[Mode, ...] = ("half", "quad", "sextant", "octant")
+"""Those that every terminal can, as far as its font has the characters."""
+CELLS: tuple[Mode, ...] = ("half", "quad", "sextant", "octant")
 """Those whose cells show the picture by their colours."""
+COLOURED = (*PIXELS, *CELLS)
 
 PARTS: dict[Mode, tuple[int, int]] = {
     "half": (1, 2),
@@ -21,7 +25,7 @@ PARTS: dict[Mode, tuple[int, int]] = {
     "ascii": (1, 1),
     "none": (0, 0),
 }
-"""Pixels per cell, across and down."""
+"""Pixels per cell, across and down, where characters draw them."""
 
 
 def default_mode(environ: Mapping[str, str], color_system: str | None) -> Mode:
@@ -60,3 +64,6 @@ CHARACTERS: dict[Mode, str] = {
 }
 """By the sum of the parts in the first colour: 1 for the upper left one, 2 for its neighbour, and so on; ASCII by how
 much ink there is."""
+
+FRAME = 0, 229, 255
+"""Red, green and blue of the line about what the network sees: few photos and no error map have it."""

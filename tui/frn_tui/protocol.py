@@ -185,7 +185,13 @@ class Picture(TypedDict):
     columns: int
     rows: int
     cells: str
-    """Base64 of 7 bytes per cell, row by row: the character's place in `modes.CHARACTERS`, its ink, its ground."""
+    """Base64 of 7 bytes per cell, row by row: the character's place in `modes.CHARACTERS`, its ink, its ground.
+
+    Of pixels for Kitty it is base64 of their RGB in zlib's format, for Sixel a line of pieces per row of
+    cells, with tabs between: see `frn_tui.sixel.Rows`.
+    """
+    pixels: list[int]
+    """Width and height of what is drawn."""
     photo: list[int]
     """Width and height of the file's image, upright."""
     view: list[float]
@@ -208,6 +214,12 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     """2 shows half of the photo's width and height, about `centre`, where it is larger than the room then."""
     centre: list[float] = field(default_factory=lambda: [0.5, 0.5])
     """x and y in shares of the photo."""
+    framed: bool = False
+    """Draw a line about what the network sees; of pixels only, characters have it drawn over them."""
+    cell: list[int] = field(default_factory=lambda: [1, 2])
+    """Width and height of a cell; of pixels in pixels, of characters only their ratio counts."""
+    colours: int = 256
+    """That the terminal has for a picture of Sixel."""
 
 
 class Entry(TypedDict):

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Literal
 
 from frn_tui.client import EngineClient
-from frn_tui.modes import Mode
+from frn_tui.modes import PIXELS, Mode
 from frn_tui.panes.classes import MANY
 from frn_tui.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 
@@ -93,6 +93,7 @@ class Lab:
         yield from self.twenty()
         yield from asyncio.run(self.engine())
         yield from self.large()
+        yield from self.pixels()
         yield from self.hundreds()
 
     @contextmanager
@@ -303,6 +304,25 @@ class Lab:
             times.append(terminal.until(".jpg"))
         yield Measure("A9", "a page of the gallery, p95", _p95(times), 60)
         yield Measure("A9", "memory for it", resident(terminal.process.pid) - before, 40, "MiB")
+
+    def pixels(self) -> Iterator[Measure]:
+        """Pages of the gallery as pixels, beside half blocks: until the last tile is there, page by page in turns."""
+        modes: tuple[Mode, ...] = ("half", *PIXELS)
+        times: dict[Mode, list[float]] = {mode: [] for mode in modes}
+        with ExitStack() as stack:
+            terminals = {mode: stack.enter_context(self._start(*STAGE, str(self.photos.many), mode)) for mode in modes}
+            for terminal in terminals.values():
+                terminal.until(DEFAULT_MODEL)
+                terminal.settle()
+                terminal.press("f5")
+                terminal.drawn()
+            for _ in range(max(self.effort.keys // 3, 2)):
+                for mode, terminal in terminals.items():
+                    terminal.press("page down")
+                    times[mode].append(terminal.drawn())
+        for mode in PIXELS:
+            ratio = median(times[mode]) / median(times["half"])
+            yield Measure("A9", f"a page as pixels ({mode}), times that of half blocks", ratio, 1.5, "")
 
     def _list(self, terminal: Terminal) -> float:
         """The file picker opens the large folder."""

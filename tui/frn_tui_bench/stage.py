@@ -8,9 +8,11 @@ import asyncio
 import sys
 from pathlib import Path
 from time import perf_counter
+from typing import Literal
 
 import frn_tui.app
 from frn_tui.app import FrnApp
+from frn_tui.modes import Mode
 from frn_tui.widgets.gallery import GalleryItem
 from textual import work
 from textual.binding import Binding
@@ -29,8 +31,8 @@ class Stage(FrnApp):
 
     _gap, _told = 0.0, 0
 
-    def __init__(self, folder: str) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: str, images: Mode | Literal["auto"] = "auto") -> None:
+        super().__init__(folder, images=images)
         self.items = [GalleryItem(str(path), path.name, None, "", "") for path in sorted(Path(folder).iterdir())]
 
     async def _start(self) -> None:
@@ -56,4 +58,4 @@ class Stage(FrnApp):
 
 
 if __name__ == "__main__":
-    Stage(sys.argv[1]).run()
+    Stage(*sys.argv[1:]).run()  # type: ignore[arg-type]

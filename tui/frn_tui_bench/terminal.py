@@ -20,6 +20,8 @@ PATIENCE = 60.0
 """Seconds after which something will not come any more."""
 QUIET = 0.2
 """Seconds without output that count as the end of it."""
+PICTURES = 0.6
+"""Seconds without output in which another picture would have come."""
 KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "left": b"\x1b[D", "page down": b"\x1b[6~", "escape": b"\x1b"}
 KEYS |= {"f5": b"\x1b[15~", "f6": b"\x1b[17~", "shift tab": b"\x1b[Z"}
 
@@ -34,7 +36,7 @@ class Terminal:
         self._output = b""
         self._pasted = b""
         """What was printed between the last paste and the last key."""
-        self._began = time.perf_counter()
+        self._began = self._last = time.perf_counter()
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, cwd=folder
         )
@@ -98,6 +100,11 @@ class Terminal:
         while self._read(quiet) and time.perf_counter() < deadline:
             pass
 
+    def drawn(self) -> float:
+        """Milliseconds until the last of what is printed."""
+        self.settle(PICTURES)
+        return 1000 * (self._last - self._began)
+
     def wait(self, seconds: float = PATIENCE) -> float:
         """Milliseconds until the program has ended.
 
@@ -120,6 +127,7 @@ class Terminal:
             time.sleep(0.001)
             return False
         self._output += found
+        self._last = time.perf_counter()
         return bool(found)
 
     @property

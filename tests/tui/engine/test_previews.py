@@ -10,7 +10,7 @@ import pytest
 from frn_tui.engine.blocks import encode
 from frn_tui.engine.heat import paint
 from frn_tui.engine.previews import fit
-from frn_tui.modes import COLOURED, PARTS, Mode
+from frn_tui.modes import CELLS, PARTS, Mode
 from PIL import Image
 
 from tests.tui.engine.conftest import Engine, Message
@@ -84,7 +84,7 @@ def test_a_photo_keeps_its_shape() -> None:
     for size in [(4000, 3000), (300, 451), (50, 50), (500, 1200)]:
         for room in [(80, 24), (30, 60), (200, 50)]:
             for zoom in (1.0, 3.0):
-                place = fit(size, room, zoom, [0.5, 0.5])
+                place = fit(size, room, (1, 2), zoom, [0.5, 0.5])
                 left, top, right, bottom = place.view
                 across, down = (right - left) * size[0] / place.columns, (bottom - top) * size[1] / (2 * place.rows)
                 assert place.columns <= room[0]
@@ -96,7 +96,7 @@ def test_a_photo_keeps_its_shape() -> None:
 def test_half_blocks_show_every_pixel_and_other_blocks_the_best_two_colours() -> None:
     """Compared with trying every split of every cell."""
     generator = np.random.default_rng(0)
-    for mode in COLOURED:
+    for mode in CELLS:
         across, down = PARTS[mode]
         picture = generator.integers(0, 256, (4 * down, 5 * across, 3), dtype=np.uint8)
         shown = pixels(encode(picture, mode), mode, 5)

@@ -27,6 +27,7 @@ from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.query import QueryPane
 from frn_tui.paths import absolute, name_of, parse_paths
+from frn_tui.pixels import graphics_of
 from frn_tui.screens.closeup import Closeup
 from frn_tui.screens.dialogs import Choose, Page
 from frn_tui.screens.help import help_page
@@ -287,14 +288,19 @@ class Workspace(Screen[None]):
             self.remove_class("-zoomed")
 
     def action_images_mode(self) -> None:
-        self.set_mode(MODES[(MODES.index(self.context.mode) + 1) % len(MODES)])
+        pixels = graphics_of(self.app).mode
+        modes = (pixels, *MODES) if pixels else MODES
+        after = modes.index(self.context.mode) + 1 if self.context.mode in modes else 0
+        self.set_mode(modes[after % len(modes)])
         self.mode_was_chosen = True
+        self.context.say(f"pictures: {self.context.mode}")
 
     def set_mode(self, mode: Mode) -> None:
+        """Draw all pictures in another way, or in the same way for another terminal."""
         self.context.mode = self.photos_pane.gallery.mode = mode
         self.query_pane.picture.set_mode(mode)
-        self.context.say(f"pictures: {mode}")
         self.query_pane.picture.show()
+        self.photos_pane.gallery.watch_mode()
 
     def action_viewer(self) -> None:
         """Show the photo in focus outside the terminal: the one asked about, or the one under the cursor."""

@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
+from rich.cells import cell_len
 from rich.color import Color as RichColor
 from rich.console import RenderableType
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.renderables.background_screen import BackgroundScreen
+
+from frn_tui.marks import PLACEHOLDER
 
 CACHED_COLORS = 4096
 """Colours, and styles of two; a screen full of pictures has about as many."""
@@ -21,9 +24,14 @@ class Backdrop(BackgroundScreen):
     def process_segments(cls, segments: Iterable[Segment], color: Color) -> Iterable[Segment]:
         none = Style.null()
         return (
-            segment if segment.control else Segment(segment.text, _dimmed(segment.style or none, color))
+            segment if segment.control else Segment(_text(segment.text), _dimmed(segment.style or none, color))
             for segment in segments
         )
+
+
+def _text(text: str) -> str:
+    """Without placeholders: in another colour they would stand for another picture."""
+    return " " * cell_len(text) if PLACEHOLDER in text else text
 
 
 def dimmed(shown: RenderableType) -> RenderableType:

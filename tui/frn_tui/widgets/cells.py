@@ -1,4 +1,4 @@
-"""Pictures drawn with characters: pure functions to styled cells."""
+"""Pictures as styled cells: pure functions."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,22 +11,25 @@ from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
 
-from frn_tui.modes import CHARACTERS, COLOURED
+from frn_tui.modes import CELLS, CHARACTERS, FRAME
 from frn_tui.picture import CELL, Picture
+from frn_tui.pixels import placeholders
 
 LINES, ASCII_LINES = "▏▕▔▁", "||-_"
 """At the left, right, upper and lower edge of a cell."""
-FRAME = Color.from_rgb(0, 229, 255)
-"""A colour that few photos and no error map have."""
+LINE = Color.from_rgb(*FRAME)
+ON_PIXELS = Style(color="#ffffff", bgcolor="#000000", bold=True)
 Cell = tuple[str, Style]
 Canvas = list[list[Cell]]
 
 
 def draw(picture: Picture, text: Style, *, dark: bool) -> Canvas:
     """The cells of a picture. `text` is the style of ASCII characters; `dark`: text is bright on dark."""
+    if picture.is_pixels:
+        return placeholders(picture, text)
     data, line = picture.cells, CELL * picture.columns
     characters = CHARACTERS[picture.mode]
-    if picture.mode not in COLOURED:
+    if picture.mode not in CELLS:
         characters = characters if dark else characters[::-1]
         inked = [(characters[place], text) for place in data[::CELL]]
         return [inked[start : start + picture.columns] for start in range(0, len(inked), picture.columns)]
@@ -59,7 +62,7 @@ def write_frame(canvas: Canvas, picture: Picture) -> None:
     """
     left, top, right, bottom = picture.seen_cells
     rows, columns = range(max(top, 0), min(bottom, picture.rows)), range(max(left, 0), min(right, picture.columns))
-    sides = LINES if picture.mode in COLOURED else ASCII_LINES
+    sides = LINES if picture.mode in CELLS else ASCII_LINES
     edges = [
         (sides[0], [(left, y) for y in rows] if picture.seen[0] > 0 else []),
         (sides[1], [(right - 1, y) for y in rows] if picture.seen[2] < 1 else []),
@@ -69,7 +72,7 @@ def write_frame(canvas: Canvas, picture: Picture) -> None:
     line = {place: char for char, places in edges for place in places}
     for (x, y), char in line.items():
         if 0 <= x < picture.columns and 0 <= y < picture.rows:
-            canvas[y][x] = char, _framed(canvas[y][x][1], colored=picture.mode in COLOURED)
+            canvas[y][x] = char, _framed(canvas[y][x][1], colored=picture.mode in CELLS)
 
 
 def _framed(style: Style, *, colored: bool) -> Style:
@@ -80,7 +83,7 @@ def _framed(style: Style, *, colored: bool) -> Style:
 
 @lru_cache(1024)
 def _line_on(ink: Color, ground: Color) -> Style:
-    return Style.from_color(FRAME, Color.from_rgb(*_mean(ink.get_truecolor(), ground.get_truecolor())))
+    return Style.from_color(LINE, Color.from_rgb(*_mean(ink.get_truecolor(), ground.get_truecolor())))
 
 
 def _mean(ink: ColorTriplet, ground: ColorTriplet) -> tuple[int, int, int]:
@@ -107,12 +110,13 @@ def write_numbers(canvas: Canvas, picture: Picture, grid: Sequence[Sequence[floa
     """
     values = [value for row in grid for value in row if isfinite(value)] or [0.0]
     low, high = min(values), max(values)
-    colored = picture.mode in COLOURED
+    colored = picture.mode in CELLS
     for i, row in enumerate(grid):
         for j, value in enumerate(row):
             if (cell := picture.cell_at((j + 0.5) / len(row), (i + 0.5) / len(grid))) is not None:
                 x, y = cell
-                canvas[y][x] = decile(value, low, high), _contrasting(canvas[y][x][1], colored=colored)
+                style = ON_PIXELS if picture.is_pixels else _contrasting(canvas[y][x][1], colored=colored)
+                canvas[y][x] = decile(value, low, high), style
 
 
 def _contrasting(style: Style, *, colored: bool) -> Style:

@@ -16,6 +16,7 @@ from textual.strip import Strip
 
 from frn_tui.modes import Mode
 from frn_tui.picture import Picture
+from frn_tui.pixels import graphics_of
 from frn_tui.protocol import RenderPreview
 from frn_tui.widgets import tiles
 from frn_tui.widgets.grid import Grid, tiled
@@ -129,6 +130,7 @@ class Gallery(ScrollView, can_focus=True):
             self.post_message(self.SelectionChanged(self.selection))
 
     def provide(self, request: RenderPreview, picture: Picture) -> None:
+        graphics_of(self.app).send(picture)
         self._tiles.put(request, picture)
         self._refresh_item(self._places.get(request.path))
 
@@ -241,7 +243,9 @@ class Gallery(ScrollView, can_focus=True):
             return
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
         items = [self._items[index] for index in visible]
-        requests = [RenderPreview(item.path, *self._tile, self.mode) for item in items if item.mark not in NO_PICTURE]
+        about = graphics_of(self.app).wanted(self.mode)
+        drawn = [item.path for item in items if item.mark not in NO_PICTURE]
+        requests = [RenderPreview(path, *self._tile, self.mode, **about) for path in drawn]
         missing = [request for request in requests if not self._tiles.has(request)]
         if any(request not in self._asked for request in missing):
             self._asked = missing

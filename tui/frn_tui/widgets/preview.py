@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from frn_tui.modes import Mode
 from frn_tui.picture import Picture
+from frn_tui.pixels import MOST_CELLS, graphics_of
 from frn_tui.protocol import RenderPreview
 from frn_tui.text import display_name
 from frn_tui.widgets import cells
@@ -71,9 +72,12 @@ class Preview(Widget, can_focus=True):
         """What to ask the engine for; None where there is no room for a picture, or none is wanted."""
         if self.mode == "none" or not all(self.size):
             return None
-        return RenderPreview(path, *self.size, self.mode, zoom=self.zoom, centre=list(self.centre), **more)
+        about = graphics_of(self.app).wanted(self.mode, framed=self.framed)
+        columns, rows = (min(side, MOST_CELLS) for side in self.size)
+        return RenderPreview(path, columns, rows, self.mode, zoom=self.zoom, centre=list(self.centre), **about, **more)
 
     def show(self, picture: Picture | None) -> None:
+        graphics_of(self.app).send(picture)
         self._picture = picture
         if picture is not None and self.zoom > 1:  # as far as there was more of it
             left, top, right, bottom = picture.view
@@ -183,7 +187,7 @@ class Preview(Widget, can_focus=True):
         base = self.visual_style.rich_style
         picture = self._picture.fitted(width, height)
         canvas = cells.draw(picture, base, dark=self.app.current_theme.dark)
-        if self.framed:
+        if self.framed and not picture.is_pixels:
             cells.write_frame(canvas, picture)
         if self._numbers is not None:
             cells.write_numbers(canvas, picture, self._numbers)
