@@ -38,25 +38,37 @@ def bench() -> None:
 @app.command()
 def head(
     d: Annotated[list[int] | None, typer.Option(min=1, help="Channels.", show_default="64 and 640")] = None,
-    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1 and 5")] = None,
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1, 5 and 20")] = None,
+    r: Annotated[list[int] | None, typer.Option(min=1, help="Locations of a map.", show_default="25")] = None,
+    way: Annotated[list[int] | None, typer.Option(min=2, help="Classes.", show_default="5")] = None,
+    backward: Annotated[bool, typer.Option("--backward", help="With gradients, as in training.")] = False,
     rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
-    """The closed-form head beside the paper's formulations: 5-way, 16 queries, r = 25, one thread."""
+    """The closed-form head beside the paper's formulations: 16 queries per class, 15 in training; one thread."""
     with user_errors():
         from frn_export.head import head_graph
 
-        from frn.bench.head import INITIAL, PLAIN, time_head
+        from frn.bench.head import INITIAL, PLAIN, HeadCase, time_head
 
         graph = head_graph(INITIAL).SerializeToString()
-        timings = [time_head(channels, k, graph, rounds=rounds) for channels in d or (64, 640) for k in shot or (1, 5)]
+        cases = [
+            HeadCase(*sizes, backward=backward)
+            for sizes in product(d or (64, 640), shot or (1, 5, 20), r or (25,), way or (5,))
+        ]
+        timings = [time_head(case, graph, rounds=rounds) for case in cases]
     if as_json:
         print_json([timing.as_json() for timing in timings])
         return
     print_table(
         ("episode", "formulation", "ms", *(f"x {plain}" for plain in PLAIN)),
         (
-            (f"d = {t.d}, {t.shape}", name, f"{ms:.2f}", *(f"{t.times_as_fast(plain)[name]:.1f}" for plain in PLAIN))
+            (
+                f"d = {t.case.d}, r = {t.case.r}, {t.case.shape}",
+                name,
+                f"{ms:.2f}",
+                *(f"{t.times_as_fast(plain)[name]:.1f}" for plain in PLAIN),
+            )
             for t in timings
             for name, ms in t.milliseconds.items()
         ),

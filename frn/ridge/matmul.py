@@ -9,7 +9,7 @@ from torch import Tensor
 
 from frn.hardware import OPENBLAS_THREADS
 
-SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 24
+SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 28
 """Multiplications of two matrices up to which OpenBLAS starts no threads; and where it was told to have one only."""
 FEW_THREADS = 2
 """Up to so many, one thread of OpenBLAS is not slower than all of torch's."""

@@ -10,12 +10,11 @@ locations (n = queries * r).
 import torch
 from torch import Tensor
 
+from frn.ridge.forms import Sizes
 from frn.ridge.matmul import matmul_nt
-from frn.ridge.moments import moment_error, moments_are_cheaper, second_moment
-from frn.ridge.systems import error_factors, gram, residual_operator, ridge_factor
-
-CACHED = 1024
-"""Query locations at once on a processor: their products with all classes stay in its cache."""
+from frn.ridge.moments import moment_error
+from frn.ridge.systems import gram, pool_operator, ridge_factor
+from frn.ridge.whitened import in_blocks, whitened_error
 
 
 def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
@@ -46,17 +45,14 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
     """Squared distance of every query location from its reconstruction (the summand of Eq. 4), (way, n).
 
-    No rebuilt map is formed: it is |q|^2 less what a few directions of the class take off, or, where p >= d,
+    No rebuilt map is formed: it is |q|^2 less what the class's whitened pool takes off, or, where supports are many,
     |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes. Arguments
     and errors are those of `reconstruct`.
     """
+    way, p, d = pool.shape
+    form = Sizes(way, p, len(query), 1, d).cheapest(gradient=_wants_gradient(query, pool, lam, rho))
     with torch.autocast(query.device.type, enabled=False):
-        query, pool, lam, rho = _prepared(query, pool, lam, rho)
-        if pool.shape[1] >= pool.shape[2]:
-            return _squared_length(query, residual_operator(gram(pool), lam, rho))
-        factors, weights = error_factors(pool, lam, rho)
-        length = torch.linalg.vector_norm(query, dim=-1).square()  # n; one pass, no temporary
-        return length - weights.to(query.dtype) @ _squared_length(query, factors)
+        return _location_error(*_prepared(query, pool, lam, rho), whitened=form == "whitened")
 
 
 def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
@@ -65,20 +61,33 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
     The other arguments, and errors, are those of `reconstruct`.
     """
     queries, r, d = query.shape
-    if not moments_are_cheaper(queries, r, d, way=len(pool), p=pool.shape[1]):
-        errors = location_error(query.flatten(0, 1), pool, lam, rho)  # way, n
-        return errors.unflatten(1, (queries, r)).mean(-1).mT
+    way, p, _ = pool.shape
+    form = Sizes(way, p, queries, r, d).cheapest(gradient=_wants_gradient(query, pool, lam, rho))
     with torch.autocast(query.device.type, enabled=False):
         query, pool, lam, rho = _prepared(query, pool, lam, rho)
-        return moment_error(second_moment(query), residual_operator(gram(pool), lam, rho))
+        if form == "moments":
+            return moment_error(query, pool, lam, rho)
+        errors = _location_error(query.flatten(0, 1), pool, lam, rho, whitened=form == "whitened")  # way, n
+        return errors.unflatten(1, (queries, r)).mean(-1).mT
 
 
-def _squared_length(query: Tensor, rows: Tensor) -> Tensor:
-    """Squared length of `rows @ q` for every query, by one matrix product: (n, d), (..., m, d) to (..., n)."""
-    flat = rows.flatten(0, -2).to(query.dtype)
-    blocks = query.split(CACHED) if query.is_cpu else (query,)
-    lengths = [matmul_nt(block, flat).square().unflatten(1, rows.shape[:-1]).sum(-1) for block in blocks]
-    return torch.cat(lengths).movedim(0, -1)
+def _location_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor, *, whitened: bool) -> Tensor:
+    if whitened and pool.shape[1] < pool.shape[2]:
+        return whitened_error(query, pool, lam, rho)
+    return _squared_length(query, pool_operator(pool, lam, rho))
+
+
+def _wants_gradient(*values: Tensor | float) -> bool:
+    return torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in values)
+
+
+def _squared_length(query: Tensor, operator: Tensor) -> Tensor:
+    """Squared length of every query through every operator: (n, d) and (way, d, d) to (way, n)."""
+    lengths = []
+    for block in in_blocks(query):
+        through = matmul_nt(block, operator.flatten(0, 1)).unflatten(1, operator.shape[:2])
+        lengths.append(torch.linalg.vecdot(through, through))
+    return torch.cat(lengths).mT
 
 
 def _prepared(

@@ -11,9 +11,6 @@ from torch import Tensor
 
 from frn.ridge.matmul import matmul_small
 
-LARGE_RHO = 1.9
-"""From 2 on a class adds to the error of some queries: what it takes off is no longer one sum of squares."""
-
 
 def gram(rows: Tensor) -> Tensor:
     """X^T X of every class: (way, n, m) to (way, m, m)."""
@@ -38,8 +35,10 @@ def cholesky(system: Tensor, lam: Tensor) -> Tensor:
 
 def ridge_factor(pool: Tensor, lam: Tensor) -> Tensor:
     """Cholesky factor of the smaller of S S^T + lam I and S^T S + lam I: (way, p, d) to (way, m, m)."""
-    system = gram(pool.mT) if pool.shape[1] < pool.shape[2] else gram(pool)
-    return cholesky(system + lam * identity_like(system), lam)
+    rows = pool.double()
+    system = matmul_small(rows, rows.mT) if pool.shape[1] < pool.shape[2] else gram(rows)
+    system.diagonal(dim1=-2, dim2=-1).add_(lam)
+    return cholesky(system, lam)
 
 
 def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
@@ -52,22 +51,56 @@ def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     return residual
 
 
-def error_factors(pool: Tensor, lam: Tensor, rho: Tensor) -> tuple[Tensor, Tensor]:
-    """Factors G_j (way, j, p, d) and weights w_j (j): the error of a query location is |q|^2 - sum_j w_j |G_j q|^2.
+def whiten(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
+    """V = L^-1 S (way, p, d) and sqrt(lam) L^-1 (way, p, p), with S S^T + lam I = L L^T, in the pool's dtype.
 
-    With S S^T + lam I = L L^T it is |q|^2 - |C^T L^-1 S q|^2, where C C^T = rho (2 - rho) I + rho^2 lam L^-1 L^-T. That
-    is positive definite for rho < 2 only; for a large rho its two terms stay apart, as two factors.
+    Neither has a norm above one.
     """
-    pool = pool.double()
-    factor = ridge_factor(pool, lam)
-    identity = identity_like(factor)
-    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-    kept, damped = rho * (2 - rho), rho.square()
-    if rho < LARGE_RHO:
-        root = cholesky(kept * identity + damped * lam * matmul_small(inverse, inverse.mT), lam)
-        return matmul_small(matmul_small(root.mT, inverse), pool)[:, None], torch.ones_like(rho[None])
-    onto = matmul_small(inverse, pool)
-    return torch.stack([onto, lam.sqrt() * matmul_small(inverse.mT, onto)], dim=1), torch.stack([kept, damped])
+    rows = pool.double()
+    factor = ridge_factor(rows, lam)
+    inverse = torch.linalg.solve_triangular(factor, identity_like(factor), upper=False)
+    return (inverse @ rows).to(pool.dtype), (lam.sqrt() * inverse).to(pool.dtype)
+
+
+def solved_pool(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
+    """N = (S S^T + lam I)^-1 S (way, p, d), and E = I - S^T N = lam (S^T S + lam I)^-1 (way, d, d).
+
+    In the pool's dtype: E has a norm of one at most, N of 1 / (2 sqrt(lam)).
+    """
+    rows = pool.double()
+    factor = ridge_factor(rows, lam)
+    if pool.shape[1] >= pool.shape[2]:
+        solved = torch.cholesky_solve(rows.mT, factor).mT
+        return solved.to(pool.dtype), (lam * torch.cholesky_inverse(factor)).to(pool.dtype)
+    whitened = _whitened(factor, rows)
+    solved = torch.linalg.solve_triangular(factor.mT, whitened, upper=True)
+    return solved.to(pool.dtype), _complement(whitened.to(pool.dtype))
+
+
+def pool_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
+    """B of `residual_operator`, from the smaller system, in the pool's dtype: (way, p, d) to (way, d, d)."""
+    if pool.shape[1] >= pool.shape[2]:
+        return residual_operator(gram(pool), lam, rho).to(pool.dtype)
+    rows = pool.double()
+    return _complement((rho.sqrt() * _whitened(ridge_factor(rows, lam), rows)).to(pool.dtype))
+
+
+def _whitened(factor: Tensor, rows: Tensor) -> Tensor:
+    """L^-1 S (way, p, d)."""
+    # From the right: LAPACK counts columns first, and takes the rows' memory as it is.
+    return torch.linalg.solve_triangular(factor.mT, rows.mT, upper=True, left=False).mT
+
+
+def _complement(rows: Tensor) -> Tensor:
+    """I - V^T V of rows (way, m, d)."""
+    return torch.baddbmm(torch.eye(rows.shape[-1]).to(rows).expand(len(rows), -1, -1), rows.mT, rows, alpha=-1)
+
+
+def residual_of(left: Tensor, rho: Tensor) -> Tensor:
+    """B = (1 - rho) I + rho E, of E as in `solved_pool`: (way, d, d)."""
+    residual = rho.to(left.dtype) * left
+    residual.diagonal(dim1=-2, dim2=-1).add_((1 - rho).to(left.dtype))
+    return residual
 
 
 def identity_like(system: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from frn_export.head import head_graph
 
-from frn.bench.head import INITIAL, PLAIN, HeadTiming, plain_error, time_head
+from frn.bench.head import INITIAL, OURS, PLAIN, HeadCase, HeadTiming, plain_error, time_head
 from frn.bench.timing import SETTLING_SECONDS, take_turns
 from frn.heads.frn import FRNHead
 
@@ -37,17 +37,25 @@ def test_what_one_contestant_leaves_behind_is_not_timed_with_the_next() -> None:
     assert re.fullmatch("aab{9,}aab{9,}", order), "the slow one runs twice, the quick one as often as there is time"
 
 
-def timed(d: int) -> HeadTiming:
-    return time_head(d, 1, head_graph(INITIAL).SerializeToString(), rounds=3)
+def timed(d: int, *, shot: int = 1, backward: bool = False) -> HeadTiming:
+    case = HeadCase(d, shot, backward=backward)
+    return time_head(case, head_graph(INITIAL).SerializeToString(), rounds=3)
 
 
 def test_the_head_is_timed_beside_the_papers_formulations() -> None:
     timing = timed(64)
-    assert set(timing.milliseconds) == {*PLAIN, "frn, torch", "frn, numpy", "frn, onnx"}
+    assert set(timing.milliseconds) == {*PLAIN, OURS, "frn, numpy", "frn, onnx"}
     assert all(timing.times_as_fast(plain)[plain] == 1 for plain in PLAIN)
 
 
+def test_a_training_step_of_the_head_is_timed_beside_the_papers_formulations() -> None:
+    timing = timed(16, backward=True)
+    assert set(timing.milliseconds) == {*PLAIN, OURS}
+
+
 @pytest.mark.slow
-def test_the_head_beats_the_papers_formulations_where_channels_are_many() -> None:
-    timing = timed(640)
-    assert all(timing.times_as_fast(plain)["frn, torch"] > 1 for plain in PLAIN)
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("shot", [1, 5, 20])
+def test_the_head_beats_the_papers_formulations_where_channels_are_many(shot: int, backward: bool) -> None:
+    timing = timed(640, shot=shot, backward=backward)
+    assert all(timing.times_as_fast(plain)[OURS] > 1 for plain in PLAIN)

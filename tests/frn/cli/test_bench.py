@@ -41,7 +41,10 @@ def test_the_head_is_compared_with_the_plain_formulations() -> None:
     for name, faster in episode["times_as_fast"].items():
         assert set(faster) == contestants
         assert faster["frn, onnx"] == episode["milliseconds"][name] / episode["milliseconds"]["frn, onnx"]
-    assert "d = 16, 5-way 1-shot  frn, onnx" in bench(*words).stdout
+    assert "d = 16, r = 25, 5-way 1-shot  frn, onnx" in bench(*words).stdout
+    (step,) = json.loads(bench(*words, "--backward", "--way", 3, "--r", 4, "--json").stdout)
+    assert (step["way"], step["r"], step["backward"]) == (3, 4, True)
+    assert set(step["milliseconds"]) == plain | {"frn, torch"}
 
 
 def test_an_exported_model_is_compared_with_torch_and_a_classifier_with_its_extractor(model: Path) -> None:

@@ -8,8 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from frn.ridge.forms import Form, Sizes
+from frn.ridge.moments import moment_error
 from frn.ridge.parameters import LAMBDA_FLOOR
 from frn.ridge.reconstruction import class_error, location_error, reconstruct
+from frn.ridge.whitened import whitened_error
 
 
 def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -143,7 +146,7 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
     query, pool = family(name, way, shot, r, d)
     truth = SvdTruth(query, pool)
     for alpha in (-3.0, 3.0):
-        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 are either side of LARGE_RHO
+        for beta in (-3.0, 0.6, 0.7, 3.0):  # rho 1.82 and 2.01 are either side of 2
             lam, rho = shot * r / d * math.exp(alpha), math.exp(beta)
             expected = truth.error(lam, rho)
             unit = truth.length.mean() * max(1.0, (rho - 1) ** 2)
@@ -164,6 +167,53 @@ def test_gradients_are_those_of_the_formula(p: int, beta: float) -> None:
     assert torch.autograd.gradcheck(reconstruct, inputs)
     maps = query.detach().view(1, 3, 6).repeat(4, 1, 1).requires_grad_()
     assert torch.autograd.gradcheck(class_error, (maps, *inputs[1:]))
+
+
+@pytest.mark.parametrize("beta", [-0.2, math.log(2), 3.0])
+@pytest.mark.parametrize("p", [4, 6, 9])
+def test_the_gradient_of_the_moments_is_that_of_the_formula(p: int, beta: float) -> None:
+    query, pool = features(4, 3, 6).requires_grad_(), features(2, p, 6).requires_grad_()
+    lam, rho = torch.tensor([math.exp(0.3), math.exp(beta)], dtype=torch.float64)
+    assert torch.autograd.gradcheck(moment_error, (query, pool, lam.requires_grad_(), rho.requires_grad_()))
+
+
+def maps_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
+    """Errors of maps (queries, way), as the mean of their locations'."""
+    return whitened_error(query.flatten(0, 1), pool, lam, rho).unflatten(1, query.shape[:2]).mean(-1).mT
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("shot", [1, 5, 20, 30])
+def test_float32_gradients_by_hand_are_those_of_float64(monkeypatch: pytest.MonkeyPatch, name: str, shot: int) -> None:
+    """In pieces of a single map; lambda as small as it gets in use."""
+    monkeypatch.setattr("frn.ridge.moments.BLOCK", 1)
+    monkeypatch.setattr("frn.ridge.whitened.CACHED", 20)
+    r, d = 25, 160
+    query, pool = family(name, 2, shot, r, d)
+    gradients: dict[torch.dtype, list[Tensor]] = {torch.float64: [], torch.float32: []}
+    for dtype, found in gradients.items():
+        lam, rho = torch.tensor([shot * r / d * math.exp(-2.0), 1.3], dtype=torch.float64)
+        inputs = [query.view(2, r, d).to(dtype), pool.to(dtype), lam, rho]
+        for value in inputs:
+            value.requires_grad_()
+        for error in (moment_error(*inputs), *([] if shot * r >= d else [maps_error(*inputs)])):
+            found += torch.autograd.grad(error[0, 0] - 0.5 * error[1, 1] + error[0, 1], inputs)
+    for exact, single in zip(*gradients.values(), strict=True):
+        assert (single - exact).norm() <= 1e-4 * exact.norm() + 1e-12
+
+
+def test_episodes_take_the_form_with_the_least_work() -> None:
+    """As measured: `frn bench head --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
+    forms: dict[tuple[int, int, int], tuple[Form, Form]] = {
+        (640, 5, 1): ("whitened", "whitened"),
+        (640, 20, 5): ("whitened", "whitened"),
+        (640, 5, 20): ("operator", "moments"),
+        (640, 20, 20): ("moments", "moments"),
+        (64, 5, 5): ("moments", "moments"),
+    }
+    for (d, way, shot), (testing, training) in forms.items():
+        sizes = Sizes(way, shot * 25, 15 * way, 25, d)
+        assert (sizes.cheapest(gradient=False), sizes.cheapest(gradient=True)) == (testing, training)
 
 
 @pytest.mark.parametrize("p", [4, 90])
