@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones.base import Backbone
+from frn.backbones.convolution import Convolution3x3
 
 
 class ResidualBlock(nn.Module):
@@ -14,14 +15,13 @@ class ResidualBlock(nn.Module):
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()
 
-        def conv(channels: int, kernel: int) -> nn.Sequential:
-            convolution = nn.Conv2d(channels, channels_out, kernel, padding=kernel // 2, bias=False)
+        def normed(convolution: nn.Conv2d) -> nn.Sequential:
             return nn.Sequential(convolution, nn.BatchNorm2d(channels_out))
 
-        self.conv1 = conv(channels_in, 3)
-        self.conv2 = conv(channels_out, 3)
-        self.conv3 = conv(channels_out, 3)
-        self.shortcut = conv(channels_in, 1)
+        self.conv1 = normed(Convolution3x3(channels_in, channels_out))
+        self.conv2 = normed(Convolution3x3(channels_out, channels_out))
+        self.conv3 = normed(Convolution3x3(channels_out, channels_out))
+        self.shortcut = normed(nn.Conv2d(channels_in, channels_out, 1, bias=False))
         self.pool = pool
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,0 +1,60 @@
+"""A 3 x 3 convolution whose weights learn quickly where maps are small and channels many."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+WEIGHTS_PER_LOCATION = 1300
+"""Weights of one filter tap (channels in times channels out) per location of a map, from which the gradient of the
+weights as one matrix product is faster than the library's, in bf16 on a processor; both take as long at about 1,000.
+
+128 maps of 384 channels at 4 x 4, one core with AMX: 12 ms instead of 53; 64 of 640 at 10 x 10: 101 instead of 307.
+"""
+
+
+class Convolution3x3(nn.Conv2d):
+    """`nn.Conv2d` of kernel 3 and padding 1, the same function with the same gradients up to their rounding."""
+
+    def __init__(self, channels_in: int, channels_out: int) -> None:
+        super().__init__(channels_in, channels_out, kernel_size=3, padding=1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (b, channels_in, h, w) to (b, channels_out, h, w)."""
+        if self.weight.requires_grad and torch.is_grad_enabled() and self.by_product(x):
+            y: Tensor = _Convolve.apply(x.bfloat16(), self.weight.bfloat16())
+            return y
+        return super().forward(x)
+
+    def by_product(self, x: Tensor) -> bool:
+        """Whether the gradient of the weights is taken as one matrix product."""
+        in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
+        enough = self.in_channels * self.out_channels >= WEIGHTS_PER_LOCATION * x.shape[2] * x.shape[3]
+        return x.device.type == "cpu" and in_bf16 and enough
+
+
+class _Convolve(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return F.conv2d(x, weight, padding=1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor]:
+        x, weight = ctx.saved_tensors
+        along_x = F.conv_transpose2d(gradient, weight, padding=1) if ctx.needs_input_grad[0] else None
+        by_output = gradient.permute(1, 0, 2, 3).flatten(1)
+        along_weight = (by_output @ patches(x)).unflatten(1, (3, 3, -1)).permute(0, 3, 1, 2)
+        return along_x, along_weight
+
+
+def patches(x: Tensor) -> Tensor:
+    """The 3 x 3 neighbourhood of every location of maps (b, c, h, w), zeros beyond the edge: (b h w, 9 c)."""
+    b, c, h, w = x.shape
+    padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1))
+    image, row, column, channel = padded.stride()
+    taken = padded.as_strided((b, h, w, 3, 3, c), (image, row, column, row, column, channel))
+    return taken.reshape(b * h * w, 9 * c)
