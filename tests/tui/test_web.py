@@ -106,6 +106,32 @@ def test_the_page_answers_and_nothing_stays_behind(server: tuple[subprocess.Pope
     assert not any(map(running, below))
 
 
+def test_keys_and_pictures_are_there_at_once_and_a_reload_ends_the_session_before(
+    server: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, address = server
+    assert "googleapis" not in page(address)  # nothing from elsewhere
+
+    async def come_and_come_again() -> None:
+        import aiohttp
+
+        async with aiohttp.ClientSession() as session:
+            async with session.ws_connect(f"{address}/ws?width=100&height=30", origin=address) as socket:
+                painted = b""
+                while b"\x1b]8117;" not in painted or b"Help" not in painted:
+                    painted += (await asyncio.wait_for(socket.receive(), START)).data
+                before = children(process.pid)
+            async with session.ws_connect(f"{address}/ws?width=100&height=30", origin=address) as socket:
+                await asyncio.wait_for(socket.receive(), START)
+                for _ in range(200):
+                    if not any(map(running, before)):
+                        return
+                    await asyncio.sleep(0.05)
+        raise AssertionError("the first session goes on")
+
+    asyncio.run(come_and_come_again())
+
+
 def test_without_the_extra_one_line_says_how_to_get_it() -> None:
     code = "import sys; sys.modules['textual_serve'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
     found = subprocess.run(

@@ -77,9 +77,8 @@ class FrnApp(App[None]):
         self.graphics = Graphics(self._tell_terminal)
         if images in PIXELS:
             self.graphics.mode = images
-        elif "FRN_PAGE" in os.environ:  # the page of --web
-            self.graphics.mode, self.graphics.in_page = "kitty", True
-        self.graphics.in_tmux = "TMUX" in os.environ and not self.graphics.in_page
+        elif self.graphics.in_page:
+            self.graphics.mode = "kitty"
         self.graphics.cell = cell_size() or self.graphics.cell
         self._terminal = ""
         """What the terminal calls itself."""
@@ -108,6 +107,8 @@ class FrnApp(App[None]):
     async def on_event(self, event: events.Event) -> None:
         """Note when a key or the mouse was last touched."""
         if isinstance(event, events.InputEvent):
+            if not self.screen_stack:  # at the end: there is nobody to take it, and Textual fails
+                return
             self._last_input = monotonic()
         await super().on_event(event)
 
@@ -118,6 +119,11 @@ class FrnApp(App[None]):
 
     def get_driver_class(self) -> type[Driver]:
         return with_pixels(super().get_driver_class())
+
+    def on_app_blur(self, event: events.AppBlur) -> None:
+        """A page begins without the focus, and without it Textual shows no keys: as if it had it."""
+        if self.graphics.in_page:
+            event.prevent_default()
 
     def _tell_terminal(self, data: str) -> None:
         if self._driver is not None:

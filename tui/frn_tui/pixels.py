@@ -30,6 +30,10 @@ FIRST_COLOUR, COLOURS, BLOCKS = 16, 240, 254
 """A picture's number is a colour beyond the terminal's own 16, which tmux hands on as it is, and a third mark."""
 CHUNK = 4096
 """Characters of a picture's data in one command."""
+IN_PAGE = "FRN_PAGE" in os.environ
+"""Whether the terminal is the page of `frn-tui --web`."""
+HIDDEN = Style(conceal=IN_PAGE or None)
+"""The page draws over its terminal's characters, and what is wider than its cell would look out."""
 _numbers = count(os.getpid() * 977)  # two apps in one terminal's windows should not give the same
 
 
@@ -46,7 +50,7 @@ def _split(number: int) -> tuple[int, int]:
 def placeholders(picture: "Picture", base: Style) -> list[list[tuple[str, Style]]]:
     """The cells of a picture."""
     colour, block = _split(picture.number)
-    style = base + Style.from_color(_indexed(colour))
+    style = base + Style.from_color(_indexed(colour)) + HIDDEN
     return [[(char, style) for char in _row(y, picture.columns, block)] for y in range(picture.rows)]
 
 
@@ -73,7 +77,8 @@ class Graphics:
         """Width and height of a cell in pixels."""
         self.colours = 256
         """Of a picture of Sixel."""
-        self.in_tmux = self.in_page = False
+        self.in_page = IN_PAGE
+        self.in_tmux = "TMUX" in os.environ and not IN_PAGE
         self._pictures: WeakValueDictionary[int, Picture] = WeakValueDictionary()
         self._sixels: dict[int, Rows] = {}
         self._gone: list[int] = []

@@ -5,15 +5,20 @@ refuses what another site's page in the same browser asks of it.
 """
 
 import asyncio
+import inspect
 import logging
+import os
 import shlex
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from frn.errors import FrnError
 from frn.extras import install_command
+from frn_tui.marks import MARKS
+from frn_tui.pixels import PAGE_COMMAND
 
 if TYPE_CHECKING:
     from textual_serve.server import Server
@@ -35,6 +40,7 @@ def serve(options: Sequence[str], port: int) -> None:
 
 def _server(command: str, port: int) -> "Server":
     try:
+        import aiohttp_jinja2
         from aiohttp import web
         from textual_serve.server import Server
     except ImportError as error:
@@ -50,6 +56,13 @@ def _server(command: str, port: int) -> "Server":
 
         async def on_startup(self, app: web.Application) -> None:
             """The address was told already."""
+
+        async def handle_index(self, request: web.Request) -> web.Response:
+            """The app's own page: with pictures, and nothing from elsewhere."""
+            context = await inspect.unwrap(Server.handle_index)(self, request)
+            return aiohttp_jinja2.render_template(
+                "app_index.html", request, {**context, "marks": MARKS, "command": PAGE_COMMAND}
+            )
 
         async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
             if request.headers.get("Origin") not in [f"http://{name}:{port}" for name in (HOST, "localhost")]:
@@ -67,7 +80,8 @@ def _server(command: str, port: int) -> "Server":
             for visit in self.visits:
                 visit.cancel()
 
-    return Local(command, host=HOST, port=port, title="frn-tui")
+    os.environ["FRN_PAGE"] = "1"  # told to every visit's app
+    return Local(command, host=HOST, port=port, title="frn-tui", templates_path=Path(__file__).with_name("page"))
 
 
 def _free(port: int) -> int:

@@ -1,0 +1,46 @@
+"""`frn-tui --web` in a browser: its pictures are pictures."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATIENCE = 60.0
+COLOURS = """
+const canvas = document.getElementById("pictures");
+if (!canvas || !canvas.width) return 0;
+const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+const colours = new Set();
+for (let at = 0; at < data.length; at += 4) {
+  if (data[at + 3]) colours.add(data[at] << 16 | data[at + 1] << 8 | data[at + 2]);
+}
+return colours.size;
+"""
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    pytest.importorskip("textual_serve", reason="needs textual-serve")
+    command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
+    environ = {**os.environ, "FRN_STATE": str(tmp_path)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
+    assert process.stdout is not None
+    yield process.stdout.readline().split()[1]
+    process.terminate()
+    process.wait()
+    process.stdout.close()
+
+
+def test_photos_are_drawn_over_the_page(address: str, show: Callable[..., Any]) -> None:
+    """Blocks of two colours would be hundreds; the pixels of photos are thousands."""
+    browser = show(address)
+    deadline = time.monotonic() + PATIENCE
+    while (colours := browser.execute_script(COLOURS)) < 5000 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert colours >= 5000
+    assert not [line for line in browser.get_log("browser") if line["level"] == "SEVERE"]
