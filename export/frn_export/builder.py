@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 18
 """The newest whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""
-IR_VERSION = 10
+IR_VERSION = 8
+"""The one that came with the opset: older runtimes refuse a newer one, which would say nothing more."""
 PRODUCER = "frn"
 
 Shape = Sequence[int | str]
@@ -45,16 +46,20 @@ class GraphBuilder:
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
         return output
 
-    def halves(self, whole: str) -> tuple[str, str]:
-        """Add a node that splits the first axis into two."""
+    def split(self, whole: str, parts: int, axis: int = 0) -> list[str]:
+        """Add a node that splits an axis into so many equal parts."""
         name = f"{self.prefix}Split_{len(self.nodes)}"
-        first, second = (f"{self.prefix}v{len(self.nodes)}{part}" for part in "ab")
-        self.nodes.append(helper.make_node("Split", [whole], [first, second], name=name, num_outputs=2))
-        return first, second
+        names = [f"{self.prefix}v{len(self.nodes)}_{part}" for part in range(parts)]
+        self.nodes.append(helper.make_node("Split", [whole], names, name=name, axis=axis, num_outputs=parts))
+        return names
 
     def ints(self, *values: int) -> str:
         """Add a one-dimensional int64 constant: axes, a shape, an index."""
         return self.constant(np.array(values, dtype=np.int64))
+
+    def scalar(self, value: int) -> str:
+        """Add an int64 scalar."""
+        return self.constant(np.array(value, dtype=np.int64))
 
     def doubles(self, value: float) -> str:
         """Add a float64 scalar."""

@@ -19,6 +19,8 @@ PRECISIONS = {
     "fp16": "fp16: weights are stored in half precision, computation is in float32",
     "int8": "int8: convolutions are computed with 8-bit integers",
 }
+OLDEST_RUNTIME = "1.17"
+"""Of onnxruntime, with which exported files are tested (tests/runtimes)."""
 TYPES = {
     TensorProto.FLOAT: "float32",
     TensorProto.INT64: "int64",
@@ -52,7 +54,8 @@ $title
 | feature map | r = $r locations ($grid) of d = $d channels |
 | trained on | $data |
 | precision | $precision |
-| format | ONNX, opset $opset, standard operators, each file self-contained |
+| format | ONNX, opset $opset, IR version $ir, standard operators, each file self-contained |
+| runs in | onnxruntime $oldest and newer, onnxruntime-node, onnxruntime-web |
 | program | frn $version |
 
 What the model's file says of its training:
@@ -184,6 +187,8 @@ def model_card(
         "data": _cell(record.get("data", "not recorded")),
         "precision": PRECISIONS[precision] + (f" ({cost})" if cost else ""),
         "opset": models["features"].opset_import[0].version,
+        "ir": models["features"].ir_version,
+        "oldest": OLDEST_RUNTIME,
         "version": __version__,
         "record": json.dumps(record, indent=2, sort_keys=True),
     }

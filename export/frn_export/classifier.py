@@ -21,6 +21,11 @@ from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphB
 
 CLASSIFIER_FORMAT = "frn-classifier"
 CLASSIFIER_VERSION = "1"
+EXACT = 128
+"""An image whose shorter side has at most so many pixels is resized as Pillow does to the last bit, which costs more;
+of a larger one a pixel in thousands is off by one grey level."""
+STEPS = float(1 << 22)
+"""Pillow's weights are multiples of one over it."""
 
 
 def classifier_graph(
@@ -96,20 +101,20 @@ def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     offsets = graph.ints(*(centre_offset(each, transform.size) for each in range(MAX_ASPECT * length + 1)))
     whole = graph.node("Shape", "image", start=0, end=2)
     shorter, longer = graph.node("ReduceMin", whole, keepdims=1), graph.node("ReduceMax", whole, keepdims=1)
-    # Above it, an image is not too long a strip and has no side that must grow.
-    limit = graph.node("Max", graph.node("Div", longer, graph.ints(MAX_ASPECT)), graph.ints(length - 1))
-    shrinks = graph.node("Greater", shorter, limit)
+    # Above it, an image is not too long a strip, and shrinks by so much that one grey level now and then is nothing.
+    limit = graph.node("Max", graph.node("Div", longer, graph.ints(MAX_ASPECT)), graph.ints(max(EXACT, length - 1)))
+    is_photo = graph.node("Greater", shorter, limit)
     any_image = _any_image(transform, length, offsets, whole)
     if transform.resize is None:
         any_image = _own_size_or(any_image, transform, whole)
     pixels = graph.node(
-        "If", shrinks, then_branch=_shrunk(transform, length, offsets, whole, shorter), else_branch=any_image
+        "If", is_photo, then_branch=_shrunk(transform, length, offsets, whole, shorter), else_branch=any_image
     )
     graph.node("DequantizeLinear", pixels, graph.constant(1 / 255), output="images")
 
 
 def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
-    """The centre of an image that is no strip and has no side that must grow."""
+    """The centre of an image that is no strip and large."""
     graph = GraphBuilder("shrink_")
     wanted = _wanted(graph, transform, length, whole, shorter)
     start = graph.node("Gather", offsets, wanted)
@@ -130,24 +135,29 @@ def _own_size_or(other: onnx.GraphProto, transform: EvaluationTransform, whole: 
 
 
 def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole: str) -> onnx.GraphProto:
-    """The centre of any image: the longer side is cropped so that a strip does not explode when it is resized.
+    """The centre of any image, to the last bit: the longer side is cropped first, or a strip would explode.
 
-    Resize takes halves another way than Pillow now and then, and there are many when an image grows: it only shrinks.
+    Resize takes halves another way than Pillow now and then, and there are many where an image grows or shrinks little.
     """
     graph = GraphBuilder("any_")
     other = graph.node("Gather", whole, graph.ints(1, 0))
     sides = graph.node("Min", whole, graph.node("Mul", other, graph.ints(MAX_ASPECT)))
     first = graph.node("Div", graph.node("Sub", whole, sides), graph.ints(2))
-    image = graph.node("Slice", "image", first, graph.node("Add", first, sides), graph.ints(0, 1))
     wanted = _wanted(graph, transform, length, sides, graph.node("ReduceMin", sides, keepdims=1))
-    there = graph.node("Min", sides, wanted)
-    # All four sizes: where something is turned later, onnxruntime turns the sizes, too, and forgets that two are named.
-    sizes = graph.node("Concat", graph.ints(1, 3), there, axis=0)
-    pixels = graph.node("Resize", _planes(graph, image), "", "", sizes, mode="linear", antialias=1)
-    neighbours = _neighbours(graph, there, wanted, graph.node("Gather", offsets, wanted), transform.size)
-    down, across = zip(*(graph.halves(each) for each in neighbours), strict=True)
-    pixels = _enlarged(graph, _enlarged(graph, pixels, *across), *down)  # rows first, as `resize_bytes`
-    return _branch(graph, pixels, transform)
+    start = graph.node("Gather", offsets, wanted)
+    scale, centres = _centres(graph, sides, wanted, start, transform.size)
+    reach = graph.node("Max", scale, graph.doubles(1.0))  # 2, 1, 1: where an image grows, a pixel has two neighbours
+    begin, end = _window(graph, sides, centres, reach)
+    window = graph.node("Slice", "image", *(graph.node("Add", first, each) for each in (begin, end)), graph.ints(0, 1))
+    ends = zip(*(graph.split(each, 2) for each in (begin, end, centres, reach)), strict=True)
+    down, across = (_weights(graph, *each, axis=axis) for each, axis in zip(ends, (1, 0), strict=True))
+    # No Transpose: onnxruntime 1.17 fuses it with the product that follows, and has no such product of doubles.
+    rows = graph.node("Squeeze", graph.node("Concat", *graph.split(window, 3, axis=2), axis=0), graph.ints(2))
+    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, as `resize_bytes`
+    planes = graph.node("Reshape", graph.node("Floor", narrow), graph.ints(3, -1, transform.size))
+    pixels = _rounded(graph, graph.node("MatMul", down, _shares(graph, planes)))
+    pixels = graph.node("Cast", pixels, to=UINT8)  # drops what is behind the point
+    return _branch(graph, graph.node("Unsqueeze", pixels, graph.ints(0)), transform)
 
 
 def _branch(graph: GraphBuilder, pixels: str, transform: EvaluationTransform) -> onnx.GraphProto:
@@ -166,42 +176,52 @@ def _planes(graph: GraphBuilder, image: str) -> str:
     return graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
 
 
-def _neighbours(graph: GraphBuilder, there: str, wanted: str, start: str, size: int) -> tuple[str, str]:
-    """Where the pixels of an enlarged and cropped image come from: indices (2, 2, S) and weights (2, 2, S, 1).
-
-    By axis (down, across), by neighbour: a pixel lies between two of the `there` pixels, which become `wanted`, and the
-    crop begins at `start`. Weights are Pillow's, to the last bit: it rounds them to 22 bits.
-    """
-    one, half, steps = graph.doubles(1.0), graph.doubles(0.5), graph.doubles(float(1 << 22))
-    there, wanted, start = (
+def _centres(graph: GraphBuilder, sides: str, wanted: str, start: str, size: int) -> tuple[str, str]:
+    """How many pixels become one (2, 1, 1), and where the S of the crop lie among them (2, S, 1); by (down, across)."""
+    sides, wanted, start = (
         graph.node("Unsqueeze", graph.node("Cast", each, to=DOUBLE), graph.ints(1, 2))
-        for each in (there, wanted, start)
+        for each in (sides, wanted, start)
     )
-    middles = graph.node("Add", start, graph.constant(np.arange(size) + 0.5))
-    scale = graph.node("Div", there, wanted)
-    centre = graph.node("Sub", graph.node("Mul", middles, scale), half)
-    lower = graph.node("Max", graph.node("Floor", centre), graph.doubles(0.0))
-    place = graph.node("Concat", lower, graph.node("Add", lower, one), axis=1)
-    # A triangle: 1 at the centre, 0 from one pixel on, nothing outside of the image.
-    distance = graph.node("Abs", graph.node("Sub", place, centre))
-    share = graph.node("Max", graph.node("Sub", one, distance), graph.doubles(0.0))
-    share = graph.node("Mul", share, graph.node("Cast", graph.node("Less", place, there), to=DOUBLE))
-    share = graph.node("Div", share, graph.node("ReduceSum", share, graph.ints(1), keepdims=1))
-    rounded = graph.node("Floor", graph.node("Add", graph.node("Mul", share, steps), half))
-    weight = graph.node("Unsqueeze", graph.node("Div", rounded, steps), graph.ints(3))
-    return graph.node("Cast", graph.node("Min", place, graph.node("Sub", there, one)), to=INT64), weight
+    scale = graph.node("Div", sides, wanted)
+    middles = graph.node("Add", start, graph.constant(np.arange(size)[:, None] + 0.5))
+    return scale, graph.node("Sub", graph.node("Mul", middles, scale), graph.doubles(0.5))
 
 
-def _enlarged(graph: GraphBuilder, planes: str, index: str, weight: str) -> str:
-    """Bytes (1, 3, a, b) to (1, 3, b enlarged, a), rounded to bytes.
+def _window(graph: GraphBuilder, sides: str, centres: str, reach: str) -> tuple[str, str]:
+    """First and end (2) of the pixels that the crop is made of: of a strip, few."""
+    axes = graph.ints(1, 2)
+    lowest = graph.node("Sub", graph.node("ReduceMin", centres, axes, keepdims=0), graph.node("Squeeze", reach, axes))
+    highest = graph.node("Add", graph.node("ReduceMax", centres, axes, keepdims=0), graph.node("Squeeze", reach, axes))
+    begin = graph.node("Max", graph.node("Cast", lowest, to=INT64), graph.ints(0))
+    end = graph.node("Add", graph.node("Cast", highest, to=INT64), graph.ints(1))
+    return begin, graph.node("Min", end, sides)
 
-    Turned, because taking rows is fast and taking columns is slow.
+
+def _weights(graph: GraphBuilder, begin: str, end: str, centres: str, reach: str, *, axis: int) -> str:
+    """How much each pixel of the window makes of each of the crop: Pillow's numbers, of 22 bits.
+
+    A triangle: 1 at the centre, 0 from `reach` on, nothing outside of the image. Pixels lie along `axis`, those of the
+    crop along the other.
     """
-    turned = graph.node("Transpose", planes, perm=[0, 1, 3, 2])
-    taken = graph.node("Cast", graph.node("Gather", turned, index, axis=2), to=DOUBLE)  # 1, 3, 1, 2, S, a
-    both = graph.node("ReduceSum", graph.node("Mul", taken, weight), graph.ints(2, 3), keepdims=0)
-    # Cast drops what is behind the point.
-    return graph.node("Cast", graph.node("Add", both, graph.doubles(0.5)), to=UINT8)
+    scalars = (graph.node("Squeeze", each) for each in (begin, end))
+    places = graph.node("Cast", graph.node("Range", *scalars, graph.scalar(1)), to=DOUBLE)
+    places = graph.node("Unsqueeze", places, graph.ints(1 - axis))
+    centres = graph.node("Squeeze", centres, graph.ints(0 if axis else 2))
+    reach = graph.node("Squeeze", reach, graph.ints(0))
+    share = graph.node("Sub", reach, graph.node("Abs", graph.node("Sub", places, centres)))
+    share = graph.node("Max", share, graph.doubles(0.0))
+    share = graph.node("Div", share, graph.node("ReduceSum", share, graph.ints(axis), keepdims=1))
+    return graph.node("Floor", _rounded(graph, graph.node("Mul", share, graph.doubles(STEPS))))
+
+
+def _shares(graph: GraphBuilder, pixels: str) -> str:
+    """Bytes in the unit of `_weights`."""
+    return graph.node("Div", graph.node("Cast", pixels, to=DOUBLE), graph.doubles(STEPS))
+
+
+def _rounded(graph: GraphBuilder, values: str) -> str:
+    """Numbers of which the part before the point counts."""
+    return graph.node("Add", values, graph.doubles(0.5))
 
 
 def _score(graph: GraphBuilder, names: list[str], bank: ClassScorer, grid: tuple[int, int], gamma: float) -> None:

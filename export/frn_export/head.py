@@ -68,7 +68,7 @@ def _dual(rho: float) -> onnx.GraphProto:
     The factors of q and y have norms of at most one: they may be rounded to float, as A^-1 may not.
     """
     graph = GraphBuilder("dual_")
-    gram = graph.node("MatMul", "pool", graph.node("Transpose", "pool", perm=[0, 2, 1]))
+    gram = graph.node("Einsum", "pool", "pool", equation="wpd,wed->wpe")  # see `_by_moments`
     root = _inverse_root(graph, gram, _identity(graph, "pool", 1))
     onto = graph.node("Cast", graph.node("MatMul", root, "pool"), to=FLOAT)  # way, p, d
     damping = graph.node("Cast", graph.node("Mul", root, graph.node("Sqrt", "lam")), to=FLOAT)  # way, p, p
@@ -89,7 +89,8 @@ def _dual(rho: float) -> onnx.GraphProto:
 def _by_moments(rho: float) -> onnx.GraphProto:
     """Eq. 10, p > d: <Q^T Q / r, B^2> with B = (1 - rho) I + rho lam (S^T S + lam I)^-1."""
     graph = GraphBuilder("moments_")
-    gram = graph.node("MatMul", graph.node("Transpose", "pool", perm=[0, 2, 1]), "pool")
+    # No Transpose and MatMul: onnxruntime 1.17 fuses the two, and has no such product of doubles.
+    gram = graph.node("Einsum", "pool", "pool", equation="wpd,wpe->wde")
     identity = _identity(graph, "pool", 2)
     root = _inverse_root(graph, gram, identity)
     inverse = graph.node("MatMul", root, root)

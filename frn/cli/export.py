@@ -103,7 +103,11 @@ def export(
         if exported.weights:
             paths["weights"] = exported.weights
         shares = {name: difference.share for name, difference in exported.differences.items()}
-        judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop} if cost else {}
+        judged = (
+            {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop, "changed": cost.changed}
+            if cost
+            else {}
+        )
         print_json({**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged})
         return
     for path in exported.graphs.values():

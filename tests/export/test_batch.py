@@ -1,9 +1,13 @@
 """Classes over many images at once give what each image alone gives."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from frn_export.batch import batch_graph, scores_graph
 from frn_export.classifier import prepare_graph
+from frn_export.export import _batch, _classifier
+from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
@@ -37,6 +41,20 @@ def test_a_batch_is_its_images_one_by_one(classifier: Classifier) -> None:
         np.testing.assert_allclose(error[i], list(alone.errors.values()), rtol=1e-4)
         np.testing.assert_allclose(explained[i], list(alone.explained.values()), atol=1e-4)
         np.testing.assert_allclose(maps[i], classifier.error_maps(feature_map), rtol=1e-3, atol=1e-4)
+
+
+def test_both_classifiers_know_how_few_photos_a_class_has(classifier: Classifier) -> None:
+    """Probabilities of one photo per class are softer, in both files as in `frn classify`."""
+    few = Classifier(classifier.extractor)
+    few.enroll({home.name: sorted(home.iterdir())[:1] for home in sorted((SAMPLES / "moths").iterdir())})
+    image = open_image(QUERIES[0])
+    alone = few.predict(classifier.extractor.feature_maps(classifier.extractor.transform(image)[None])[0])
+    crop = classifier.extractor.transform(image).transpose(2, 0, 1)[None] / np.float32(255)
+    whole, batch = _classifier(few, classifier.extractor.data, 2e-3)[0], _batch(few, 2e-3)[0]
+    inputs: dict[bytes, dict[str, NDArray[Any]]] = {whole: {"image": np.asarray(image)}, batch: {"images": crop}}
+    for graph, given in inputs.items():
+        (found,) = run_session(open_session(graph, "x", device="cpu", threads=1), ["probability"], given)
+        np.testing.assert_allclose(found.ravel(), list(alone.probabilities.values()), atol=5e-3)
 
 
 def test_a_graph_needs_a_class(classifier: Classifier) -> None:

@@ -8,7 +8,7 @@ import onnxruntime
 import pytest
 import torch
 from frn_export.builder import FLOAT, UINT8, GraphBuilder
-from frn_export.classifier import _prepare, classifier_graph
+from frn_export.classifier import EXACT, _prepare, classifier_graph
 from frn_export.graphs import features_graph
 from PIL import Image
 from torchvision.transforms import functional
@@ -65,6 +65,16 @@ def test_preparation_in_the_graph_is_pillows_within_a_grey_level(name: str) -> N
         difference = np.abs(ours[0].transpose(1, 2, 0) * 255 - transform(image).astype(float))
         assert difference.max() <= 1.01, (width, height)
         assert difference.mean() <= 0.02, (width, height)
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_small_image_or_a_strip_is_prepared_to_the_last_bit(name: str) -> None:
+    transform, run = TRANSFORMS[name], preparer(TRANSFORMS[name])
+    sizes = [(64, 64), (84, 84), (EXACT, EXACT), (EXACT, 300), (61, 97), (131, 40), (20, 300), (1000, 100), (2500, 7)]
+    for width, height in sizes:
+        image = photo(width, height)
+        (ours,) = run.run(None, {"image": np.asarray(image)})
+        np.testing.assert_array_equal(np.rint(ours[0].transpose(1, 2, 0) * 255), transform(image), f"{width} {height}")
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

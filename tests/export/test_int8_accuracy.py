@@ -3,9 +3,10 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from frn_export.graphs import features_graph
-from frn_export.int8_accuracy import Cost, Sample, draw_sample, measure_cost
+from frn_export.int8_accuracy import LABELS, Cost, Sample, draw_sample, labels_changed, measure_cost
 from frn_export.quantise import int8
 
 from frn.episodes import EpisodeShape
@@ -56,6 +57,16 @@ def test_int8_costs_the_shipped_model_little(model: Model, features: bytes, samp
     cost.require(1)
 
 
+def test_what_int8_changes_on_another_kind_of_image_is_counted(model: Model, features: bytes) -> None:
+    """Calibrated on grey squares, hardly darker than one another, it knows nothing of a moth."""
+    grey = np.stack([np.full((32, 32, 3), 120 + shade, np.uint8) for shade in range(8)])
+    changed = labels_changed(model.head, features, int8(features, grey))
+    assert 20 < changed <= LABELS
+    assert labels_changed(model.head, features, features) == 0
+    told = str(Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, 49.0, Path("x"), changed))
+    assert f"on another kind, drawn moths, it changes {changed} of 1,000 labels" in told
+
+
 def test_the_same_extractor_costs_nothing_on_the_same_episodes(model: Model, features: bytes, sample: Sample) -> None:
     done: list[tuple[int, int]] = []
     cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
@@ -73,7 +84,7 @@ def test_an_extractor_that_has_lost_its_training_is_refused(model: Model, featur
 
 def test_a_drop_that_is_no_number_is_refused() -> None:
     with pytest.raises(FrnError, match="Use --precision fp16"):
-        Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, float("nan"), Path("x")).require(1)
+        Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, float("nan"), Path("x"), 0).require(1)
 
 
 @pytest.mark.parametrize(

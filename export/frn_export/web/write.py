@@ -104,7 +104,7 @@ def _graphs(classifier: Classifier) -> dict[str, bytes]:
         "head.onnx": head_graph(classifier.head),
     }
     if classifier.classes:
-        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.head.gamma)
+        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.gamma)
     graphs = {name: graph.SerializeToString(deterministic=True) for name, graph in built.items()}
     return {**graphs, "features.onnx": extractor.data}
 

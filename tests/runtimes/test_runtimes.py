@@ -1,0 +1,148 @@
+"""Exported files in other runtimes: the oldest and the newest onnxruntime, and onnxruntime-node. `pytest -m runtimes`.
+
+Each is fetched into an environment of its own, which takes a network and some minutes. `FRN_RUNTIMES` names a folder
+where they are kept for the next time.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from frn_export.batch import batch_graph
+from frn_export.card import OLDEST_RUNTIME
+from frn_export.classifier import classifier_graph
+from frn_export.graphs import features_graph
+from frn_export.head import head_graph
+from frn_export.quantise import half, int8
+from PIL import Image
+
+from frn.images import open_image
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.extractor import Extractor
+from frn.model import load_model
+from frn.ridge.parameters import HeadParameters
+from frn.zoo import DEFAULT_MODEL
+
+pytestmark = pytest.mark.runtimes
+
+HERE = Path(__file__).parent
+SAMPLES = HERE.parents[1] / "assets" / "samples"
+PRECISIONS = ("fp32", "fp16", "int8")
+SIZES = ((200, 200), (320, 240), (96, 130), (64, 64), (300, 40))
+"""Of the photos, (width, height): some shrink, some grow, one is a strip."""
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder per precision with the four files, photos, and what this library says of them."""
+    home = tmp_path_factory.mktemp("exported")
+    model = load_model(DEFAULT_MODEL)
+    assert model.head.ridge is not None
+    plain = features_graph(model).SerializeToString()
+    photos = sorted(SAMPLES.glob("moths/*/*.jpg"))
+    queries = [*sorted((SAMPLES / "queries").iterdir()), *photos[4::5]]
+    crops = np.stack([Extractor(plain, "x", trusted=True).transform(open_image(path)) for path in photos])
+    for precision in PRECISIONS:
+        folder = home / precision
+        folder.mkdir()
+        features = half(plain) if precision == "fp16" else int8(plain, crops) if precision == "int8" else plain
+        extractor = Extractor(features, "x", trusted=True, threads=1)
+        classifier = Classifier(extractor)
+        classifier.enroll({place.name: sorted(place.iterdir())[:4] for place in sorted((SAMPLES / "moths").iterdir())})
+        graphs = {
+            "features": features,
+            "head": head_graph(HeadParameters.of(model.head.ridge)).SerializeToString(),
+            "classifier": classifier_graph(features, classifier.classes, gamma=classifier.gamma).SerializeToString(),
+            "classifier-batch": batch_graph(
+                extractor, classifier.classes, threshold=0, gamma=classifier.gamma
+            ).SerializeToString(),
+        }
+        for name, data in graphs.items():
+            (folder / f"{name}.onnx").write_bytes(data)
+        _write_photos(folder, queries, classifier)
+    return home
+
+
+def _write_photos(folder: Path, queries: list[Path], classifier: Classifier) -> None:
+    files, seen, expected = [], [], []
+    for number, path in enumerate(queries):
+        image = open_image(path).resize(SIZES[number % len(SIZES)], Image.Resampling.LANCZOS)
+        image.save(folder / f"{number}.png")
+        (folder / f"{number}.rgb").write_bytes(np.asarray(image).tobytes())
+        files.append({"name": f"{number}.rgb", "width": image.width, "height": image.height})
+        seen.append(classifier.extractor.transform(image).transpose(2, 0, 1) / np.float32(255))
+    for _, prediction in classifier.classify([folder / f"{number}.png" for number in range(len(queries))]):
+        assert isinstance(prediction, Prediction)
+        expected.append([prediction.label, list(prediction.probabilities.values())])
+    images = np.stack(seen).astype(np.float32)
+    images.tofile(folder / "images.bin")
+    (folder / "photos.json").write_text(json.dumps({"files": files, "images": images.shape, "expected": expected}))
+
+
+def python_with(place: Path, *packages: str) -> list[str]:
+    """The command of a new environment's Python that has these packages; the test is skipped without a network."""
+    python = place / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    if not place.is_dir():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        _fetch([str(python), "-m", "pip", "install", "-q", *packages], place)
+    return [str(python), str(HERE / "answers.py")]
+
+
+def node_with(place: Path, package: str) -> list[str]:
+    """The same for Node.js."""
+    if not shutil.which("node") or not shutil.which("npm"):
+        pytest.skip("no Node.js here")
+    if not place.is_dir():
+        place.mkdir(parents=True)
+        _fetch(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], place)
+    return ["node", str(HERE / "answers.mjs")]
+
+
+def _fetch(command: list[str], place: Path) -> None:
+    if (fetched := subprocess.run(command, cwd=place, capture_output=True, text=True)).returncode:
+        shutil.rmtree(place)
+        pytest.skip(f"{command[-1]} cannot be installed here: {fetched.stderr.strip()[-200:]}")
+
+
+@pytest.mark.parametrize("runtime", ["oldest", "newest", "node"])
+def test_another_runtime_gives_the_same_labels(runtime: str, exported: Path, tmp_path: Path) -> None:
+    place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / runtime
+    if runtime == "oldest" and sys.version_info >= (3, 13):
+        pytest.skip(f"onnxruntime {OLDEST_RUNTIME} is for Python up to 3.12")
+    if runtime == "node":
+        command = node_with(place, "onnxruntime-node")
+    elif runtime == "oldest":
+        command = python_with(place, "numpy<2", f"onnxruntime=={OLDEST_RUNTIME}.0")
+    else:
+        command = python_with(place, "onnxruntime")
+    for precision in PRECISIONS:
+        folder = exported / precision
+        answer = subprocess.run([*command, folder], cwd=place, capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stderr
+        found: dict[str, Any] = json.loads(answer.stdout)
+        if runtime == "oldest":
+            assert found["version"].startswith(OLDEST_RUNTIME)
+        print(runtime, found["version"], precision, *(f"{kind} {_compare(found[kind], folder):.1e}" for kind in KINDS))
+        assert found["nearest"] == [0, 1]
+
+
+KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
+
+
+ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 2e-2}
+"""Of a probability. In int8 one grey level can tip an activation to its next step."""
+
+
+def _compare(found: list[list[Any]], folder: Path) -> float:
+    """The largest difference of a probability; labels are the same."""
+    expected = json.loads((folder / "photos.json").read_text())["expected"]
+    assert [label for label, _ in found] == [label for label, _ in expected]
+    worst = float(np.abs(np.array([row for _, row in found]) - [row for _, row in expected]).max())
+    assert worst <= ALLOWED[folder.name]
+    return worst
