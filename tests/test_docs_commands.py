@@ -38,6 +38,7 @@ ONLY_READ = {
     "cache move": "moves to a disk of that name: tests/frn/test_caches.py",
     "export --web": "needs onnxruntime-web: tests/export/web",
     "--classes birds.frn.json": "ten seconds; the same with a folder is run",
+    "--format": "tests/export/test_formats.py",
     "export --model": "needs a run of `frn finetune`",
     "--model runs/mine": "needs a run of `frn finetune`",
     "--model resnet18": "needs a network of others",

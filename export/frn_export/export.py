@@ -23,19 +23,14 @@ from frn_export.batch import batch_graph
 from frn_export.card import TITLE, model_card
 from frn_export.classifier import classifier_graph, prepare_graph
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
+from frn_export.formats import ENDINGS, Format, converted
 from frn_export.graphs import features_graph
 from frn_export.head import head_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 from frn_export.mirror import mirrored
 
-FILES = (
-    "prepare.onnx",
-    "features.onnx",
-    "head.onnx",
-    "classifier.onnx",
-    "classifier-batch.onnx",
-    "model.safetensors",
-)
+GRAPHS = ("prepare", "features", "head", "classifier", "classifier-batch")
+FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS)), "model.safetensors")
 """What an export may consist of, besides its README.md."""
 COMPARED = 5
 """Photos that classifier.onnx is tried on: one each of so many classes."""
@@ -57,6 +52,8 @@ class ExportOptions:
     """Also write model.safetensors for torch; with fp16, in half the size."""
     test_time: TestTime = "fast"
     """`mirror`: features.onnx and what is made of it look at the mirror image, too."""
+    format: Format = "onnx"
+    """Another format is written beside ONNX."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
@@ -73,6 +70,8 @@ class Exported:
     """What was written, how far each graph is from what it was made of, and what int8 costs."""
 
     graphs: dict[str, Path]
+    others: list[Path]
+    """The same in another format."""
     differences: dict[str, Difference]
     """By the names that `frn export --json` gives them."""
     cost: Cost | None
@@ -127,15 +126,18 @@ def export_model(
         allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
         graphs["classifier"], differences["classifier_difference"] = _classifier(classifier, features, allowed)
         graphs["classifier-batch"], differences["batch_difference"] = _batch(classifier, allowed)
+    others, of_others = converted(graphs, options.format)
+    differences |= of_others
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
     paths = {name: out / f"{name}.onnx" for name in graphs}
     weights = out / "model.safetensors" if options.weights else None
     files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode()}
+    files |= others
     if weights:
         files[weights.name] = serialise(model, half=options.precision == "fp16")
     removed = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
     write_set(out, files, instead_of=[path.name for path in removed])
-    return Exported(paths, differences, cost, readme, weights, removed)
+    return Exported(paths, [out / name for name in others], differences, cost, readme, weights, removed)
 
 
 def _compare_prepare(transform: EvaluationTransform, graph: bytes) -> Difference:

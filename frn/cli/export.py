@@ -54,7 +54,11 @@ def export(
     weights: Annotated[
         bool, typer.Option("--weights", help="Also write model.safetensors for torch; with fp16, half the size.")
     ] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18 (the one format there is).")] = True,
+    onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18: always written.")] = True,
+    file_format: Annotated[
+        Literal["onnx", "ort", "openvino"],
+        typer.Option("--format", help="Beside ONNX: ort, for small builds of onnxruntime; openvino (an extra)."),
+    ] = "onnx",
     as_json: AsJson = False,
 ) -> None:
     """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
@@ -70,8 +74,8 @@ def export(
         if (out is None) == (web is None):
             raise FrnError("give --out for ONNX files or --web for a page, one of both")
         if web is not None:
-            if precision != "fp32" or weights:
-                raise FrnError("--web takes the model as it is. Leave --precision and --weights out.")
+            if precision != "fp32" or weights or file_format != "onnx":
+                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --format out.")
             _web(web, runtime, model, classes, threshold, test_time, as_json)
             return
         assert out is not None
@@ -87,6 +91,7 @@ def export(
             threshold=threshold,
             weights=weights,
             test_time=test_time,
+            format=file_format,
         )
         found = None if classes is None else class_files(classes)
         if found and threshold is None:
@@ -100,6 +105,7 @@ def export(
     cost = exported.cost
     if as_json:
         paths = {**exported.graphs, "card": exported.card}
+        paths |= {path.name: path for path in exported.others}
         if exported.weights:
             paths["weights"] = exported.weights
         shares = {name: difference.share for name, difference in exported.differences.items()}
@@ -110,7 +116,7 @@ def export(
         )
         print_json({**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged})
         return
-    for path in exported.graphs.values():
+    for path in [*exported.graphs.values(), *exported.others]:
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB", markup=False)
     for difference in exported.differences.values():
         stdout().print(str(difference))
