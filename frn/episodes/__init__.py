@@ -1,6 +1,7 @@
 """Episodes: their shape, and which images they are made of. Free of torch."""
 
 from frn.episodes.sampler import (
+    Balance,
     Episode,
     balanced_shares,
     check_classes,
@@ -11,6 +12,7 @@ from frn.episodes.sampler import (
 from frn.episodes.shape import EpisodeShape
 
 __all__ = [
+    "Balance",
     "Episode",
     "EpisodeShape",
     "balanced_shares",

@@ -76,19 +76,28 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     return episodes
 
 
-def balanced_shares(lengths: Sequence[int], power: float) -> list[int]:
-    """How much of an epoch each data set gets, if that goes with a power of its length; together as much as before."""
-    weights = np.asarray(lengths, dtype=np.float64) ** power
+Balance = float | tuple[float, ...]
+"""How data sets share an epoch: by a power of their size, or each by its own weight, in the order they are given."""
+
+
+def balanced_shares(lengths: Sequence[int], balance: Balance) -> list[int]:
+    """How much of an epoch each data set gets; together as much as before.
+
+    FrnError if there are weights, but not one for each set.
+    """
+    if isinstance(balance, tuple) and len(balance) != len(lengths):
+        raise FrnError(f"data sets have {len(balance)} weights, but there are {len(lengths)} of them. Give all --data.")
+    weights = np.array(balance) if isinstance(balance, tuple) else np.asarray(lengths, dtype=np.float64) ** balance
     return [max(1, round(share)) for share in sum(lengths) * weights / weights.sum()]
 
 
 def concat_epoch(
-    sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int, balance: float = 1.0
+    sets: Sequence[Sequence[int]], shape: EpisodeShape, *, seed: int, epoch: int, balance: Balance = 1.0
 ) -> list[Episode]:
     """One epoch of several data sets: `training_epoch` of each, in shuffled order, so that no episode mixes them.
 
     Images of different sets are told apart by their look alone, and an episode of both would teach that. A set's share
-    of the episodes goes with the power `balance` of how many it has: at 1 each image comes about once.
+    of the episodes goes by `balance`: at 1 each image comes about once.
 
     Raises:
         FrnError: if a data set cannot serve a single episode.

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.episodes import Episode, EpisodeShape, balanced_shares, concat_epoch
+from frn.episodes import Balance, Episode, EpisodeShape, balanced_shares, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.pretrain import AveragePoolHead, DummyMapHead
@@ -33,7 +33,7 @@ class EpisodicObjective(Objective):
     """Episodes by the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
     def __init__(
-        self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = (), balance: float = 1.0
+        self, shape: EpisodeShape, aux: AuxMode, aux_heads: Sequence[nn.Module] = (), balance: Balance = 1.0
     ) -> None:
         """Take the episodes' shape, the auxiliary loss, and heads that learn from the same maps as the model's own."""
         super().__init__()
@@ -61,7 +61,9 @@ class EpisodicObjective(Objective):
 class PretrainingObjective(Objective):
     """Shuffled batches of all classes; an incomplete last batch is dropped, as the authors' `drop_last=True` does."""
 
-    def __init__(self, model: Model, sizes: Sequence[int], *, batch: int, average: bool, balance: float = 1.0) -> None:
+    def __init__(
+        self, model: Model, sizes: Sequence[int], *, batch: int, average: bool, balance: Balance = 1.0
+    ) -> None:
         """Take the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
         super().__init__()
         if sum(sizes) < batch:
@@ -96,10 +98,10 @@ class PretrainingObjective(Objective):
         return F.cross_entropy(logits, target), logits, target
 
 
-def _balanced(lengths: Sequence[int], power: float, generator: np.random.Generator) -> Episode:
+def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:
     """Images of an epoch by `balanced_shares`; of a set that comes more than once, each comes once before any again."""
     drawn = []
-    for start, length, share in zip(np.cumsum([0, *lengths]), lengths, balanced_shares(lengths, power), strict=False):
+    for start, length, share in zip(np.cumsum([0, *lengths]), lengths, balanced_shares(lengths, balance), strict=False):
         turns = [generator.permutation(length) for _ in range(-(-share // length))]
         drawn.append(start + np.concatenate(turns)[:share])
     return np.concatenate(drawn)

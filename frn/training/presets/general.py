@@ -281,13 +281,42 @@ def shipped_photo_wide_average() -> Preset:
 
 
 def shipped_photo_wide() -> Preset:
-    """The last: episodes."""
+    """The fifth: episodes."""
     return replace(
         shipped_photo(),
-        about="resnet9-photo, last part: the same five data sets",
+        about="resnet9-photo, fifth part: the same five data sets",
         backbone="resnet9-patch4-wide",
         pretraining=Pretraining(init_from="shipped-photo-wide-average", tune_head_at_start=True),
         schedule=Schedule(epochs=3, milestones=(1, 2), learning_rate=0.01, lr_decay=0.4),
+    )
+
+
+MINI_FIRST = (0.45, 0.08, 0.12, 0.1, 0.25)
+"""Shares of an epoch of mini-imagenet, cub, dogs, butterflies and tiny-imagenet, for the stages that mini-ImageNet's
+many kinds of things need most."""
+
+
+def shipped_photo_wide_longer_average() -> Preset:
+    """The sixth: classical once more, mostly on mini-ImageNet."""
+    average = shipped_photo_wide_average()
+    return replace(
+        average,
+        about="resnet9-photo, sixth part: --data mini-imagenet, cub, dogs, butterflies, tiny-imagenet, in this order",
+        data=replace(average.data, balance=MINI_FIRST),
+        pretraining=Pretraining(init_from="shipped-photo-wide"),
+        schedule=Schedule(epochs=12, milestones=(7, 9, 11), lr_decay=0.3, warm_up=300),
+        small_first=(9, 64),
+    )
+
+
+def shipped_photo_wide_longer() -> Preset:
+    """The last: episodes."""
+    episodes = shipped_photo_wide()
+    return replace(
+        episodes,
+        about="resnet9-photo, last part: the same five data sets, in the same order",
+        data=replace(episodes.data, balance=MINI_FIRST),
+        pretraining=Pretraining(init_from="shipped-photo-wide-longer-average", tune_head_at_start=True),
     )
 
 
@@ -328,6 +357,8 @@ GENERAL: dict[str, Preset] = {
         shipped_photo_longer_average,
         shipped_photo_wide_average,
         shipped_photo_wide,
+        shipped_photo_wide_longer_average,
+        shipped_photo_wide_longer,
         general_conv4,
     )
 }

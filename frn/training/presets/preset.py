@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from frn.data.augmentation import Augmentation
-from frn.episodes import EpisodeShape
+from frn.episodes import Balance, EpisodeShape
 from frn.errors import FrnError
 from frn.images import EvaluationTransform
 
@@ -76,12 +76,15 @@ class TrainingData:
     exclude_classes: tuple[str, ...] = ()
     """Training classes not to be used: relatives of classes that the model is tested on."""
 
-    balance: float = 1.0
-    """Of several data sets: the power of a set's size that its share of an epoch goes with. At 1 every image comes
-    once; at 0.5 small sets come more often."""
+    balance: Balance = 1.0
+    """Of several data sets: the power of a set's size that its share of an epoch goes with (at 1 every image comes
+    once, at 0.5 small sets come more often); or the weight of each, in the order of `--data`."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.balance <= 1:
+        if isinstance(self.balance, tuple):
+            if not self.balance or min(self.balance) <= 0:
+                raise FrnError(f"data sets are weighted by positive numbers: {self}")
+        elif not 0 <= self.balance <= 1:
             raise FrnError(f"data sets are balanced by a power between 0 and 1: {self}")
         if self.max_side < 8:
             raise FrnError(f"training images need a side of at least 8 pixels: {self}")

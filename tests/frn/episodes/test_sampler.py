@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from frn.episodes import EpisodeShape, check_classes, concat_epoch, evaluation_episode, training_epoch
+from frn.episodes import Balance, EpisodeShape, check_classes, concat_epoch, evaluation_episode, training_epoch
 from frn.errors import FrnError
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=3)
@@ -97,7 +97,7 @@ def test_small_data_sets_come_more_often_where_a_power_of_their_size_counts() ->
     sets, shape = [[30] * 40, [12] * 25], EpisodeShape(way=5, shot=1, queries=2)
     ends = np.cumsum([sum(sizes) for sizes in sets])
 
-    def counts(balance: float) -> list[int]:
+    def counts(balance: Balance) -> list[int]:
         episodes = concat_epoch(sets, shape, seed=3, epoch=1, balance=balance)
         origins = [np.unique(np.searchsorted(ends, episode, side="right")) for episode in episodes]
         assert all(len(origin) == 1 for origin in origins)
@@ -109,3 +109,7 @@ def test_small_data_sets_come_more_often_where_a_power_of_their_size_counts() ->
     assert abs(equal[0] - equal[1]) <= 1
     assert once[1] < halfway[1] < equal[1]
     assert abs(sum(halfway) - sum(once)) <= 1
+    first, second = counts((3.0, 1.0))
+    assert abs(first - 3 * second) <= 3
+    with pytest.raises(FrnError, match="data sets have 1 weights, but there are 2 of them"):
+        counts((1.0,))
