@@ -15,6 +15,8 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 def address(path: Path) -> str:
     """Where a file of the repository is in the site."""
     name = path.relative_to(ROOT).as_posix()
+    if name.endswith(".ipynb"):
+        name = f"{name.removesuffix('.ipynb')}.md"
     return "readme.md" if name == "README.md" else name.removeprefix("docs/")  # README.md would be the first page
 
 
@@ -23,6 +25,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in (found for pattern in JOINED for found in sorted(ROOT.glob(pattern))):
         files.append(File.generated(config, address(path), abs_src_path=str(path)))
     files.append(File.generated(config, "reference/commands.md", content=commands()))
+    for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
+        for name, content in notebook(path).items():
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
     return files
 
 
@@ -47,6 +52,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{picture}[{words}]({up}{uri}{mark}{anchor})"
 
     return LINK.sub(led, markdown)
+
+
+def notebook(path: Path) -> dict[str, str | bytes]:
+    """A notebook as it was executed: its page, and the pictures in it."""
+    from nbconvert import MarkdownExporter
+
+    page, made = MarkdownExporter().from_filename(str(path))
+    pictures = {f"{path.stem}-{name}": content for name, content in made["outputs"].items()}
+    for name in made["outputs"]:
+        page = page.replace(f"({name})", f"({path.stem}-{name})")
+    return {f"{path.stem}.md": page, **pictures}
 
 
 def commands() -> str:
