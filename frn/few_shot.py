@@ -180,8 +180,9 @@ class FewShotClassifier(Estimator):
         path = Path(path)
         project = load_project(path)
         name = project.model.locate(path.parent)
-        loaded = cls(name, threshold=project.state.threshold, device=device)
-        classifier = Classifier(load_extractor(name, device), FeatureStore())
+        test_time = project.model.test_time
+        loaded = cls(name, threshold=project.state.threshold, device=device, test_time=test_time)
+        classifier = Classifier(load_extractor(name, device, test_time), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
         for left_out in classifier.enroll_state(project.state):
             warnings.warn(str(left_out), stacklevel=2)

@@ -54,6 +54,8 @@ class ClassFiles:
     model: str | None = None
     """The project's own, as `load_extractor` takes it."""
     threshold: float | None = None
+    test_time: TestTime = "fast"
+    """As the project's answers are given."""
     skipped: list[str] = field(default_factory=list)
     """Why other files in a class folder are none of its images."""
 
@@ -68,7 +70,8 @@ def class_files(classes: Path) -> ClassFiles:
         return ClassFiles(found.members, skipped=[entry.reason for entry in found.skipped])
     project = load_project(classes)
     members = {entry.name: [support.path for support in entry.supports] for entry in project.state.classes}
-    return ClassFiles(members, project.model.locate(classes.parent), project.state.threshold)
+    model = project.model
+    return ClassFiles(members, model.locate(classes.parent), project.state.threshold, model.test_time)
 
 
 def load_classifier(
@@ -85,6 +88,8 @@ def load_classifier(
         return classifier, classifier.enroll(found.members) + [FrnError(entry.reason) for entry in found.skipped]
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
+    if model is None and project.model.test_time == "mirror":
+        test_time = "mirror"  # as its answers were given
     extractor = load_extractor(name, device, test_time)
     project.model.check(extractor.plain_sha256, classes, name)
     classifier = Classifier(extractor, FeatureStore())

@@ -96,6 +96,8 @@ def export(
         found = None if classes is None else class_files(classes)
         if found and threshold is None:
             options = replace(options, threshold=found.threshold)
+        if found and not model and found.test_time == "mirror":
+            options = replace(options, test_time="mirror")
         loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
         members = found.members if found else None
         report_left_out(found.skipped if found else [])

@@ -101,6 +101,11 @@ class Extractor:
         """r locations and d channels of a feature map."""
 
     @property
+    def test_time(self) -> TestTime:
+        """Whether it looks at mirror images, too."""
+        return "fast" if self.sha256 == self.plain_sha256 else "mirror"
+
+    @property
     def batch(self) -> int:
         """Images per run."""
         return max(1, min(BATCH, PIXELS // self.transform.size**2))

@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, get_args
 
 from frn.errors import FrnError, one_line
 from frn.files import decode_json, read_regular, write_atomically
 from frn.images import EvaluationTransform
-from frn.inference.extractor import Extractor
+from frn.inference.extractor import Extractor, TestTime
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
 from frn.zoo import named_extractors
 
@@ -41,6 +41,8 @@ class ModelReference:
     """Of the extractor's bytes."""
     preprocess: EvaluationTransform
     """How it sees a photo; the extractor says so itself, this is for people."""
+    test_time: TestTime = "fast"
+    """Whether it looks at mirror images, too: that changes answers."""
 
     @classmethod
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
@@ -52,7 +54,7 @@ class ModelReference:
         id_ = model if named else write_path(Path(model).absolute(), folder.absolute()).get("path")
         if id_ is None:
             raise FrnError(f"{model}: a project cannot refer to a model whose path is not valid text. Rename it.")
-        return cls(id_, extractor.plain_sha256, extractor.transform)
+        return cls(id_, extractor.plain_sha256, extractor.transform, extractor.test_time)
 
     def locate(self, folder: Path) -> str:
         """The model's name or path, for a project in `folder`."""
@@ -139,16 +141,18 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
 
 def _document(project: Project, folder: Path) -> Document:
     """The project as JSON: known keys over those that were there when it was read."""
+    old_model = {key: value for key, value in project.document.get("model", {}).items() if key != "test_time"}
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
     return {
         **project.document,
         "format": PROJECT_FORMAT,
         "version": PROJECT_VERSION,
         "model": {
-            **project.document.get("model", {}),
+            **old_model,
             "id": project.model.id,
             "sha256": project.model.sha256,
             "preprocess": asdict(project.model.preprocess),
+            **({"test_time": "mirror"} if project.model.test_time == "mirror" else {}),
         },
         "threshold": project.state.threshold,
         "next_id": project.state.next_id,
@@ -197,7 +201,11 @@ def read_path(document: Mapping[str, Any], folder: Path) -> Path:
 
 def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     model = document["model"]
-    reference = ModelReference(_text(model["id"]), _text(model["sha256"]), EvaluationTransform(**model["preprocess"]))
+    test_time = model.get("test_time", "fast")
+    if test_time not in get_args(TestTime):
+        raise ValueError(f"test_time is {one_line(test_time, 20)}")
+    name, sha256 = _text(model["id"]), _text(model["sha256"])
+    reference = ModelReference(name, sha256, EvaluationTransform(**model["preprocess"]), test_time)
     classes = tuple(_parse_class(entry, folder) for entry in document["classes"])
     _refuse_twins([entry.name for entry in classes], "classes called")
     _refuse_twins([entry.id for entry in classes], "classes with number")

@@ -11,6 +11,7 @@ from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.screens.picker import Picker, narrowed
 from frn_tui.settings import Settings
 from textual import events
+from textual.widgets import Input
 
 from tests.tui.conftest import Drive, Driver
 
@@ -206,5 +207,28 @@ def test_a_bar_shows_its_map_and_twice_clicked_takes_the_photo(drive: Drive) -> 
         await driver.pilot.click("#bars", offset=(5, 2), times=2)
         await driver.idle()
         assert driver.counts["jay"] == 7
+
+    drive(scenario)
+
+
+def test_in_the_list_hjkl_move_and_other_letters_find(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        picker = await opened(driver)
+
+        def highlighted() -> str:
+            return picker.current["name"] if picker.current else ""
+
+        await driver.pilot.press("tab", "j", "j", "k")
+        assert highlighted() == "owl"
+        await driver.pilot.press("l")
+        await driver.until(lambda: picker.folder == "/photos/owl")
+        await driver.pilot.press("h")
+        await driver.until(lambda: picker.folder == "/photos" and highlighted() == "owl")
+        await driver.pilot.press("w")
+        await driver.until(lambda: picker.query_one(Input).value == "w")
+        await driver.pilot.press("r", "e")
+        assert [entry["name"] for entry in picker.entries] == ["wren"]
+        await driver.pilot.press("escape", "j", "a", "y")  # not in the list: letters find
+        assert picker.query_one(Input).value == "jay"
 
     drive(scenario)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from frn_tui.app import FrnApp
 from frn_tui.keys import read_keymap
+from frn_tui.protocol import MIRROR
 from frn_tui.screens.dialogs import Choose, Page
 from frn_tui.screens.workspace import bindings
 from frn_tui.settings import Settings, settings_path
@@ -144,6 +145,46 @@ def test_the_settings_screen_changes_what_it_shows(drive: Drive, private_state: 
     drive(scenario)
     kept = Settings.read()
     assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "ascii", "/m/mine.onnx", 0.625)
+
+
+def test_sizes_are_kept_from_one_start_to_the_next(drive: Drive, private_state: Path) -> None:
+    async def change(driver: Driver) -> None:
+        await driver.keys("tab", "right_parenthesis", "right_parenthesis", "right_curly_bracket")
+
+    async def look(driver: Driver) -> None:
+        workspace = driver.app.workspace
+        assert workspace.query_share == 60
+        assert workspace.photos_pane.gallery.tile_width == Settings.read().tile_width > 0
+        assert abs(workspace.query_pane.size.width / workspace.photos_pane.size.width - 1.5) < 0.15
+
+    drive(change)
+    drive(look)
+
+
+def test_mirror_images_are_a_setting_a_flag_and_an_edit_that_undo_takes_back(
+    drive: Drive, private_state: Path, fake_engine: FakeEngine
+) -> None:
+    async def turn(driver: Driver) -> None:
+        app = driver.app
+        plain = app.controller.model_name
+        app._turn_mirror()
+        await driver.idle()
+        assert app.controller.model_name == app.controller.session.state.model == f"{plain}{MIRROR}"
+        await driver.keys("u")
+        assert app.controller.model_name == plain
+
+    drive(turn)
+    Settings(test_time="mirror").write()
+
+    async def look(driver: Driver) -> None:
+        assert driver.app.controller.model_name.endswith(MIRROR)
+
+    drive(look)
+
+    async def said(driver: Driver) -> None:
+        assert not driver.app.controller.model_name.endswith(MIRROR)
+
+    drive(said, app=lambda place, **more: FrnApp(place, test_time="fast", **more))
 
 
 def test_a_model_of_the_settings_that_is_gone_is_told_of(

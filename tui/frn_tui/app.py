@@ -25,6 +25,7 @@ from frn_tui.panes.project import ProjectBar
 from frn_tui.paths import absolute
 from frn_tui.pixels import Graphics
 from frn_tui.places import Places
+from frn_tui.protocol import MIRROR
 from frn_tui.recovery import Recovery
 from frn_tui.screens.dialogs import Choose
 from frn_tui.screens.help import meanings
@@ -60,11 +61,12 @@ class FrnApp(App[None]):
         *,
         model: str | None = None,
         images: Mode | Literal["auto"] = "auto",
+        test_time: str = "",
         engine: EngineClient | None = None,
     ) -> None:
         """Open a place, or the shipped samples; nothing heavy happens before the first paint."""
         super().__init__()
-        self.place, self.model, self.images = place, model, images
+        self.place, self.model, self.images, self.test_time = place, model, images, test_time
         self.engine = engine or EngineClient(log=state_folder() / "engine.log")
         self.controller = Controller(self.engine)
         self.settings = Settings.read()
@@ -89,6 +91,8 @@ class FrnApp(App[None]):
     def get_default_screen(self) -> Workspace:
         """The workspace itself: a screen below it would be styled and painted for nothing."""
         self.workspace = Workspace(self.controller, self._mode(self._chosen_images()))
+        self.workspace.set_query_share(self.settings.query_share)
+        self.workspace.photos_pane.gallery.tile_width = self.settings.tile_width
         self.context = self.workspace.context
         self.workspace.classes_pane.guide.followed = self.settings.guided
         self.context.remember = self.remember
@@ -207,14 +211,15 @@ class FrnApp(App[None]):
         self.context.say(f"the engine stopped and was started again{log}", severity="warning")
 
     async def _open_first_model(self) -> None:
+        mirror = MIRROR if (self.test_time or self.settings.test_time) == "mirror" else ""
         if self.model is None and self.settings.model:
             try:
-                await self.controller.open_model(self.settings.model)
+                await self.controller.open_model(self.settings.model + mirror)
             except EngineError as error:
                 self.context.say(f"{error}; {DEFAULT_MODEL} is used", severity="warning")
             else:
                 return
-        await self.controller.open_model(self.model or DEFAULT_MODEL)
+        await self.controller.open_model((self.model or DEFAULT_MODEL) + mirror)
 
     def _keep_bookmarks(self) -> None:
         self.settings = replace(self.settings, bookmarks=list(self.context.places.bookmarks))
@@ -258,7 +263,8 @@ class FrnApp(App[None]):
     async def on_unmount(self) -> None:
         self._signals.restore()
         guided = self.workspace.classes_pane.guide.followed
-        settings = replace(self.settings, theme=self.theme, guided=guided)
+        share, tile = self.workspace.query_share, self.workspace.photos_pane.gallery.tile_width
+        settings = replace(self.settings, theme=self.theme, guided=guided, query_share=share, tile_width=tile)
         if self.workspace.mode_was_chosen:  # which pixels is for the next terminal to say
             settings = replace(settings, images="auto" if self.context.mode in PIXELS else self.context.mode)
         settings.write()
@@ -288,6 +294,15 @@ class FrnApp(App[None]):
                 run = partial(self.workspace.run_action, binding.action)
                 yield SystemCommand(binding.description, self._help_of(binding), run)
         yield SystemCommand("Model", "classify by another model", self._choose_model)
+        if self.controller.model_name.endswith(MIRROR):
+            yield SystemCommand("Mirror images: off", "look at each photo once", self._turn_mirror)
+        else:
+            yield SystemCommand("Mirror images: on", "look at mirror images, too: better, slower", self._turn_mirror)
+
+    def _turn_mirror(self) -> None:
+        name = self.controller.model_name
+        plain = name.removesuffix(MIRROR)
+        self.context.start(self._change_model, plain if plain != name else name + MIRROR)
 
     def set_images(self, images: str) -> None:
         self.settings = replace(self.settings, images=images)
@@ -310,8 +325,10 @@ class FrnApp(App[None]):
         names = list(named_extractors())
 
         def chosen(index: int) -> None:
-            if names[index] != self.controller.model_name:
-                self.context.start(self._change_model, names[index])
+            now = self.controller.model_name
+            name = names[index] + (MIRROR if now.endswith(MIRROR) else "")
+            if name != now:
+                self.context.start(self._change_model, name)
 
         self.context.ask(Choose("Model", names), chosen)
 

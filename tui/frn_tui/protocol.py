@@ -73,11 +73,15 @@ class Model(TypedDict):
     device: str
 
 
+MIRROR = "+mirror"
+"""Behind a model's name: it looks at a photo's mirror image, too."""
+
+
 class OpenModel(Request[Model], op="open_model", queue="compute"):
     """Open a model in place of the last one."""
 
     model: str
-    """A shipped name, or the path of a features.onnx."""
+    """A shipped name, or the path of a features.onnx; `MIRROR` may follow."""
 
 
 class EmbedImages(Request[Nothing], op="embed", queue="compute"):

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from frn_tui.protocol import EXISTS
+from frn_tui.protocol import EXISTS, MIRROR
 
 from frn.images import open_image
-from frn.inference.classifier import Classifier
+from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
+from frn.loading import load_classifier
 from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
 
@@ -166,3 +167,30 @@ def test_what_is_saved_leaves_no_journal(engine: Engine, state_folder: Path) -> 
     assert len([*state_folder.iterdir()]) == 1
     engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=True)
     assert [*state_folder.iterdir()] == []
+
+
+def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everywhere(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    query, path = members["moth 42"][7], tmp_path / "moths.frn.json"
+    state = engine.state(first(members, 2))
+    engine.done("classes", state=state)
+    plain = engine.ask("query", paths=[str(query)]).told("answer")[0]["scores"]
+    opened = engine.done("open_model", model=f"conv4{MIRROR}")
+    engine.state(first(members, 2))
+    engine.done("classes", state=state)
+    both = engine.ask("query", paths=[str(query)]).told("answer")[0]["scores"]
+    assert both != plain
+    engine.done("save", path=str(path), state=state)
+    assert json.loads(path.read_text())["model"]["test_time"] == "mirror"
+    loaded = engine.done("load", path=str(path))
+    assert (loaded["model"], loaded["sha256"]) == (f"conv4{MIRROR}", opened["sha256"])
+    classifier, left_out = load_classifier(path)
+    assert not left_out
+    ((_, answer),) = classifier.classify([query])
+    assert isinstance(answer, Prediction)
+    assert max(answer.probabilities.values()) == pytest.approx(both[0]["probability"], abs=1e-4)
+    engine.done("open_model", model="conv4")
+    engine.done("classes", state=state)
+    engine.done("save", path=str(path), state=state, replace=True)
+    assert "test_time" not in json.loads(path.read_text())["model"]

@@ -118,7 +118,8 @@ def _carry(model: LoadedModel, folder: Path) -> ModelReference:
     if model.name in shipped_extractors():
         return ModelReference.of(model.name, model.extractor, folder)
     write_atomically(folder / EXTRACTOR, model.extractor.data)
-    return ModelReference(EXTRACTOR, model.extractor.sha256, model.extractor.transform)
+    extractor = model.extractor
+    return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.test_time)
 
 
 def _zip(folder: Path, packed: Path, job: Job) -> None:

@@ -10,7 +10,7 @@ from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn.zoo import require_exported, resolve
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import Model, OpenModel
+from frn_tui.protocol import MIRROR, Model, OpenModel
 
 
 class LoadedModel:
@@ -47,14 +47,18 @@ class Models:
 
     def open(self, request: OpenModel, job: Job) -> Model:
         """Open a model in place of the last one; a refusal leaves that open."""
-        name = request.model
-        path = require_exported(name)
+        name = request.model.removesuffix(MIRROR)
+        path, trusted = require_exported(name), resolve(name).shipped
         threads = max(1, cores() - 1)  # one is left to the app
-        extractor = Extractor.open(path, trusted=resolve(name).shipped, device="cpu", threads=threads)
+        extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
+        if name != request.model:
+            from frn_export.mirror import mirrored  # here: few sessions do
+
+            extractor = Extractor(mirrored(extractor.data), str(path), trusted=trusted, device="cpu", threads=threads)
         self.current = LoadedModel(name, extractor)
         return {
-            "model": name,
-            "sha256": extractor.sha256,
+            "model": request.model,
+            "sha256": extractor.plain_sha256,
             "side": extractor.transform.size,
             "grid": list(extractor.grid),
             "d": extractor.shape[1],

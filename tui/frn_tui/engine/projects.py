@@ -12,7 +12,17 @@ from frn_tui.engine.enrolled_classes import EnrolledClasses
 from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import EXISTS, OPEN_ELSEWHERE, ExportClasses, Loaded, LoadProject, Nothing, SaveProject, WriteText
+from frn_tui.protocol import (
+    EXISTS,
+    MIRROR,
+    OPEN_ELSEWHERE,
+    ExportClasses,
+    Loaded,
+    LoadProject,
+    Nothing,
+    SaveProject,
+    WriteText,
+)
 from frn_tui.serialization import state_from_json, state_to_json
 
 
@@ -30,7 +40,7 @@ class Projects:
         self._note(path, project)
         return {
             "state": state_to_json(project.state),
-            "model": project.model.locate(path.parent),
+            "model": project.model.locate(path.parent) + (MIRROR if project.model.test_time == "mirror" else ""),
             "sha256": project.model.sha256,
         }
 

@@ -72,6 +72,11 @@ class Picker(Dialog[list[str] | None]):
         Binding("ctrl+j,f2", "accept", "Take", priority=True),
         Binding("ctrl+t", "go_to", "Go to", priority=True),
         Binding("ctrl+b", "bookmark", "Bookmark", priority=True),
+        Binding("tab", "to_list", "To the list", show=False, priority=True),
+        Binding("h", "by_letter('up')", "Up", show=False, priority=True),
+        Binding("j", "by_letter('cursor_down')", "Down", show=False, priority=True),
+        Binding("k", "by_letter('cursor_up')", "Up the list", show=False, priority=True),
+        Binding("l", "by_letter('enter_folder')", "Into", show=False, priority=True),
         *(
             Binding(key, f"in_list('{action}')", show=False, priority=True)
             for key, action in (
@@ -107,18 +112,20 @@ class Picker(Dialog[list[str] | None]):
             yield Static(
                 Text(
                     "f2: take what is highlighted, or the marked   enter: open a folder, take a photo   space: mark   "
-                    "ctrl+a: all photos   ← →: up, into   ctrl+t: go to   ctrl+b: bookmark   esc: back"
+                    "ctrl+a: all photos   ← →: up, into   tab: hjkl   ctrl+t: go to   ctrl+b: bookmark   esc: back"
                 ),
                 classes="hint",
             )
 
     def begin(self) -> None:
-        self.list.can_focus = self.preview.can_focus = False
+        self.preview.can_focus = False
         self.open(self.folder)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Where a path is typed, blanks and arrows are part of that."""
         text = self.query_one(Input).value if self.begun else ""
+        if action == "by_letter":  # letters are for finding, until the list has the focus
+            return self.list.has_focus
         if action == "mark" and _is_path(text):
             return False
         if (action == "up" and text) or (action == "enter_folder" and _is_path(text)):
@@ -230,6 +237,25 @@ class Picker(Dialog[list[str] | None]):
             field.value = ""
         else:
             self.dismiss(None)
+
+    def on_key(self, event: events.Key) -> None:
+        """In the list: whatever else is typed is for finding."""
+        if self.list.has_focus and event.is_printable and event.character:
+            event.prevent_default()
+            event.stop()
+            field = self.query_one(Input)
+            field.focus()
+            field.insert_text_at_cursor(event.character)
+
+    def action_to_list(self) -> None:
+        """To the list, where letters move, and back."""
+        (self.query_one(Input) if self.list.has_focus else self.list).focus()
+
+    def action_by_letter(self, action: str) -> None:
+        if action in ("up", "enter_folder"):
+            getattr(self, f"action_{action}")()
+        else:
+            self.action_in_list(action)
 
     def action_in_list(self, action: str) -> None:
         getattr(self.list, f"action_{action}")()

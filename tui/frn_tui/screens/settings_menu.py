@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 async def change_settings(app: "FrnApp") -> None:
     """Show the settings until they are left; each change counts at once, or where it says so at the next start."""
-    changes = (_theme, _images, _model, _threshold, _keys)
+    changes = (_theme, _images, _model, _test_time, _threshold, _keys)
     while True:
         settings = app.settings
         unknown = "from the examples" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
@@ -28,6 +28,7 @@ async def change_settings(app: "FrnApp") -> None:
             f"theme: {app.theme}",
             f"pictures: {_pictures(app)}",
             f"model at the start: {display_name(settings.model or DEFAULT_MODEL, 40)}",
+            f"mirror images at the start: {'looked at, too' if settings.test_time == 'mirror' else 'no'}",
             f"threshold of new classes: {unknown}",
             f"keys: {len(app.workspace.own_keys) or 'none'} changed",
         ]
@@ -65,6 +66,13 @@ async def _model(app: "FrnApp") -> None:
         app.settings = replace(
             app.settings, model="" if name == DEFAULT_MODEL else name if name in names else absolute(name)
         )
+
+
+async def _test_time(app: "FrnApp") -> None:
+    options = ["no: each photo is looked at once", "yes: better answers, in twice the time"]
+    chosen = await app.push_screen_wait(Choose("Look at mirror images, too", options))
+    if chosen is not None:
+        app.settings = replace(app.settings, test_time=("fast", "mirror")[chosen])
 
 
 async def _threshold(app: "FrnApp") -> None:

@@ -124,7 +124,6 @@ class Workspace(Screen[None]):
     def on_mount(self) -> None:
         self.controller.listener = self.refresh_all
         self.refresh_all()
-        self.set_query_share(self.query_share)
         # Once it is laid out: what is hidden for a moment loses the focus.
         self.call_after_refresh(self.focus_pane, "query" if self.app.size.width < MEDIUM else "classes")
 
@@ -288,10 +287,8 @@ class Workspace(Screen[None]):
             self.remove_class("-zoomed")
 
     def action_images_mode(self) -> None:
-        pixels = graphics_of(self.app).mode
-        modes = (pixels, *MODES) if pixels else MODES
-        after = modes.index(self.context.mode) + 1 if self.context.mode in modes else 0
-        self.set_mode(modes[after % len(modes)])
+        modes = [mode for mode in (graphics_of(self.app).mode, *MODES) if mode is not None]
+        self.set_mode(modes[(modes.index(self.context.mode) + 1) % len(modes)])
         self.mode_was_chosen = True
         self.context.say(f"pictures: {self.context.mode}")
 
