@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from frn.errors import FrnError, one_line
 
@@ -24,6 +24,8 @@ JUST_MADE = 1.0
 """Seconds within which a file may not be marked yet as being written."""
 MAX_JSON = 64 << 20
 """Bytes of a small file of ours, if nothing else is said."""
+_PIECE = 1 << 20
+"""Bytes that a file may be longer than it says (those of /proc say 0) and still be read at once."""
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -68,7 +70,7 @@ def read_regular(path: Path, most: int) -> bytes:
             if not stat.S_ISREG(status.st_mode):
                 raise FrnError(f"{path}: is not a regular file")
             size = status.st_size
-            data = file.read(most + 1) if size <= most else b""
+            data = _read(file, size, most) if size <= most else b""
     except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
         if isinstance(error, FrnError):
             raise
@@ -76,6 +78,15 @@ def read_regular(path: Path, most: int) -> bytes:
     if max(size, len(data)) > most:
         raise FrnError(f"{path}: has {max(size, len(data)) / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
     return data
+
+
+def _read(file: IO[bytes], size: int, most: int) -> bytes:
+    """All of a file, or more than `most` bytes if there are: it may have grown, and asking for that takes the room."""
+    parts, left = [], most + 1
+    while left and (part := file.read(min(left, size + _PIECE))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
 
 
 def require_regular(path: Path, most: int) -> Path:
@@ -162,6 +173,35 @@ def in_the_making(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+_claimed: dict[tuple[int, int], int] = {}
+"""Folders that this process holds, by device and number, and their descriptors."""
+
+
+def claim(folder: Path) -> bool:
+    """Make a folder, and hold it until this process ends; False if another process does. OSError if it cannot be made.
+
+    A system without such locks lets everybody in.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        return True
+    descriptor = os.open(folder, os.O_RDONLY)
+    status = os.fstat(descriptor)
+    place = status.st_dev, status.st_ino
+    if place in _claimed and os.fstat(_claimed[place]).st_nlink:
+        os.close(descriptor)
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    except OSError:  # a file system without locks
+        pass
+    _claimed[place] = descriptor
+    return True
 
 
 def is_abandoned(path: Path) -> bool:

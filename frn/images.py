@@ -195,6 +195,10 @@ def decode_here(
         raise FrnError(f"{where}: is not an image in a known format ({', '.join(FORMATS)}, HEIC)") from error
     except Image.DecompressionBombError as error:
         raise FrnError(f"{where}: has too many pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels") from error
+    except MemoryError as error:
+        raise FrnError(
+            f"{where}: there is not enough memory to decode it. Free some, or scale it down first."
+        ) from error
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
         raise FrnError(f"{where}: is damaged and cannot be decoded ({one_line(error)})") from error
 

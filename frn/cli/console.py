@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells have it."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
+"""What the loader of libraries, and Python where it starts a thread, say without memory."""
 WIDE = 1000
 """Width of results in a pipe, where nothing needs wrapping."""
 
@@ -63,10 +66,24 @@ def plain_ending() -> Iterator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try once more at its end
             note(f"error: stdout cannot be written ({error.strerror})")
             sys.exit(1)
+        if shortage := _shortage(error):
+            note(f"error: {shortage}")
+            sys.exit(1)
         if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "torchvision"):
             note(f"error: {needs_torch('this command')}")
             sys.exit(1)
         raise
+
+
+def _shortage(error: BaseException) -> str:
+    """What the machine, or a limit set on this process, has too little of; empty if the error is of another kind."""
+    number = error.errno if isinstance(error, OSError) else 0
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "too many files are open: allow more (ulimit -n), or do less at a time"
+    no_room = isinstance(error, ImportError | RuntimeError) and re.search(NO_ROOM, str(error))
+    if no_room or isinstance(error, MemoryError) or number == errno.ENOMEM:
+        return "there is not enough memory. Free some, or allow more (ulimit -v, a container's limit)"
+    return ""
 
 
 @contextmanager

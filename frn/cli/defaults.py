@@ -46,7 +46,7 @@ def _files() -> Iterator[Path]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_regular(path, MAX_BYTES).decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise error if isinstance(error, FrnError) else FrnError(f"{path}: is not TOML ({error})") from error
 
 

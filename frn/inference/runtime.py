@@ -102,7 +102,7 @@ def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
         output.type.tensor_type.ClearField("shape")  # it may name the number of images
     try:
         inferred = onnx.shape_inference.infer_shapes(model)  # not of values: they could grow like sizes
-    except (RuntimeError, ValueError) as error:  # InferenceError is a RuntimeError
+    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
         raise FrnError(f"{where}: the shapes in its graph contradict each other ({one_line(error)})") from error
     total = 0
     for value in inferred.graph.value_info:

@@ -55,9 +55,10 @@ class TrainingRun:
     ) -> None:
         """Begin in a folder without a run, or restore the one that is there.
 
-        `decides` is what a resumed run must share with its beginning. FrnError if the folder is taken or cannot be
-        written, or the run in it has other settings.
+        `decides` is what a resumed run must share with its beginning. FrnError if the folder is taken, another process
+        trains in it, it cannot be written, or the run in it has other settings.
         """
+        folder.claim()
         if not settings.resume:
             folder.require_free()
         folder.sweep()

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn.files import read_regular, remove_abandoned, write_atomically
+from frn.files import claim, read_regular, remove_abandoned, write_atomically
 from frn.model import Model, model_file
 from frn.model_file import OPTIMIZER, STAGE, header, read_header
 from frn.training.presets.record import changes
@@ -54,6 +54,17 @@ class RunFolder:
         self.best = path / "best.safetensors"
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
+
+    def claim(self) -> None:
+        """Keep other processes from training here until this one ends. FrnError if one does, or it cannot be made."""
+        try:
+            is_ours = claim(self.path)
+        except OSError as error:
+            raise FrnError(f"{self.path}: cannot be written ({error.strerror})") from error
+        if not is_ours:
+            raise FrnError(
+                f"{self.path}: another process is training in it. Wait until it has ended, or give another --out."
+            )
 
     def sweep(self) -> None:
         """Remove what a killed run has left half written."""

@@ -115,6 +115,11 @@ def _count(outcome: Outcome, event: dict[str, object]) -> None:
         outcome.kinds[kind] = outcome.kinds.get(kind, 0) + 1
 
 
+def require_line(refusal: Exception) -> None:
+    """AssertionError if the reason of a refusal is not one line."""
+    assert len(str(refusal).splitlines()) == 1, str(refusal)
+
+
 def taken(pid: int) -> int:
     """Bytes that a process and its children held at most, each at its own moment; 0 where the system does not tell."""
     try:

@@ -11,11 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
+from tests.campaign import nursery
 from tests.campaign.parts import PARTS
 
 
 def main() -> None:
     name, seed, first, count, keep = sys.argv[1], *map(int, sys.argv[2:5]), Path(sys.argv[5])
+    nursery.use()
     part = PARTS[name]()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -1,12 +1,13 @@
 import os
 import signal
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from frn.errors import FrnError
-from frn.files import read_json, read_regular, require_regular, write_atomically
+from frn.files import claim, read_json, read_regular, require_regular, write_atomically
 from frn.images import open_image
 from frn.inference.extractor import Extractor
 from frn.inference.project import load_project
@@ -99,3 +100,37 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     path.write_bytes(b"[" * 100_000)
     with pytest.raises(FrnError, match="x: it is not JSON"):
         read_json(path)
+
+
+def test_reading_a_small_file_takes_no_room_for_a_large_one(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc" * 1000)
+    tracemalloc.start()
+    try:
+        assert read_regular(path, 1 << 30) == b"abc" * 1000
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    done, end = os.pipe()
+    if not (process := os.fork()):
+        os.close(end)
+        os.write(write, b"y" if claim(tmp_path / "run") else b"n")
+        os.read(done, 1)
+        os._exit(0)
+    assert os.read(read, 1) == b"y"
+    assert not claim(tmp_path / "run")
+    with pytest.raises(FrnError, match="another process is training in it"):
+        RunFolder(tmp_path / "run").claim()
+    os.close(end)
+    os.close(done)
+    os.waitpid(process, 0)
+    assert claim(tmp_path / "run")
+    assert claim(tmp_path / "run")  # it is ours already
+    for descriptor in (read, write):
+        os.close(descriptor)

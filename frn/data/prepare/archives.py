@@ -5,8 +5,10 @@ import gzip
 import io
 import lzma
 import re
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -36,6 +38,15 @@ _COMPRESSED: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\0", lzma.LZMAFile),
 )
+
+
+DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, struct.error),
+    *(OSError, EOFError, ValueError, KeyError, IndexError, OverflowError, RuntimeError),
+)
+"""What a damaged archive makes `tarfile`, `zipfile` and what they unpack with raise: errors of their own, and Python's,
+for a place before the file, say, or a number without digits. RuntimeErrors are of entries that are encrypted, or packed
+in a way that nobody knows."""
 
 
 @dataclass
@@ -108,7 +119,7 @@ def is_tar(path: Path) -> bool:
     try:
         with path.open("rb") as file, open_tar(file):
             return True
-    except Exception:  # whatever a file that is none makes of its header
+    except DAMAGE:
         return False
 
 

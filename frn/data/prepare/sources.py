@@ -19,7 +19,7 @@ from typing import IO, Self
 
 from frn.data.cache import Progress
 from frn.data.folders import SYSTEM_FILES, looks_like_image, why_skipped
-from frn.data.prepare.archives import Limits, is_tar, open_tar, open_zip
+from frn.data.prepare.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
 from frn.errors import FrnError, one_line
 from frn.images import MAX_BYTES
 
@@ -50,7 +50,7 @@ class Found:
                     return data
         except FrnError:
             raise
-        except Exception as error:  # archives raise whatever damage makes them stumble over
+        except DAMAGE as error:
             raise FrnError(
                 f"{self.where}: cannot be read, or is damaged ({one_line(error)}). Fetch it again."
             ) from error
@@ -155,7 +155,7 @@ class Sources:
                 yield from self._walk_tar(path)
         except FrnError:
             raise
-        except Exception as error:  # likewise
+        except DAMAGE as error:
             what = _looks_like(path) or one_line(error)
             raise FrnError(f"{path}: is not a whole archive ({what}). Fetch it again.") from error
 

@@ -1,5 +1,6 @@
 """Where calls go wrong: words in the wrong place, output that cannot be written, Ctrl-C at any moment."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from frn.cli.console import _shortage
 from frn.cli.main import app
 from frn.zoo import assets_folder
 
@@ -117,3 +119,20 @@ def test_ctrl_c_while_a_module_is_loaded_ends_without_a_traceback(module: str) -
     assert result.returncode in (-signal.SIGINT, 130)
     assert result.stderr in ("", "interrupted\n")
     assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (MemoryError(), "not enough memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
+        (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),
+        (RuntimeError("can't start new thread"), "not enough memory"),
+        (OSError(errno.EMFILE, "Too many open files"), "too many files are open"),
+        (OSError(errno.EACCES, "Permission denied"), ""),
+        (RuntimeError("a bug"), ""),
+    ],
+)
+def test_what_the_machine_lacks_is_one_line(error: Exception, told: str) -> None:
+    assert told in _shortage(error)
+    assert bool(told) == bool(_shortage(error))

@@ -74,6 +74,10 @@ def foreign_domain(model: onnx.ModelProto) -> None:
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
 
 
+def no_opset(model: onnx.ModelProto) -> None:
+    model.ClearField("opset_import")
+
+
 def own_function(model: onnx.ModelProto) -> None:
     model.functions.append(helper.make_function("f", "Relu", ["a"], ["b"], [], [helper.make_opsetid("", 18)]))
 
@@ -100,6 +104,7 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
         (huge_allocation, r"uses the operator ai\.onnx\.ConstantOfShape"),
         (foreign_operator, r"uses the operator com\.evil\.Relu"),
         (foreign_domain, "uses com.microsoft; only standard operators"),
+        (no_opset, "the shapes in its graph contradict each other"),
         (own_function, "uses functions of its own"),
         (sparse_tensor, "holds sparse tensors"),
         (other_format, "not one of ours"),

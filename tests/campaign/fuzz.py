@@ -1,0 +1,74 @@
+"""`python -m tests.campaign.fuzz DOOR SECONDS KEEP`: files that reach new lines of a door, by coverage (atheris).
+
+It begins with the kept corpus (tests/campaign/corpus/DOOR) and leaves in KEEP what reaches a line that the corpus does
+not; what crashes is left in the working directory, as libFuzzer has it.
+"""
+
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.campaign.campaign import require_line
+
+CORPUS = Path(__file__).parent / "corpus"
+LONGEST = 1 << 14
+"""Bytes of a file that is tried."""
+
+
+def image(data: bytes) -> None:
+    """A photo, decoded in this process, so that lines of Pillow count."""
+    import contextlib
+
+    from frn.images import EvaluationTransform, Wish, decode_here
+
+    wish = Wish(transform=EvaluationTransform(size=32), stored=len(data) % 2 == 0)
+    decode_here(data, "x", wish, contextlib.nullcontext())
+
+
+def project(data: bytes) -> None:
+    """A project, read and written again."""
+    from frn.inference.project import load_project, save_project
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.frn.json"
+        path.write_bytes(data)
+        save_project(path, load_project(path))
+
+
+def onnx(data: bytes) -> None:
+    """What stands before a session of a stranger's model."""
+    from frn.inference.runtime import FEATURES_FORMAT, check_model
+
+    check_model(data, "x", [FEATURES_FORMAT])
+
+
+DOORS: dict[str, Callable[[bytes], None]] = {"image": image, "project": project, "onnx": onnx}
+
+
+def tried(door: str, data: bytes) -> bool:
+    """Whether a file is answered; False if it is refused, by one line. Whatever else is raised is a crash."""
+    from frn.errors import FrnError
+
+    try:
+        DOORS[door](data)
+    except FrnError as error:
+        require_line(error)
+        return False
+    return True
+
+
+def main() -> None:
+    """Fuzz for so many seconds."""
+    import atheris
+
+    door, seconds, keep = sys.argv[1:]
+    with atheris.instrument_imports(include=["frn", "PIL"]):
+        tried(door, b"")
+    limits = [f"-max_total_time={seconds}", f"-max_len={LONGEST}", "-timeout=10", "-rss_limit_mb=2048"]
+    atheris.Setup([sys.argv[0], keep, str(CORPUS / door), *limits], lambda data: tried(door, data) and None)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

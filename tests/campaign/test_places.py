@@ -1,0 +1,240 @@
+"""The campaign, places: `frn classify` where something is missing, full, locked or short, and two programs at once.
+
+It answers, or says in one line why not; and what was there before is there afterwards.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from frn import files
+from frn.data.cache import load_images
+from frn.data.folders import scan
+from frn.images import EvaluationTransform
+from frn.inference.features import FeatureStore
+from frn.inference.project import load_project, save_project
+from frn.model import Model
+from frn.model_file import ModelConfig
+from frn.training.run_folder import Position, RunFolder
+from frn.zoo import assets_folder
+from tests.campaign.test_surroundings import project
+from tests.killing import killed_at
+
+pytestmark = [
+    pytest.mark.campaign,
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork"),
+    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
+]
+ROOT = Path(__file__).parents[2]
+SAMPLES = assets_folder() / "samples"
+PHOTO = SAMPLES / "queries" / "eyed footman 6.jpg"
+CLASSIFY = ["classify", str(SAMPLES / "moths"), str(PHOTO), "--model", "conv4"]
+
+
+def frn(*words: str, limit: str = "", **environment: str | None) -> subprocess.CompletedProcess[str]:
+    """Run the program by a shell that has set a limit; a variable that is None is not there."""
+    sought = os.pathsep.join(str(ROOT / part) for part in (".", "export", "tui"))
+    variables = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": sought, **environment}
+    known = {name: value for name, value in {**os.environ, **variables}.items() if value is not None}
+    command = ["sh", "-c", f'{limit or ":"} && exec "$@"', "sh", sys.executable, "-m", "frn", *words]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", env=known, timeout=100)
+
+
+def answers(ended: subprocess.CompletedProcess[str]) -> bool:
+    """Whether it did what it was asked for, and not, in one line for each reason, what it lacks."""
+    if ended.returncode == 0:
+        assert ended.stdout.strip()
+        assert not ended.stderr
+        return True
+    assert ended.returncode == 1, ended
+    # With too little for numpy itself, its library says so and ends the program.
+    reasons = ended.stderr.splitlines()
+    assert reasons, ended
+    assert all(line.startswith(("error: ", "OpenBLAS error: ")) for line in reasons), ended
+    assert len(reasons) <= 2
+    return False
+
+
+def limited(limits: list[str], tmp_path: Path) -> list[bool]:
+    """Whether it answers under each limit, which it has to do as it does under the first, without a cache."""
+    ended = [frn(*CLASSIFY, limit=limit, FRN_CACHE=str(tmp_path / limit)) for limit in limits]
+    answered = [answers(each) for each in ended]
+    assert {each.stdout for each, well in zip(ended, answered, strict=True) if well} == {ended[0].stdout}
+    return answered
+
+
+def test_few_file_handles(tmp_path: Path) -> None:
+    assert limited([f"ulimit -n {number}" for number in (32, 10, 8, 7, 6, 5)], tmp_path)[:3] == [True] * 3
+
+
+def test_little_address_space(tmp_path: Path) -> None:
+    limits = [f"ulimit -v {mebi << 10}" for mebi in (2000, 800, 400, 260, 230, 200)]
+    assert limited(limits, tmp_path)[:3] == [True] * 3
+
+
+def test_a_large_image_in_little_address_space_says_so(tmp_path: Path) -> None:
+    Image.new("RGB", (9000, 9000)).save(tmp_path / "large.png")
+    words = ["classify", str(SAMPLES / "moths"), str(tmp_path / "large.png"), "--model", "conv4"]
+    ended = frn(*words, limit=f"ulimit -v {500 << 10}")
+    assert not answers(ended)
+    assert "large.png: takes more memory to decode than there is" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"HOME": None, "FRN_CACHE": None},
+        {"HOME": "/nonexistent/home", "FRN_CACHE": None, "XDG_CONFIG_HOME": None},
+        {"HOME": "/dev/null", "FRN_CACHE": None},
+        {"FRN_CACHE": "/dev/null/cache"},
+        {"FRN_CACHE": "/proc/cache"},
+        {"FRN_MODELS": "/dev/null/models"},
+        {"TMPDIR": "/nonexistent"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"LC_ALL": "xx_YY.nothing", "TERM": "nothing", "COLUMNS": "-1"},
+    ],
+)
+def test_no_home_no_cache_no_locale(environment: dict[str, Any]) -> None:
+    assert answers(frn(*CLASSIFY, **environment))
+
+
+def test_names_that_the_locale_cannot_write(tmp_path: Path) -> None:
+    for name, photo in zip(("Ärger", "雀", "a\udcffb"), sorted(PHOTO.parent.iterdir()), strict=False):
+        home = tmp_path / "classes" / name
+        home.mkdir(parents=True)
+        (home / "ö.jpg").write_bytes(photo.read_bytes())
+    words = ["classify", str(tmp_path / "classes"), str(tmp_path / "classes" / "雀" / "ö.jpg"), "--model", "conv4"]
+    assert answers(frn(*words, LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"))
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A disk that cannot be written, with a project on it; takes an administrator."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=False).returncode:
+        pytest.skip("no disk can be mounted here")
+    save_project(folder / "x.frn.json", project("old"))
+    subprocess.run(["mount", "-o", "remount,ro", folder], check=True)
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_read_only_place_is_one_line_and_no_hindrance_to_reading(read_only: Path) -> None:
+    path = read_only / "x.frn.json"
+    assert answers(frn(*CLASSIFY, FRN_CACHE=str(read_only), HOME=str(read_only)))
+    assert not answers(frn("enroll", str(SAMPLES / "moths"), "--out", str(path), "--replace", "--model", "conv4"))
+    assert not answers(frn("explain", *CLASSIFY[1:], "--out", str(read_only / "why.png")))
+    assert load_project(path).state.classes[0].name == "old"
+    assert [entry.name for entry in read_only.iterdir()] == ["x.frn.json"]
+
+
+def at_once(*works: Callable[[], object]) -> None:
+    """Do all of them at the same time, each in a process of its own; none may raise."""
+    processes = []
+    for work in works:
+        if not (process := os.fork()):
+            status = 1
+            try:
+                work()
+                status = 0
+            finally:
+                os._exit(status)
+        processes.append(process)
+    assert [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes] == [0] * len(works)
+
+
+def test_two_programs_save_one_project_and_a_third_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, project("old"))
+
+    def save(name: str) -> None:
+        for _ in range(200):
+            save_project(path, project(name), replace=True)
+
+    def read() -> None:
+        for _ in range(400):
+            assert load_project(path).state.classes[0].name in ("old", "one", "two")
+
+    at_once(lambda: save("one"), lambda: save("two"), read)
+    assert {entry.name for entry in tmp_path.iterdir()} <= {"x.frn.json", "x.frn.json.bak"}
+
+
+def test_two_programs_share_the_cache_of_features(tmp_path: Path) -> None:
+    path = tmp_path / "features.sqlite"
+
+    def work(first: int) -> None:
+        store = FeatureStore(path)
+        for number in range(200):
+            maps = np.full((4, 8), number % 50, np.float32)
+            store.put("x", {f"{number % 50}": maps})
+            found = store.get("x", f"{(number + first) % 50}")
+            assert found is None or (found == (number + first) % 50).all()
+
+    at_once(lambda: work(0), lambda: work(7), lambda: work(19))
+    assert FeatureStore(path).get("x", "3") is not None
+
+
+TRANSFORM = EvaluationTransform(size=16, resize=16)
+
+
+def test_two_programs_build_the_same_cache_of_pixels(moths: Path, tmp_path: Path) -> None:
+    folders = scan(moths / "val")
+    for _ in range(5):
+        at_once(*[lambda: load_images(folders, TRANSFORM)] * 3)
+    assert load_images(folders, TRANSFORM).images().shape == (60, 16, 16, 3)
+    assert not list(files.cache_folder().rglob(".*"))
+
+
+def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "JUST_MADE", 0.0)
+    folders, step, was_killed = scan(moths / "val"), 0, True
+    while was_killed:
+        monkeypatch.setenv("FRN_CACHE", str(tmp_path / f"{step}"))
+        was_killed = killed_at(step, lambda: load_images(folders, TRANSFORM))
+        assert load_images(folders, TRANSFORM).images().shape == (60, 16, 16, 3)
+        assert not list(files.cache_folder().rglob(".*"))
+        step += 1
+    assert step >= 4
+
+
+def test_a_run_killed_at_any_step_of_a_save_goes_on_from_one_of_two_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "JUST_MADE", 0.0)
+    model = Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=32)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step, was_killed = 0, True
+    while was_killed:
+        run = RunFolder(tmp_path / f"{step}")
+        _save(run, model, optimizer, 1)
+        was_killed = killed_at(step, lambda run=run: _save(run, model, optimizer, 2))  # type: ignore[misc]
+        files._swept.clear()
+        run.sweep()
+        position = run.load_last(model, torch.nn.Identity(), optimizer, {})
+        weight = next(model.parameters())
+        assert position.total_steps == weight.flatten()[0].item()
+        assert position.total_steps == 2 or was_killed
+        run.rewind_metrics(position)
+        assert {entry.name for entry in run.path.iterdir()} == {"config.toml", "last.safetensors", "metrics.jsonl"}
+        assert len(run.metrics.read_text().splitlines()) <= position.total_steps
+        step += 1
+    assert step >= 4
+
+
+def _save(run: RunFolder, model: Model, optimizer: torch.optim.Optimizer, steps: int) -> None:
+    with torch.no_grad():
+        next(model.parameters()).fill_(steps)
+    run.write_config("frn train x", {"seed": steps})
+    run.append_metrics(total_steps=steps)
+    run.save_last(model, torch.nn.Identity(), optimizer, Position(total_steps=steps), {})

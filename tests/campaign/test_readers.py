@@ -1,0 +1,161 @@
+"""The campaign, readers: documents and archives that are well formed and say anything (hypothesis).
+
+`FRN_CAMPAIGN` is the share of the examples, `FRN_SEED` draws others.
+"""
+
+import io
+import json
+import os
+import pickle
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frn.cli.defaults import take_defaults
+from frn.errors import FrnError
+from frn.training.run_folder import Position, RunFolder
+from tests.campaign import files
+from tests.campaign.campaign import Part, require_line
+from tests.campaign.test_campaign import SEED, SHARE
+
+hypothesis = pytest.importorskip("hypothesis", reason="needs hypothesis: pip install '.[test]'")
+st = hypothesis.strategies
+
+pytestmark = pytest.mark.campaign
+
+EXAMPLES = max(1, round(1000 * SHARE))
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.text(st.characters(codec=None))
+KNOWN = """
+format version classes images model id sha256 preprocess size resize square threshold next_id name path path_b64 key
+mtime_ns theme keys recent state supports process born time project adding
+"""
+NAMES = st.sampled_from(KNOWN.split())
+JSON = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(NAMES | st.text(), inner), max_leaves=20)
+
+
+def examples(*strategies: Any) -> Callable[[Callable[..., None]], Any]:
+    """Run a test for `EXAMPLES` draws of each strategy."""
+
+    def decorate(test: Callable[..., None]) -> Any:
+        checks = [hypothesis.HealthCheck.function_scoped_fixture, hypothesis.HealthCheck.too_slow]
+        usual = hypothesis.settings(max_examples=EXAMPLES, deadline=10_000, database=None, suppress_health_check=checks)
+        return hypothesis.seed(SEED)(usual(hypothesis.given(*strategies)(test)))
+
+    return decorate
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("FRN_STATE", str(tmp_path))
+    return tmp_path
+
+
+def through(part: Part, data: bytes, folder: Path) -> None:
+    """Answered, or refused by one line."""
+    for left in folder.iterdir():
+        if left.is_file():
+            left.unlink()
+    try:
+        part.door(data, folder)
+    except FrnError as error:
+        require_line(error)
+
+
+@pytest.mark.parametrize(("kind", "good"), [("projects", "frn-project"), ("settings", ""), ("journals", "frn-journal")])
+def test_documents_that_say_anything(kind: str, good: str, state: Path) -> None:
+    part = {"projects": files.projects, "settings": files.settings, "journals": files.journals}[kind]()
+
+    @examples(st.dictionaries(NAMES, JSON))
+    def check(document: dict[str, object]) -> None:
+        through(part, json.dumps({**document, **({"format": good, "version": 1} if good else {})}).encode(), state)
+
+    check()
+
+
+@examples(st.dictionaries(st.text(), st.text()), st.dictionaries(st.text(), JSON))
+def test_headers_of_models(state: Path, metadata: dict[str, str], tensors: dict[str, object]) -> None:
+    header = json.dumps({"__metadata__": {**metadata, "frn.format": "frn-model"}, **tensors}).encode()
+    through(files.safetensors(), len(header).to_bytes(8, "little") + header + bytes(64), state)
+
+
+PYTHON = st.recursive(
+    PLAIN | st.binary(), lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.binary(), inner)
+)
+
+
+@examples(PYTHON, st.integers(0, pickle.HIGHEST_PROTOCOL))
+def test_pickles_of_plain_values(state: Path, value: object, protocol: int) -> None:
+    through(files.pickles(), pickle.dumps(value, protocol), state)
+
+
+CONTENT = st.dictionaries(st.text(min_size=1), st.binary(max_size=99), max_size=5)
+
+
+@examples(CONTENT, st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2]))
+def test_zips_with_any_names(state: Path, content: dict[str, bytes], compression: int) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        for name, data in content.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    through(files.zips(), file.getvalue(), state)
+
+
+@examples(CONTENT, st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT]), st.text())
+def test_tars_with_any_names_and_links(state: Path, content: dict[str, bytes], kind: int, link: str) -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=kind) as archive:
+        for number, (name, data) in enumerate(content.items()):
+            info = tarfile.TarInfo(name)
+            info.size, info.linkname = len(data), link
+            info.type = (tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE)[number % 4]
+            try:
+                archive.addfile(info, io.BytesIO(data))
+            except (ValueError, UnicodeError):  # a name that this kind cannot have
+                continue
+    through(files.tars(), file.getvalue(), state)
+
+
+@examples(st.lists(st.dictionaries(st.sampled_from(["total_steps", "loss"]), JSON) | JSON))
+def test_metrics_of_a_run(state: Path, lines: list[object]) -> None:
+    run = RunFolder(state)
+    run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run.rewind_metrics(Position(total_steps=3))
+    assert all(json.loads(line)["total_steps"] <= 3 for line in run.metrics.read_text().splitlines())
+
+
+TOML = st.dictionaries(st.sampled_from(["classify", "train", "model", "json", "x"]) | st.text(), JSON)
+
+
+@examples(TOML | st.text())
+def test_defaults(state: Path, document: object) -> None:
+    import typer
+    from typer.main import get_command
+
+    from frn.cli.main import app
+
+    (state / "frn.toml").write_text(_toml(document) if isinstance(document, dict) else str(document), errors="replace")
+    before = Path.cwd()
+    os.chdir(state)
+    try:
+        command = get_command(app)
+        take_defaults(typer.Context(command))
+    except FrnError as error:
+        require_line(error)
+    finally:
+        os.chdir(before)
+
+
+def _toml(document: dict[str, Any]) -> str:
+    """Tables of values that JSON and TOML write alike."""
+    lines = []
+    for name, value in document.items():
+        if isinstance(value, dict):
+            lines.append(f"[{json.dumps(name)}]")
+            lines += [f"{json.dumps(key)} = {json.dumps(inner)}" for key, inner in value.items()]
+        else:
+            lines.insert(0, f"{json.dumps(name)} = {json.dumps(value)}")
+    return "\n".join(lines)
