@@ -12,7 +12,7 @@ import onnx
 from frn import __version__
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
-from frn.ridge.enrolment import ClassScorer, EnrolledClass
+from frn.ridge.enrolment import EnrolledClass, join_classes
 from frn_export.builder import FLOAT, STRING, GraphBuilder, Shape
 
 SCORES_FORMAT, BATCH_FORMAT, VERSION = "frn-scores", "frn-batch-classifier", "1"
@@ -59,10 +59,10 @@ def _score(
     """`feature_map` (n, r, d) to the outputs, which are returned: one product with all rows, one with their signs."""
     if not classes:
         raise FrnError("a classifier needs at least one class")
-    names, bank, (h, w) = list(classes), ClassScorer(list(classes.values())), grid
-    way = len(names)
-    seen = graph.node("MatMul", "feature_map", graph.constant(np.ascontiguousarray(bank.rows.T)))  # n, r, M
-    taken = graph.node("MatMul", graph.node("Mul", seen, seen), graph.constant(bank.signed))  # n, r, way
+    names, (h, w) = list(classes), grid
+    way, (rows, signed) = len(names), join_classes(list(classes.values()))
+    seen = graph.node("MatMul", "feature_map", graph.constant(np.ascontiguousarray(rows.T)))  # n, r, M
+    taken = graph.node("MatMul", graph.node("Mul", seen, seen), graph.constant(signed))  # n, r, way
     length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1
     error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[0, 2, 1])  # n, way, r
     graph.node("Reshape", error, graph.ints(0, way, h, w), output="error_map")

@@ -16,7 +16,7 @@ from frn import __version__
 from frn.errors import FrnError
 from frn.images import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
-from frn.ridge.enrolment import ClassScorer, EnrolledClass
+from frn.ridge.enrolment import EnrolledClass, join_classes
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
 
 CLASSIFIER_FORMAT = "frn-classifier"
@@ -57,7 +57,7 @@ def classifier_graph(
     graph.constants.extend(backbone.initializer)
     graph.nodes.extend(backbone.node)
     gamma = extractor.head.gamma if gamma is None else gamma
-    _score(graph, list(classes), ClassScorer(list(classes.values())), extractor.grid, gamma)
+    _score(graph, classes, extractor.grid, gamma)
     way, (h, w) = len(classes), extractor.grid
     return graph.model(
         inputs={"image": (UINT8, ("height", "width", 3))},
@@ -224,13 +224,16 @@ def _rounded(graph: GraphBuilder, values: str) -> str:
     return graph.node("Add", values, graph.doubles(0.5))
 
 
-def _score(graph: GraphBuilder, names: list[str], bank: ClassScorer, grid: tuple[int, int], gamma: float) -> None:
+def _score(graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float) -> None:
     """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, one with their signs."""
-    way, (h, w) = len(names), grid
+    if not classes:
+        raise ValueError("a classifier needs at least one class")
+    way, (h, w) = len(classes), grid
+    rows, signed = join_classes(list(classes.values()))
     query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r
-    seen = graph.node("MatMul", graph.constant(bank.rows), query)  # M, r
+    seen = graph.node("MatMul", graph.constant(rows), query)  # M, r
     length = graph.node("ReduceSumSquare", query, graph.ints(0), keepdims=1)  # 1, r
-    signs = graph.constant(np.ascontiguousarray(bank.signed.T))  # way, M
+    signs = graph.constant(np.ascontiguousarray(signed.T))  # way, M
     error = graph.node("Gemm", signs, graph.node("Mul", seen, seen), length, alpha=-1.0)  # way, r
     graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
@@ -238,7 +241,7 @@ def _score(graph: GraphBuilder, names: list[str], bank: ClassScorer, grid: tuple
     logits = graph.node("Mul", "class_error", graph.constant(-gamma))
     graph.node("Softmax", logits, axis=0, output="probability")
     best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
-    graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")
+    graph.node("Gather", graph.constant(np.array(list(classes), dtype=object)), best, output="label")
 
 
 def _explain(graph: GraphBuilder, length: str) -> None:

@@ -17,6 +17,7 @@ from frn.cli.console import (
     print_csv,
     print_json,
     printable,
+    progress_bar,
     report_left_out,
     stdout,
     user_errors,
@@ -50,6 +51,11 @@ def classify(
     ] = None,
     test_time: TestTimeName = "fast",
     device: ClassifierDevice = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a line of JSON per photo to this file (.jsonl) as they come.", show_default=False),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False,
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
     ] = None,
@@ -60,10 +66,17 @@ def classify(
 
     Broken photos are reported and stop nothing; the exit status is then 1. A report has the photos as thumbnails sorted
     by sureness, to be filtered by class, with their error maps, in one file that needs no network.
+
+    With --out any number of photos takes the same memory, and after a stop or a kill --resume answers the rest; a line
+    has the --top best classes.
     """
     with user_errors():
         one_format(as_json, as_csv)
         check_report(report)
+        if out and (as_json or as_csv or report):
+            raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+        if resume and not out:
+            raise FrnError("--resume goes on with the file of --out: give it.")
         refuse_a_photo(classes, images[0], "classify")
         paths, skipped = _image_paths(_listed(images))  # before the model is loaded: a wrong path is told at once
         report_left_out(skipped, all_of_them="")
@@ -78,6 +91,11 @@ def classify(
             note(
                 f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
             )
+        if out:
+            failed = _write_lines(classifier, paths, out, resume=resume, top=top)
+            if failed:
+                raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
+            return
         album = _album(classifier) if report else None
         failed, rows = 0, []
         for path, outcome in album.classify(paths) if album else classifier.classify(paths):
@@ -98,6 +116,24 @@ def classify(
             write_atomically(report, album.page(command_line()))
         if failed:
             raise FrnError(f"{failed} of {len(paths)} images could not be read")
+
+
+def _write_lines(classifier: "Classifier", paths: list[Path], out: Path, *, resume: bool, top: int) -> int:
+    """Answer the photos that have no line yet; returns how many could not be read."""
+    from frn.inference.results import ResultsFile, run_digest
+
+    failed = 0
+    with ResultsFile(out, run_digest(classifier), resume=resume) as results, progress_bar("photos") as progress:
+        names = dict.fromkeys(map(str, paths))
+        left = [name for name in names if name not in results.done]
+        results.done.clear()
+        for index, (path, outcome) in enumerate(classifier.classify(map(Path, left)), 1):
+            failed += isinstance(outcome, FrnError)
+            error = {"image": str(path), "error": str(outcome)}
+            results.add(error if isinstance(outcome, FrnError) else _as_line(path, outcome, top))
+            progress(len(names) - len(left) + index, len(names))
+    stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now", markup=False)
+    return failed
 
 
 def _album(classifier: "Classifier") -> "Album":
@@ -144,13 +180,15 @@ def _image_paths(words: Sequence[str]) -> tuple[list[Path], list[str]]:
     return paths, skipped
 
 
-def _as_line(path: Path, prediction: "Prediction") -> dict[str, object]:
+def _as_line(path: Path, prediction: "Prediction", top: int | None = None) -> dict[str, object]:
+    """An answer, with all classes or the `top` best of them."""
+    names = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top] if top else prediction.errors
     return {
         "image": str(path),
         "label": prediction.label,
         "probability": round(prediction.probabilities[prediction.label], 6),
-        "probabilities": {name: round(value, 6) for name, value in prediction.probabilities.items()},
-        "errors": {name: round(value, 6) for name, value in prediction.errors.items()},
+        "probabilities": {name: round(prediction.probabilities[name], 6) for name in names},
+        "errors": {name: round(prediction.errors[name], 6) for name in names},
         "explained": round(prediction.explained[prediction.label], 6),
         "threshold": round(prediction.threshold, 6),
         "unknown": prediction.unknown,

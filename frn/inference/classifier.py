@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.inference.extractor import Extractor
+from frn.inference.extractor import Embedded, Extractor
 from frn.inference.features import FeatureStore, Maps
 from frn.inference.session import State, Support, build_state
 from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
@@ -131,20 +133,29 @@ class Classifier:
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
         """Classify image files, in order; one that cannot be read yields its error and stops nothing."""
-        for path, outcome in self.extractor.read(paths):
-            yield path, outcome if isinstance(outcome, FrnError) else self.predict(outcome.maps)
+        read = self.extractor.read(paths)
+        while batch := list(islice(read, self.extractor.batch)):
+            maps = [outcome.maps for _, outcome in batch if isinstance(outcome, Embedded)]
+            predictions = iter(self.predict_all(np.stack(maps)) if maps else [])
+            for path, outcome in batch:
+                yield path, outcome if isinstance(outcome, FrnError) else next(predictions)
 
     def predict(self, feature_maps: Maps) -> Prediction:
         """Classify one feature map (r, d)."""
-        errors = self.scorer.class_error(feature_maps[None])
-        shares = probabilities(errors[0], self.gamma)
-        known = explained(errors, feature_maps[None])[0]
-        return Prediction(
-            dict(zip(self.classes, shares.tolist(), strict=True)),
-            dict(zip(self.classes, errors[0].tolist(), strict=True)),
-            dict(zip(self.classes, known.tolist(), strict=True)),
-            self.threshold,
-        )
+        return self.predict_all(feature_maps[None])[0]
+
+    def predict_all(self, feature_maps: Maps) -> list[Prediction]:
+        """Classify feature maps (n, r, d)."""
+        errors = self.scorer.class_error(feature_maps)
+        shares, known = probabilities(errors, self.gamma), explained(errors, feature_maps)
+
+        def by_class(row: NDArray[np.floating]) -> dict[str, float]:
+            return dict(zip(self.classes, row.tolist(), strict=True))
+
+        return [
+            Prediction(by_class(share), by_class(error), by_class(explains), self.threshold)
+            for share, error, explains in zip(shares, errors, known, strict=True)
+        ]
 
     def error_maps(self, feature_maps: Maps) -> Floats:
         """Squared error of every location for every class: (r, d) to (way, h, w)."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -135,6 +136,8 @@ class Extractor:
     ) -> Iterator[tuple[Path, Embedded | FrnError]]:
         """Embed image files, in order; one that cannot be read yields its error.
 
+        All cores decode, and while the network looks at one batch the next one is decoded.
+
         Args:
             paths: of the files.
             store: where maps that were computed before are found, and new ones kept.
@@ -142,21 +145,30 @@ class Extractor:
             opening: told of each file before it is read: what it raises ends the reading.
         """
         remaining = iter(paths)
-        while batch := list(islice(remaining, self.batch)):
-            yield from zip(batch, self._embed(batch, store, known or {}, opening), strict=True)
+        # Where someone may end the reading between two files, nothing is read ahead.
+        with ThreadPoolExecutor(cores()) as pool:
+
+            def begin() -> "list[tuple[Path, Future[Embedded | _Prepared | FrnError]]]":
+                batch = []
+                for path in islice(remaining, self.batch):
+                    if opening:
+                        opening(path)
+                    batch.append((path, pool.submit(self._look, path, store, known or {})))
+                return batch
+
+            try:
+                batch = begin()
+                while batch:
+                    following = None if opening else begin()
+                    seen = [future.result() for _, future in batch]
+                    yield from zip([path for path, _ in batch], self._embed(seen, store), strict=True)
+                    batch = begin() if following is None else following
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _embed(
-        self,
-        paths: Sequence[Path],
-        store: FeatureStore | None,
-        known: Mapping[Path, str],
-        opening: Callable[[Path], None] | None,
+        self, seen: "Sequence[Embedded | _Prepared | FrnError]", store: FeatureStore | None
     ) -> list[Embedded | FrnError]:
-        seen = []
-        for path in paths:
-            if opening:
-                opening(path)
-            seen.append(self._look(path, store, known))
         fresh = [entry for entry in seen if isinstance(entry, _Prepared)]
         if not fresh:
             return [entry for entry in seen if not isinstance(entry, _Prepared)]

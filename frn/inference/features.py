@@ -9,6 +9,7 @@ Maps are stored as they were computed, in float32: a cached answer is the fresh 
 
 import hashlib
 import sqlite3
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,11 +46,12 @@ def content_key(data: bytes) -> str:
 
 
 class FeatureStore:
-    """Feature maps (r, d) by extractor and content key. Any number of processes may share one."""
+    """Feature maps (r, d) by extractor and content key. Any number of processes and threads may share one."""
 
     def __init__(self, path: Path | None = None, *, limit: int = MAX_BYTES) -> None:
         """Open or create a store of at most `limit` bytes of maps; the longest unused go first."""
         self.limit = limit
+        self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
         path = path or cache_folder() / "features.sqlite"
         for _ in range(2):
@@ -66,6 +68,10 @@ class FeatureStore:
 
     def get(self, extractor: str, key: str) -> Maps | None:
         """The map of an image, if it is there."""
+        with self._lock:
+            return self._get(extractor, key)
+
+    def _get(self, extractor: str, key: str) -> Maps | None:
         if self._database is None:
             return None
         try:
@@ -83,6 +89,10 @@ class FeatureStore:
 
     def put(self, extractor: str, maps: Mapping[str, Maps]) -> None:
         """Keep maps (r, d) by key."""
+        with self._lock:
+            self._put(extractor, maps)
+
+    def _put(self, extractor: str, maps: Mapping[str, Maps]) -> None:
         if self._database is None:
             return
         now = time.time()
@@ -119,7 +129,7 @@ class FeatureStore:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=BUSY)
+    database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # a lock lets in one thread at a time
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")  # a cache: what a power cut takes is computed again

@@ -259,11 +259,26 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
 
     FrnError if a name is there twice, empty or too long.
     """
-    session = Session()
+    entries: list[ClassEntry] = []
+    names: set[str] = set()
+    holders: dict[str, tuple[str, Path]] = {}
     duplicates = []
-    for name, supports in classes:
-        duplicates += session.add(session.create(name), supports)
-    return session.state, duplicates
+    for given, supports in classes:
+        name = check_name(given)
+        if name in names:
+            raise FrnError(f"there is a class {name!r} already; choose another name")
+        if len(entries) == MAX_CLASSES:
+            raise FrnError(f"there are {MAX_CLASSES} classes already; no more are possible")
+        names.add(name)
+        kept = []
+        for support in supports:
+            if support.key in holders:
+                duplicates.append(Duplicate(support.path, support.key, *holders[support.key]))
+            else:
+                holders[support.key] = (name, support.path)
+                kept.append(support)
+        entries.append(ClassEntry(len(entries) + 1, name, tuple(kept)))
+    return State(tuple(entries), next_id=len(entries) + 1), duplicates
 
 
 def check_name(name: str) -> str:

@@ -65,32 +65,95 @@ def _rows_by_svd(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
     return np.sqrt(np.abs(weight))[:, None] * v, np.where(weight < 0, -1, 1)
 
 
+BLOCK = 1 << 21
+"""Numbers of the classes' rows that are put together for one product."""
+OPERATORS = 1 << 28
+"""Numbers of all residual operators that are kept, if they take no less than the rows do."""
+
+WORTH = 4.0
+"""How many times less work operators must be: they are read from memory for each batch of queries."""
+
+
+def join_classes(classes: Sequence[EnrolledClass]) -> tuple[Floats, Floats]:
+    """All rows (M, d), and (M, way): the sign of a row in its class's column, zero in the others."""
+    sizes = [len(enrolled.rows) for enrolled in classes]
+    owner = np.repeat(np.eye(len(classes), dtype=np.float32), sizes, axis=0)
+    signs = np.concatenate([enrolled.signs for enrolled in classes])
+    return np.concatenate([enrolled.rows for enrolled in classes]), owner * signs[:, None]
+
+
 class ClassScorer:
-    """Several enrolled classes, whatever their numbers of supports, scored together."""
+    """Several enrolled classes, whatever their numbers of supports, scored together.
+
+    Ten thousand take no more memory than they have by themselves and a few blocks. Where r rows of a query against m
+    rows of each class are more work than its second moment against each class's operator I - G^T G, maps are scored so:
+    for many classes of many supports that is r m / (d / 2) times as little, and exact.
+    """
 
     def __init__(self, classes: Sequence[EnrolledClass]) -> None:
         if not classes:
             raise ValueError("a classifier needs at least one class")
-        self.rows = np.concatenate([enrolled.rows for enrolled in classes])
-        self.signs = np.concatenate([enrolled.signs for enrolled in classes])
-        sizes = [len(enrolled.rows) for enrolled in classes]
-        self.starts = np.cumsum([0, *sizes[:-1]])
-        owner = np.repeat(np.eye(len(classes), dtype=np.float32), sizes, axis=0)
-        self.signed = owner * self.signs[:, None]
-        """(M, way): the sign of a row in its class's column, zero in the others."""
+        self.classes = list(classes)
+        self._blocks = _in_blocks(classes)
+        self._whole = join_classes(self._blocks[0]) if len(self._blocks) == 1 else None
+        d, all_rows = classes[0].rows.shape[1], sum(len(enrolled.rows) for enrolled in classes)
+        numbers = len(classes) * d * (d + 1) // 2
+        self._rows_per_operator = all_rows / numbers * d
+        self._fits = len(self._blocks) > 1 and (numbers <= OPERATORS or numbers <= all_rows * d)
+        self._operators: list[Floats] | None = None
 
     def location_error(self, queries: NDArray[np.floating]) -> Floats:
         """Squared error of every location for every class: (q, r, d) to (q, r, way)."""
         locations = np.ascontiguousarray(queries, dtype=np.float32).reshape(-1, queries.shape[-1])
-        energy = locations @ self.rows.T
-        energy *= energy
-        error: Floats = np.vecdot(locations, locations)[:, None] - energy @ self.signed
+        length = np.vecdot(locations, locations)[:, None]
+        parts = [self._whole] if self._whole else map(join_classes, self._blocks)
+        error: Floats = np.concatenate([length - _energy(locations, *part) for part in parts], axis=1)
         return error.reshape(*queries.shape[:-1], -1)
 
     def class_error(self, queries: NDArray[np.floating]) -> Floats:
         """<Q, Q_c> of Eq. 4 for every class: (q, r, d) to (q, way)."""
+        if self._fits and queries.shape[1] * self._rows_per_operator > WORTH:
+            return self._by_operators(queries)
         error: Floats = self.location_error(queries).mean(1)
         return error
+
+    def _by_operators(self, queries: NDArray[np.floating]) -> Floats:
+        half = np.triu_indices(queries.shape[-1])
+        if self._operators is None:
+            self._operators = [_packed(block, half) for block in self._blocks]
+        maps = np.ascontiguousarray(queries, dtype=np.float32)
+        moments = (maps.transpose(0, 2, 1) @ (maps / maps.shape[1]))[:, *half]
+        moments[:, half[0] != half[1]] *= 2  # each stands for both sides of the diagonal
+        error: Floats = np.concatenate([moments @ operators.T for operators in self._operators], axis=1)
+        return error
+
+
+def _packed(classes: Sequence[EnrolledClass], half: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Floats:
+    """Upper halves of I - G^T G, (way, d (d + 1) / 2)."""
+    taken: Floats = np.stack([((one.rows.T * one.signs) @ one.rows)[half] for one in classes])
+    np.subtract(half[0] == half[1], taken, out=taken)
+    return taken
+
+
+def _in_blocks(classes: Sequence[EnrolledClass]) -> list[list[EnrolledClass]]:
+    """Consecutive classes of about `BLOCK` numbers together."""
+    blocks: list[list[EnrolledClass]] = [[]]
+    size = 0
+    for enrolled in classes:
+        if blocks[-1] and size + enrolled.rows.size > BLOCK:
+            blocks.append([])
+            size = 0
+        blocks[-1].append(enrolled)
+        size += enrolled.rows.size
+    return blocks
+
+
+def _energy(locations: Floats, rows: Floats, signed: Floats) -> Floats:
+    """What each class takes off the squared length of locations (n, d): (n, way)."""
+    energy: Floats = locations @ rows.T
+    energy *= energy
+    taken: Floats = energy @ signed
+    return taken
 
 
 def pool_rows(feature_maps: NDArray[np.floating]) -> Array:

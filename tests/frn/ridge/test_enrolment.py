@@ -130,3 +130,20 @@ def test_what_cannot_be_enrolled_is_refused() -> None:
         leave_one_out(maps_of(1, 2, 4), head)
     with pytest.raises(ValueError, match="at least one class"):
         ClassScorer([])
+
+
+@pytest.mark.parametrize(("shot", "beta"), [(1, 0.2), (4, 0.2), (4, 1.2)])
+def test_many_classes_score_as_few_do(monkeypatch: pytest.MonkeyPatch, shot: int, beta: float) -> None:
+    """In blocks, and by operators where supports are many; rho above 2 has negative signs."""
+    head = HeadParameters(alpha=-1.0, beta=beta)
+    classes = [enroll(maps_of(shot, 6, 12, seed=seed), head) for seed in range(40)]
+    query = maps_of(5, 6, 12, seed=99)
+    expected = np.concatenate([ClassScorer([enrolled]).class_error(query) for enrolled in classes], axis=1)
+    monkeypatch.setattr("frn.ridge.enrolment.BLOCK", 300)
+    monkeypatch.setattr("frn.ridge.enrolment.OPERATORS", 1)
+    monkeypatch.setattr("frn.ridge.enrolment.WORTH", 2.0)
+    scorer = ClassScorer(classes)
+    np.testing.assert_allclose(scorer.class_error(query), expected, rtol=0, atol=2e-6 * mean_square(query))
+    assert (scorer._operators is None) == (shot == 1)
+    locations = np.concatenate([ClassScorer([enrolled]).location_error(query) for enrolled in classes], axis=-1)
+    np.testing.assert_allclose(scorer.location_error(query), locations, rtol=0, atol=2e-5 * mean_square(query))

@@ -98,8 +98,12 @@ class Exports:
     def _arrays_file(self) -> bytes:
         classes = self._classes.current
         names = np.array([entry.name for entry in classes.entries])
+        enrolled = classes.bank.classes
+        rows = np.concatenate([each.rows for each in enrolled])
+        signs = np.concatenate([each.signs for each in enrolled])
+        starts = np.cumsum([0, *(len(each.rows) for each in enrolled[:-1])])
         file = io.BytesIO()
-        np.savez(file, rows=classes.bank.rows, signs=classes.bank.signs, starts=classes.bank.starts, names=names)
+        np.savez(file, rows=rows, signs=signs, starts=starts, names=names)
         return file.getvalue()
 
 

@@ -1,0 +1,43 @@
+"""`frn classify --out`: a line per photo, whatever stops it."""
+
+import json
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples"
+
+
+def classify(*words: object) -> Result:
+    return CliRunner().invoke(app, ["classify", *map(str, words), "--model", "conv4"], catch_exceptions=False)
+
+
+def test_a_stopped_run_goes_on_behind_its_last_line(tmp_path: Path) -> None:
+    classes, out = SAMPLES / "moths", tmp_path / "results.jsonl"
+    photos = sorted((SAMPLES / "queries").iterdir())
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(b"no photo")
+    asked = (classes, *photos, broken, photos[0])
+    result = classify(*asked, "--out", out, "--top", 2)
+    assert result.exit_code == 1
+    assert f"1 images could not be read: their lines in {out} say why" in result.stderr
+    whole = out.read_bytes()
+    found = [json.loads(line) for line in whole.splitlines()]
+    assert [line["image"] for line in found] == [*map(str, photos), str(broken)]
+    assert all(len(line.get("errors", "ab")) == 2 for line in found)
+    assert "error" in found[-1]
+    out.write_bytes(whole[: len(whole) // 2])  # a kill
+    assert "--resume" in classify(*asked, "--out", out).stderr
+    assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1
+    assert out.read_bytes() == whole
+    other = classify(*asked, "--out", out, "--resume", "--threshold", 0.5)
+    assert "line 1 was answered by other classes, another model or threshold" in other.stderr
+
+
+def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
+    words = (SAMPLES / "moths", SAMPLES / "queries")
+    assert "--out writes lines of JSON and nothing else" in classify(*words, "--out", tmp_path / "x", "--json").stderr
+    assert "--resume goes on with the file of --out" in classify(*words, "--resume").stderr

@@ -1,0 +1,51 @@
+"""A file of answers that a killed run goes on with: no photo twice, none missing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from frn.errors import FrnError
+from frn.inference.results import ResultsFile
+
+
+def write(path: Path, names: str, *, resume: bool = False, run: str = "a") -> None:
+    with ResultsFile(path, run, resume=resume) as file:
+        for name in names:
+            if name not in file.done:
+                file.add({"image": name, "label": "x"})
+
+
+def images(path: Path) -> str:
+    return "".join(json.loads(line)["image"] for line in path.read_text().splitlines())
+
+
+def test_whatever_a_kill_leaves_is_completed(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.jsonl"
+    write(whole, "abcdef")
+    data = whole.read_bytes()
+    for length in range(len(data)):
+        cut = tmp_path / "cut.jsonl"
+        cut.write_bytes(data[:length])
+        write(cut, "abcdef", resume=True)
+        assert cut.read_bytes() == data
+
+
+def test_a_file_is_not_begun_twice_and_not_mixed(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    write(path, "ab")
+    with pytest.raises(FrnError, match=r"is there already\. Add --resume"):
+        write(path, "cd")
+    with pytest.raises(FrnError, match="line 1 was answered by other classes, another model or threshold"):
+        write(path, "cd", resume=True, run="b")
+    assert images(path) == "ab"
+    path.write_text("no answer\n")
+    with pytest.raises(FrnError, match="line 1 is no answer"):
+        write(path, "ab", resume=True)
+    assert path.read_text() == "no answer\n"
+
+
+def test_two_programs_do_not_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with ResultsFile(path, "a", resume=False), pytest.raises(FrnError, match="another program is writing it"):
+        ResultsFile(path, "a", resume=True)
