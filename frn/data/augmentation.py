@@ -3,7 +3,7 @@
 Free of torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the authors' code.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -46,6 +46,10 @@ class Augmentation:
     def __post_init__(self) -> None:
         if self.size < 8 or self.padding < 0 or not 0 <= self.jitter < 1 or not 0 < self.scale[0] <= self.scale[1] <= 1:
             raise FrnError(f"this augmentation makes no sense: {self}")
+
+    def whole(self, size: int, least: float) -> "Augmentation":
+        """The same on images of `size`, but showing that share of each at least, in its own colours."""
+        return replace(self, size=size, scale=(least, 1.0), jitter=0.0)
 
     def draw(self, extents: NDArray[np.int64], generator: np.random.Generator) -> Draw:
         """Draw for images of the given (height, width), (b, 2)."""

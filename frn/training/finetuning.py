@@ -24,13 +24,13 @@ HELD_OUT = 0.25
 PER_CLASS = 10
 """Photos of a class in an episode at most, half of them supports, and at most five."""
 MOST_WAYS = 20
-STEPS = 160
+STEPS = 100
 """Episodes, about; in whole epochs."""
-VALIDATIONS = 8
-LEARNING_RATE = 0.004
+VALIDATIONS, VALIDATION_EPISODES = 4, 50
+LEARNING_RATE = 0.001
+"""About that of the last epochs of the shipped models: at more, what they know of such pictures goes first."""
 BACK_OFF = 0.3
-"""A model that knows such pictures forgets at a rate at which another learns most (docs/recipes.md): where a validation
-is no better than the best, the best weights come back and the rate falls by this."""
+"""Where a validation is no better than the best, the best weights come back and the rate falls by this."""
 
 
 def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:
@@ -105,11 +105,12 @@ def finetuning_preset(
         episode=shape,
         schedule=Schedule(epochs=4, milestones=(3,), learning_rate=LEARNING_RATE, lr_decay=0.3).scaled_to(epochs),
         augmentation=augmentation,
+        fixed_statistics=True,
         transform=config.transform,
         validation=ValidationProtocol(
             every=-(-epochs // VALIDATIONS),
             shot=max(1, min(shape.shot, min(val_sizes) - 1)),
-            episodes=150,
+            episodes=VALIDATION_EPISODES,
             start=True,
             back_off=BACK_OFF,
         ),

@@ -32,6 +32,7 @@ from frn.training.setup import (
     new_model,
     validation_shape,
 )
+from frn.training.statistics import SHARES, Statistics, begin_training, measure_statistics, norms
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ class _Trainer:
         self.position = run.position
         if self.preset.validation.start and not run.position.total_steps:
             run.position.start = self.validate().mean
+            if self.preset.fixed_statistics and norms(self.model):
+                self.fit_statistics()
             run.save()
         return run.run_epochs(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
 
@@ -156,9 +159,20 @@ class _Trainer:
         ridge.set_parameters(tune(trials))
         fix_regularisers(self.model, self.preset)
 
+    def fit_statistics(self) -> None:
+        """Give the photos the share in the statistics of batch normalisation that validates best; it may be none."""
+        best = own = Statistics.of(self.model)
+        photos = measure_statistics(self.model, self.images, self.preset, self.settings)
+        for share in SHARES:
+            before, mixed = self.position.best, own.towards(photos, share)
+            mixed.put_into(self.model)
+            self.validate()
+            best = mixed if self.position.best > before else best
+        best.put_into(self.model)
+
     def draw(self) -> list[Episode]:
         """The steps of this epoch."""
-        self.model.train()
+        begin_training(self.model, self.preset)
         sets = [part.sizes for part in self.images.parts]
         return self.objective.epoch(sets, seed=self.settings.seed, epoch=self.position.epoch)
 

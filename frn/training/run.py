@@ -55,8 +55,9 @@ class TrainingRun:
     ) -> None:
         """Begin in a folder without a run, or restore the one that is there.
 
-        `decides` is what a resumed run must share with its beginning. FrnError if the folder is taken, another process
-        trains in it, it cannot be written, or the run in it has other settings.
+        `decides` is what a resumed run must share with its beginning; it may have more epochs: from here on the rate is
+        that of the longer schedule. FrnError if the folder is taken, another process trains in it, it cannot be
+        written, or the run in it has other settings.
         """
         folder.claim()
         if not settings.resume:
@@ -69,8 +70,9 @@ class TrainingRun:
         self.began = self.saved = time.monotonic()
         if settings.resume:
             folder.rewind_metrics(self.position)
-        else:
-            folder.write_config(settings.command, decides)
+        if not settings.resume or folder.is_lengthened(decides):
+            before = folder.commands() if settings.resume else []
+            folder.write_config([*before, settings.command], decides)
             self.save()  # from the first moment there is something to resume
 
     def save(self) -> None:

@@ -6,8 +6,9 @@ a bit-exact resume needs, since episodes and augmentations are functions of (see
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from frn.errors import FrnError
 from frn.files import claim, read_regular, remove_abandoned, write_atomically
 from frn.model import Model, model_file
 from frn.model_file import OPTIMIZER, STAGE, header, read_header
-from frn.training.presets.record import changes
+from frn.training.presets.record import changes, lengthens
 
 MAX_METRICS = 1 << 30
 """Bytes of a run's metrics: ten million steps."""
+MAX_CONFIG = 1 << 20
 
 
 @dataclass(kw_only=True, slots=True)
@@ -97,7 +99,7 @@ class RunFolder:
     ) -> Position:
         """Restore model, objective and optimiser, and say where the run stood.
 
-        FrnError if there is no checkpoint, or it belongs to a run with other settings.
+        FrnError if there is no checkpoint, or it belongs to a run with other settings, but for fewer epochs.
         """
         if not self.last.is_file():
             raise FrnError(f"{self.path}: has no last.safetensors to resume from. Leave --resume out to start.")
@@ -105,7 +107,8 @@ class RunFolder:
         training: dict[str, Any] | None = record.get("training")
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
-        if differing := changes(training["run"], run):
+        differing = changes(training["run"], run)
+        if differing and not lengthens(training["run"], run):
             told = ", ".join(differing[:4])
             raise FrnError(f"{self.path}: was started with other settings ({told}). Use them, or another --out.")
         with safetensors.safe_open(self.last, framework="pt") as file:
@@ -119,6 +122,10 @@ class RunFolder:
                 state.setdefault(int(index), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
         return Position(**training["place"])
+
+    def is_lengthened(self, run: Mapping[str, object]) -> bool:
+        """Whether the checkpoint is of a run that was to have fewer epochs."""
+        return lengthens(read_header(self.last)[1]["training"]["run"], run)
 
     def rewind_metrics(self, position: Position) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint."""
@@ -143,9 +150,16 @@ class RunFolder:
                 f"{self.metrics}: cannot be written ({error.strerror}). Mend that and go on with --resume."
             ) from error
 
-    def write_config(self, command: str, run: Mapping[str, object]) -> None:
-        """Write the settings as TOML, the command that reproduces the run on top."""
-        lines = [f"# {command}\n"]
+    def commands(self) -> list[str]:
+        """The commands on top of the settings."""
+        if not self.config.exists():
+            return []
+        lines = read_regular(self.config, MAX_CONFIG).decode(errors="replace").splitlines()
+        return [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("#"), lines)]
+
+    def write_config(self, commands: Sequence[str], run: Mapping[str, object]) -> None:
+        """Write the settings as TOML, on top the command that reproduces the run and those that lengthened it."""
+        lines = [f"# {command}\n" for command in commands]
         tables = {key: value for key, value in run.items() if isinstance(value, Mapping)}
         lines += [f"{key} = {_toml(value)}\n" for key, value in run.items() if key not in tables and value is not None]
         for name, table in tables.items():

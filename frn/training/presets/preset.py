@@ -152,6 +152,8 @@ class Preset:
     augmentation: Augmentation
     small_first: tuple[int, int] | None = None
     """Epochs at the beginning that train on smaller images, and the side of these in pixels. The paper has none."""
+    fixed_statistics: bool = False
+    """Whether batch normalisation keeps the means and variances that training starts with. The paper's does not."""
     transform: EvaluationTransform
     """For validation and for everyone who uses the model."""
     validation: ValidationProtocol = field(default_factory=ValidationProtocol)

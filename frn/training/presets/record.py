@@ -42,6 +42,9 @@ DESCRIPTION = ("about", "published")
 """What a preset says of itself that decides nothing."""
 
 
+LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
+"""What may change where a run goes on for more epochs than it was begun with."""
+
 SECOND = ("dsn", "covariance", "bifrn")
 """Methods that are not what version 0.1.0 had under their names; a run of theirs is begun anew."""
 
@@ -78,6 +81,13 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
         f"{key} was {old[key]} and is {new[key]}" for key in sorted(old.keys() & new.keys()) if old[key] != new[key]
     ]
+
+
+def lengthens(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a stored run has fewer epochs than it is to have now, and otherwise the same settings."""
+    epochs = [_flat(run).get("schedule.epochs", 0) for run in (_current(before), now)]
+    others = [change for change in changes(before, now) if not change.startswith(LENGTHENING)]
+    return epochs[0] < epochs[1] and not others
 
 
 def _current(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from frn.training.presets import find_preset
 from frn.training.presets.overlay import overlay
 from frn.training.presets.record import deciding_fields
 from frn.training.run_folder import RunFolder
+from frn.training.statistics import SHARES
 from frn.zoo import shipped_models
 
 SHIPPED = shipped_models()
@@ -52,7 +53,7 @@ def test_ten_classes_of_ten_photos_are_enough_and_end_no_worse(photos: Path, tmp
     assert found["validation"] >= found["start"] > 20
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     validations = [(line["epoch"], line["val_accuracy"]) for line in lines if "val_accuracy" in line]
-    assert [epoch for epoch, _ in validations] == [0, 1, 2]
+    assert [epoch for epoch, _ in validations] == [0] * (1 + len(SHARES)) + [1, 2]
     assert validations[0][1] == found["start"]
     assert max(accuracy for _, accuracy in validations) == found["validation"]
     model = load_model(run)
@@ -83,7 +84,7 @@ def test_the_rate_falls_where_a_validation_was_no_better(photos: Path, tmp_path:
             assert line["learning_rate"] == pytest.approx(rate)
         elif line["val_accuracy"] > best:
             best = line["val_accuracy"]
-        else:
+        elif line["epoch"]:
             rate *= 0.3
             rates.append(rate)
     assert rates  # half is far too much
@@ -148,7 +149,7 @@ def test_a_frozen_network_is_refused() -> None:
 def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
     """What `config.toml` of a run says makes any preset that run's; options go before it."""
     changed = find_preset("cifar-fs-conv4")
-    RunFolder(tmp_path).write_config("frn train x", {"seed": 7, "images": ["a"], **deciding_fields(changed)})
+    RunFolder(tmp_path).write_config(["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed)})
     config = tmp_path / "config.toml"
     options = RunOptions(preset="omniglot-conv4", config=config).configured()
     assert options.seed == 7

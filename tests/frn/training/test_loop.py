@@ -245,6 +245,43 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: 
         train(TINY, drawn(7, 0), drawn(5, 1), tmp_path / "run", RunSettings(resume=True))
 
 
+LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))
+"""Its rate falls after epoch 4, where `TINY`'s falls after 2."""
+
+
+def test_a_run_that_is_lengthened_in_time_is_the_longer_run(tmp_path: Path) -> None:
+    """Up to the shorter run's first milestone both have the same rate: then nothing tells them apart."""
+    quick(tmp_path / "whole", LONGER)
+    steps = 0
+
+    def after_an_epoch() -> bool:
+        nonlocal steps
+        steps += 1
+        return steps == 7  # of six an epoch
+
+    settings = RunSettings(command="frn train tiny")
+    quick(tmp_path / "run", stop=after_an_epoch, settings=settings)
+    quick(tmp_path / "run", LONGER, settings=replace(settings, command="frn train tiny --epochs 6"), resume=True)
+    for name in ("last", "best"):
+        assert_same(tmp_path / "run" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
+    told = (tmp_path / "run" / "config.toml").read_text()
+    assert told.startswith("# frn train tiny\n# frn train tiny --epochs 6\n")
+    assert tomllib.loads(told)["schedule"] == {**tomllib.loads(told)["schedule"], "epochs": 6, "milestones": [4]}
+
+
+def test_a_finished_run_goes_on_at_the_rate_of_the_longer_schedule(tmp_path: Path) -> None:
+    quick(tmp_path / "run")
+    events, finished = quick(tmp_path / "run", LONGER, resume=True)
+    assert finished
+    rates = {event.epoch: event.learned["learning_rate"] for event in events if isinstance(event, StepReport)}
+    assert rates == pytest.approx({4: 0.1, 5: 0.01, 6: 0.01})
+    with pytest.raises(FrnError, match=r"schedule\.epochs was 6 and is 3"):
+        quick(tmp_path / "run", resume=True)
+    other = replace(LONGER, schedule=replace(LONGER.schedule.scaled_to(9), learning_rate=0.3))
+    with pytest.raises(FrnError, match=r"schedule\.learning_rate was 0\.1 and is 0\.3"):
+        quick(tmp_path / "run", other, resume=True)
+
+
 def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:
     quick(tmp_path / "first")
     start = load_model(tmp_path / "first" / "best.safetensors")

@@ -1,0 +1,53 @@
+"""Batch normalisation in fine-tuning: its statistics stay while weights learn, and photos may have a share in them."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from frn.data.synthetic import draw_classes
+from frn.data.transforms import augment
+from frn.model import load_model
+from frn.training.presets import demo
+from frn.training.run import RunSettings
+from frn.training.statistics import LEAST_CROP, Statistics, begin_training, measure_statistics, norms
+
+
+def test_statistics_stay_where_the_preset_says_so() -> None:
+    for fixed in (True, False):
+        model = load_model("conv4")
+        before = Statistics.of(model)
+        begin_training(model, replace(demo(), fixed_statistics=fixed))
+        model.feature_maps(torch.rand(4, 3, 32, 32))
+        same = [torch.equal(a, b) for a, b in zip(before.values, Statistics.of(model).values, strict=True)]
+        assert all(same) if fixed else not any(same)
+        assert model.training
+
+
+def test_those_of_photos_are_means_over_photos_seen_nearly_whole() -> None:
+    model, preset, images = load_model("conv4"), demo(), draw_classes(4, 16, size=40, seed=0)  # one batch of 64
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    measured = measure_statistics(model, images, preset, RunSettings(seed=3))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "the model is as it was"
+
+    generator = np.random.default_rng([3, 2])
+    order = generator.permutation(64)
+    whole = preset.augmentation.whole(preset.transform.size, LEAST_CROP)
+    assert (whole.scale, whole.jitter) == ((0.6, 1.0), 0)
+    batch = augment(*images.gather(order), whole, generator)
+    seen: list[torch.Tensor] = []
+    norms(model)[0].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    with torch.no_grad():
+        model.eval().feature_maps(batch)
+    (values,) = seen
+    torch.testing.assert_close(measured.values[0], values.mean((0, 2, 3)), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(measured.values[1], values.var((0, 2, 3)), atol=1e-5, rtol=1e-3)
+
+
+def test_a_mixture_lies_between() -> None:
+    model = load_model("conv4")
+    own = Statistics.of(model)
+    other = Statistics([value + 1 for value in own.values])
+    own.towards(other, 0.25).put_into(model)
+    for now, was in zip(Statistics.of(model).values, own.values, strict=True):
+        torch.testing.assert_close(now, was + 0.25)
