@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from frn.cli.console import print_json, print_table, progress_bar, stdout, user_errors
-from frn.cli.options import AsJson, Device
+from frn.cli.bench_photos import finetune, temperature
+from frn.cli.console import print_table, progress_bar, stdout, user_errors
+from frn.cli.options import Device
+from frn.cli.results import AsJson, Format, chosen_format, printed, rows_of
 from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -43,10 +45,12 @@ def head(
     way: Annotated[list[int] | None, typer.Option(min=2, help="Classes.", show_default="5")] = None,
     backward: Annotated[bool, typer.Option("--backward", help="With gradients, as in training.")] = False,
     rounds: AnyRounds = None,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """The closed-form head beside the paper's formulations: 16 queries per class, 15 in training; one thread."""
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn_export.head import head_graph
 
         from frn.bench.head import INITIAL, PLAIN, HeadCase, time_head
@@ -57,8 +61,7 @@ def head(
             for sizes in product(d or (64, 640), shot or (1, 5, 20), r or (25,), way or (5,))
         ]
         timings = [time_head(case, graph, rounds=rounds) for case in cases]
-    if as_json:
-        print_json([timing.as_json() for timing in timings])
+    if printed(wants, [timing.as_json() for timing in timings]):
         return
     print_table(
         ("episode", "formulation", "ms", *(f"x {plain}" for plain in PLAIN)),
@@ -81,10 +84,12 @@ def infer(
     model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
     batch: Annotated[list[int] | None, typer.Option(min=1, help="Images at once.", show_default="1 and 16")] = None,
     rounds: AnyRounds = None,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """An exported model beside torch, and a whole classifier beside its parts: 5 classes, 5 shots, one thread."""
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn_export.classifier import classifier_graph
         from frn_export.graphs import features_graph
 
@@ -111,9 +116,8 @@ def infer(
             what, whole = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
             for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
                 rows.append((what, whole, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
-    if as_json:
-        print_json({"model": model, "extractor": batches, "classifier": images})
-    else:
+    found = {"model": model, "extractor": batches, "classifier": images}
+    if not printed(wants, found, rows_of([*batches, *images])):
         print_table(("what", "ms", "beside", "ms", "ratio"), rows)
 
 
@@ -125,16 +129,17 @@ def emd(
     r: Annotated[int, typer.Option(min=1, help="Locations of a map.")] = 25,
     sfc_passes: Annotated[int, typer.Option(min=1, help="Of DeepEMD's fit to several shots; its authors' 100.")] = 100,
     rounds: Rounds = 3,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """FRN beside DeepEMD (the extra `emd`): 5-way, 15 queries in training, 16 in testing, heads alone, one thread."""
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.bench.emd import OURS, time_emd
 
         asked = product((phase,) if phase else ("train", "test"), shot or (1, 5))
         timings = [time_emd(name, k, d=d, r=r, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
-    if as_json:
-        print_json([timing.as_json() for timing in timings])
+    if printed(wants, [timing.as_json() for timing in timings]):
         return
     print_table(
         ("phase", "episode", "head", "ms", "x frn, torch", "published ms"),
@@ -158,6 +163,7 @@ def memory(
     way: Annotated[int | None, typer.Option(min=2, help="Classes.", show_default="30 and 20, as in the paper")] = None,
     queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 15,
     device: Device = "auto",
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Peak memory of a training step: CTX beside FRN, Conv-4 at 84 x 84, each in a process of its own.
@@ -165,6 +171,7 @@ def memory(
     The 10 x 10 maps take up to 8 GB.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.bench.memory import CONTESTANTS, PUBLISHED, MemoryCase, measure_memory
         from frn.errors import FrnError
         from frn.numerics import choose_device
@@ -189,21 +196,26 @@ def memory(
                 shape = f"{c.classes}-way {c.shot}-shot"
                 rows.append((str(c.r), str(c.d), shape, name, f"{megabytes:,.0f}", f"{paper or ''}"))
                 show(len(measured), len(cases) * len(CONTESTANTS))
-    if as_json:
-        print_json(measured)
+    if printed(wants, measured):
         return
     print_table(("r", "d", "episode", "head", "MB", "published MB"), rows)
     what = "torch's peak on the GPU" if where == "cuda" else "peak of a fresh process, less its libraries"
     stdout().print(f"MB: {what}. Published: all that nvidia-smi saw")
 
 
+app.command()(finetune)
+app.command()(temperature)
+
+
 @app.command()
 def tui(
     quick: Annotated[bool, typer.Option("--quick", help="Few turns and small folders: a try, no result.")] = False,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """The terminal app beside Textual's hello-world and its targets, on a pseudo-terminal; about two minutes."""
     with user_errors():
+        wants = chosen_format(form, as_json)
         try:
             from frn_tui_bench.measures import QUICK, Effort, Lab
             from frn_tui_bench.photos import draw
@@ -221,8 +233,8 @@ def tui(
             for measure in Lab(photos, Path(folder), effort).measure():
                 measures.append(measure)
                 show(len(measures), 0)
-    if as_json:
-        print_json({"load": load, "measures": [_described(measure) for measure in measures]})
+    described = [_described(measure) for measure in measures]
+    if printed(wants, {"load": load, "measures": described}, described):
         return
     rows = []
     for measure in measures:

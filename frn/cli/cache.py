@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.console import print_json, print_table, printable, stdout, user_errors
-from frn.cli.options import AsJson
+from frn.cli.console import print_table, printable, stdout, user_errors
+from frn.cli.results import AsJson, Format, chosen_format, printed
 
 DAY = 86400
 
@@ -18,7 +18,7 @@ app = typer.Typer(
 
 
 @app.callback()
-def cache(context: typer.Context, as_json: AsJson = False) -> None:
+def cache(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
     """Show the caches of decoded images and feature maps, move or clear them.
 
     Training and evaluation decode each image once. Of these the longest unused go first where all take more than 10
@@ -27,13 +27,13 @@ def cache(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is not None:
         return
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.caches import cached_splits, features_size, limit_in_bytes
         from frn.files import cache_folder
 
         folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
-    if as_json:
-        found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
-        print_json({"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}})
+    found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
+    if printed(wants, {"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}}, found):
         return
     if splits:
         now = time.time()

@@ -13,8 +13,6 @@ from frn.cli.console import (
     check_report,
     command_line,
     note,
-    one_format,
-    print_csv,
     print_json,
     printable,
     progress_bar,
@@ -22,13 +20,16 @@ from frn.cli.console import (
     stdout,
     user_errors,
 )
-from frn.cli.options import AsCsv, Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.results import AsCsv, AsJson, Format, RowWriter, chosen_format
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier, Prediction
     from frn.report.photos import Album
 
+COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
+"""Of CSV, before each class's probability."""
 BAR = 24
 """Width of a full bar, in characters."""
 
@@ -59,21 +60,23 @@ def classify(
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per photo on stdout.")] = False,
+    form: Format = None,
+    as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Label photos by the class whose examples rebuild them best.
 
     Broken photos are reported and stop nothing; the exit status is then 1. A report has the photos as thumbnails sorted
-    by sureness, to be filtered by class, with their error maps, in one file that needs no network.
+    by sureness, to be filtered by class, with their error maps, in one file that needs no network. As JSON, each photo
+    is an object on a line of its own.
 
     With --out any number of photos takes the same memory, and after a stop or a kill --resume answers the rest; a line
     has the --top best classes.
     """
     with user_errors():
-        one_format(as_json, as_csv)
+        wants = chosen_format(form, as_json, as_csv)
         check_report(report)
-        if out and (as_json or as_csv or report):
+        if out and (wants != "table" or report):
             raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
         if resume and not out:
             raise FrnError("--resume goes on with the file of --out: give it.")
@@ -97,19 +100,18 @@ def classify(
                 raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
             return
         album = _album(classifier) if report else None
-        failed, rows = 0, []
+        failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
         for path, outcome in album.classify(paths) if album else classifier.classify(paths):
             failed += isinstance(outcome, FrnError)
-            if as_csv:
-                rows.append(_as_row(path, outcome))
+            if rows:
+                rows.write(_as_row(path, outcome))
             elif isinstance(outcome, FrnError):
-                print_json({"image": str(path), "error": str(outcome)}) if as_json else note(f"error: {outcome}")
-            elif as_json:
+                reason = str(outcome)
+                print_json({"image": str(path), "error": reason}) if wants == "json" else note(f"error: {reason}")
+            elif wants == "json":
                 print_json(_as_line(path, outcome))
             else:
                 _show(path, outcome, top)
-        if as_csv:
-            print_csv(rows)
         if album and report:
             from frn.files import write_atomically
 
@@ -200,9 +202,12 @@ def _as_row(path: Path, outcome: "Prediction | FrnError") -> dict[str, object]:
     if isinstance(outcome, FrnError):
         return {"image": str(path), "error": str(outcome)}
     line = _as_line(path, outcome)
-    row = {key: line[key] for key in ("image", "label", "probability", "explained", "threshold", "unknown")}
-    shares = {f"probability of {name}": round(value, 6) for name, value in outcome.probabilities.items()}
-    return {**row, "error": "", **shares}
+    shares = {_share_of(name): round(value, 6) for name, value in outcome.probabilities.items()}
+    return {**{key: line[key] for key in COLUMNS if key in line}, **shares}
+
+
+def _share_of(name: str) -> str:
+    return f"probability of {name}"
 
 
 def _show(path: Path, prediction: "Prediction", top: int) -> None:

@@ -1,6 +1,5 @@
 """What every command shares: errors as one line, results on stdout, progress on stderr."""
 
-import csv
 import errno
 import io
 import json
@@ -10,7 +9,7 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -143,21 +142,6 @@ def printable(text: str) -> str:
 def print_json(value: object) -> None:
     """Print one JSON value as one line on stdout."""
     print(json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")), flush=True)
-
-
-def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
-    """Print rows as comma-separated values on stdout, under the names of all their columns."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(sys.stdout, names, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    sys.stdout.flush()
-
-
-def one_format(as_json: bool, as_csv: bool) -> None:
-    """Refuse two formats at once, by an `FrnError`."""
-    if as_json and as_csv:
-        raise FrnError("--json and --csv both take stdout. Give one of them.")
 
 
 def check_report(path: Path | None) -> None:

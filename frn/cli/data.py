@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.console import note, print_json, printable, progress_bar, report_left_out, stdout, user_errors
-from frn.cli.options import AsJson
+from frn.cli.console import note, printable, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.results import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 
 app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them.")
@@ -93,6 +93,7 @@ def check(
     data: Annotated[Path, typer.Argument(help="Data set with train/, val/, test/; or one folder of class folders.")],
     shot: Annotated[int, typer.Option(min=1, help="Support images an episode takes per class.")] = 5,
     queries: Annotated[int, typer.Option(min=1, help="Query images an episode takes per class.")] = 15,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Decode every image and say what is there: classes, counts, sizes, broken files, classes too small, other files.
@@ -100,6 +101,7 @@ def check(
     The exit status is 1 if anything is broken or too small.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.data.check import check_split
         from frn.data.folders import SPLITS
 
@@ -110,10 +112,14 @@ def check(
         for folder in splits:
             with progress_bar(f"checking {folder.name}") as progress:
                 reports.append(check_split(folder, shot + queries, progress))
-        if as_json:
-            print_json([report.as_json() for report in reports])
+        counts = [
+            {"split": str(report.folder), "class": name, "images": images, "too_small": name in report.too_small}
+            for report in reports
+            for name, images in report.sizes.items()
+        ]
+        printed(wants, [report.as_json() for report in reports], counts)
         for report in reports:
-            if not as_json:
+            if wants == "table":
                 stdout().print(f"{printable(str(report.folder))}: {report}", markup=False)
             for broken in report.broken:
                 note(f"broken: {broken.reason}")

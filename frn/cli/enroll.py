@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.console import print_json, print_table, printable, report_left_out, stdout, user_errors
-from frn.cli.options import AsJson, ClassifierDevice
+from frn.cli.console import print_table, printable, report_left_out, stdout, user_errors
+from frn.cli.options import ClassifierDevice
+from frn.cli.results import AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
 from frn.zoo import DEFAULT_MODEL
 
@@ -28,6 +29,7 @@ def enroll(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one becomes .bak.")] = False,
     device: ClassifierDevice = "auto",
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Make classes from folders of photos and keep them in a project file.
@@ -36,6 +38,7 @@ def enroll(
     class it shows what the rest of the class explains of each photo: a low minimum is a photo that does not belong.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         import dataclasses
 
         from frn.inference.classifier import Classifier
@@ -54,9 +57,8 @@ def enroll(
         classifier.threshold_override = threshold
         state = dataclasses.replace(classifier.state, threshold=threshold)
         save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
-    if as_json:
-        print_json(_summary(out, classifier, len(left_out)))
-    else:
+    summary = _summary(out, classifier, len(left_out))
+    if not printed(wants, summary, rows_of(summary["classes"])):
         _show(out, classifier)
 
 

@@ -1,6 +1,5 @@
 """`frn eval`: accuracy over random episodes."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,17 +8,12 @@ import typer
 from frn.cli.console import (
     check_report,
     command_line,
-    one_format,
-    print_csv,
-    print_json,
     progress_bar,
     report_left_out,
     stdout,
     user_errors,
 )
 from frn.cli.options import (
-    AsCsv,
-    AsJson,
     Device,
     EpisodeSeed,
     ImportPreset,
@@ -31,12 +25,17 @@ from frn.cli.options import (
     Threads,
     model_names,
 )
+from frn.cli.results import AsCsv, AsJson, Format, chosen_format, printed, rows_of
 from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
     from frn.evaluation.open_set import Unknown
     from frn.evaluation.report import Result
     from frn.evaluation.run import EvaluationOptions
+
+
+NOT_OF_EVALUATION = ("report", "form", "as_json", "as_csv", "preset")
+"""Parameters of the command that are no `EvaluationOptions`."""
 
 
 def evaluate(
@@ -65,6 +64,7 @@ def evaluate(
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) that shows the results.", show_default=False)
     ] = None,
+    form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -73,11 +73,11 @@ def evaluate(
     Features are computed once per image, so ten thousand episodes take seconds. A report shows accuracy by class,
     calibration, confusion, and the hardest photos and episodes, in one file that needs no network.
     """
-    given = {name: value for name, value in locals().items() if name not in ("report", "as_json", "as_csv", "preset")}
+    given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
     leave_threads_to_torch()
     with user_errors():
         check_report(report)
-        one_format(as_json, as_csv)
+        wants = chosen_format(form, as_json, as_csv)
         from frn.training.presets import find_preset
 
         given["transform"] = find_preset(preset).transform if preset else None
@@ -88,12 +88,8 @@ def evaluate(
             results = run(EvaluationOptions(**given), bars=progress_bar, warn=report_left_out)
         else:
             results = _reported(EvaluationOptions(**given), report)
-    if as_csv:
-        print_csv(_rows(results))
-        return
-    if as_json:
-        head = {"method": method} if method else {}
-        print_json({"model": model, **head, "data": str(data), "split": split, "seed": seed, "results": results})
+    head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
+    if printed(wants, {**head, "results": results}, rows_of(results)):
         return
     console = stdout()
     for result in results:
@@ -114,18 +110,6 @@ def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
     facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
     write_atomically(report, evaluation_page(options.model, found, command_line(), facts))
     return results
-
-
-def _rows(results: "Sequence[Result]") -> list[dict[str, object]]:
-    """Each result as one flat row."""
-    rows = []
-    for result in results:
-        nested = {key: value for key, value in result.items() if isinstance(value, dict)}
-        flat: dict[str, object] = {key: value for key, value in result.items() if key not in nested}
-        for key, values in nested.items():
-            flat |= {f"{key}_{name}": value for name, value in values.items()}
-        rows.append(flat)
-    return rows
 
 
 def describe(result: "Result") -> str:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.console import print_json, printable, report_left_out, stdout, user_errors
+from frn.cli.console import printable, report_left_out, stdout, user_errors
 from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.results import AsJson, Format, chosen_format, printed, rows_of
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 
@@ -22,13 +23,15 @@ def explain(
     ] = False,
     test_time: TestTimeName = "fast",
     device: ClassifierDevice = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object with the numbers on stdout.")] = False,
+    form: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Draw where each class could and could not rebuild a photo.
 
     Dark parts are explained, light ones are not. All classes share one scale.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         import io
 
         from frn.errors import FrnError
@@ -56,24 +59,23 @@ def explain(
         sheet(crop, image.name, panels, smooth=smooth).save(picture, FORMATS[out.suffix.lower()])
         write_atomically(out, picture.getvalue())
     label = "unknown" if prediction.unknown else prediction.label
-    if as_json:
-        print_json(
-            {
-                "image": str(image),
-                "label": prediction.label,
-                "unknown": prediction.unknown,
-                "threshold": round(prediction.threshold, 6),
-                "out": str(out),
-                "classes": {
-                    name: {
-                        "probability": round(prediction.probabilities[name], 6),
-                        "explained": round(prediction.explained[name], 6),
-                        "error": round(prediction.errors[name], 6),
-                        "error_map": [[round(float(value), 6) for value in row] for row in error_maps[name]],
-                    }
-                    for name in ranked
-                },
-            }
-        )
+    numbers = {
+        name: {
+            "probability": round(prediction.probabilities[name], 6),
+            "explained": round(prediction.explained[name], 6),
+            "error": round(prediction.errors[name], 6),
+            "error_map": [[round(float(value), 6) for value in row] for row in error_maps[name]],
+        }
+        for name in ranked
+    }
+    summary = {
+        "image": str(image),
+        "label": prediction.label,
+        "unknown": prediction.unknown,
+        "threshold": round(prediction.threshold, 6),
+        "out": str(out),
+        "classes": numbers,
+    }
+    if printed(wants, summary, rows_of(numbers)):
         return
     stdout().print(f"{printable(str(out))}: {printable(label)}", markup=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from frn.cli.console import note, print_json, progress_bar, report_left_out, stdout, user_errors
-from frn.cli.options import AsJson, TestTimeName
+from frn.cli.options import TestTimeName
 from frn.errors import FrnError
 from frn.zoo import DEFAULT_MODEL
 
@@ -59,7 +59,7 @@ def export(
         Literal["onnx", "ort", "openvino"],
         typer.Option("--format", help="Beside ONNX: ort, for small builds of onnxruntime; openvino (an extra)."),
     ] = "onnx",
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
 

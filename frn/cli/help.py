@@ -20,8 +20,8 @@ def show_help(
     words = topic or []
     with user_errors():
         assert context.parent is not None
-        if len(words) == 2 and words[0] == "json":
-            print_json(_schema(words[1]))
+        if len(words) > 1 and words[0] == "json":
+            print_json(_schema(" ".join(words[1:])))
         elif len(words) == 1 and words[0] in TOPICS:
             print(f"{TOPICS[words[0]].title}\n\n{TOPICS[words[0]].text}")
         else:

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.console import note, print_json, print_table, stdout, user_errors
-from frn.cli.options import AsJson
+from frn.cli.console import note, print_table, stdout, user_errors
+from frn.cli.results import AsJson, Format, chosen_format, printed
 
 if TYPE_CHECKING:
     from frn.zoo import ModelFiles
@@ -18,17 +18,16 @@ app = typer.Typer(
 
 
 @app.callback()
-def models(context: typer.Context, as_json: AsJson = False) -> None:
+def models(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
     """List the models that have names, which every command and the app take; add networks of others."""
     if context.invoked_subcommand is not None:
         return
     from frn.zoo import named_models
 
     with user_errors():
+        wants = chosen_format(form, as_json)
         found = {name: _facts(files) for name, files in named_models().items()}
-    if as_json:
-        print_json(found)
-    else:
+    if not printed(wants, found):
         _show(found)
 
 
@@ -41,6 +40,7 @@ def add(
     weights: Annotated[
         Path | None, typer.Option(help="Its weights, if they are here already.", show_default="fetched")
     ] = None,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Fetch a network that others have trained, check it and keep it: from then on its name works everywhere.
@@ -48,28 +48,28 @@ def add(
     FRN needs no training on it. The weights' licence is their makers'.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn_export.added import add_model
 
         if weights is None:
             note("fetching the weights, unless they are here already ...")
         added, files = add_model(network, name=name, weights=weights)
         facts = _facts(files)
-    if as_json:
-        print_json({added: facts})
+    if printed(wants, {added: facts}):
         return
     _show({added: facts})
     stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}", markup=False)
 
 
 @app.command()
-def known(as_json: AsJson = False) -> None:
+def known(form: Format = None, as_json: AsJson = False) -> None:
     """List the networks that `frn models add` knows by a short name."""
     from frn.catalogue import CATALOGUE
 
-    if as_json:
-        print_json(
-            {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
-        )
+    with user_errors():
+        wants = chosen_format(form, as_json)
+    facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
+    if printed(wants, facts):
         return
     rows = [(f"[bold]{name}[/bold]", n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
     print_table(("name", "network", "what it is", "licence"), rows)

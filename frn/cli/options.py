@@ -29,8 +29,6 @@ def preset_names(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Rows of comma-separated values on stdout, with a head.")]
 Device = Annotated[DeviceName, typer.Option(help="auto: CUDA where it is.")]
 Precision = Annotated[
     PrecisionName, typer.Option(help="auto: fp32 for the paper's recipes, else bf16 where the processor has it.")
@@ -72,7 +70,14 @@ Backbone = Annotated[
     str | None,
     typer.Option(help="conv4, resnet12, resnet12-small, resnet9-patch4 or resnet9-patch4-wide.", show_default=False),
 ]
-Epochs = Annotated[int | None, typer.Option(min=1, help="Epochs; the milestones move along.", show_default=False)]
+Epochs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Epochs; the milestones move along. More of them with --resume lengthen the run.",
+        show_default=False,
+    ),
+]
 LearningRate = Annotated[
     float | None, typer.Option(help="The schedule's first learning rate.", show_default="the preset's")
 ]
@@ -89,7 +94,6 @@ WarmUp = Annotated[
 ]
 Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
-AsJsonAtEnd = Annotated[bool, typer.Option("--json", help="One JSON object on stdout at the end.")]
 
 
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:

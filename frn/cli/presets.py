@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.console import print_json, print_table, stdout, user_errors
-from frn.cli.options import AsJson
+from frn.cli.console import print_table, stdout, user_errors
+from frn.cli.results import AsJson, Format, chosen_format, printed, rows_of
 
 if TYPE_CHECKING:
     from frn.training.presets import Preset, Published
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def presets(
     name: Annotated[str | None, typer.Argument(help="Show this one in full.", show_default=False)] = None,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """List the training presets that `frn train` and `frn pretrain` know, with what the paper reports for them."""
@@ -21,11 +22,12 @@ def presets(
     from frn.training.presets.record import published_fields
 
     with user_errors():
+        wants = chosen_format(form, as_json)
         chosen = PRESETS if name is None else {name: find_preset(name)}
-    if as_json:
-        values = {name: published_fields(preset) for name, preset in chosen.items()}
-        print_json(values if name is None else values[name])
-    elif name is None:
+    values = {name: published_fields(preset) for name, preset in chosen.items()}
+    if printed(wants, values if name is None else values[name], rows_of(values)):
+        return
+    if name is None:
         _list(chosen)
     else:
         _show(chosen[name])

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.console import print_json, stdout, user_errors
-from frn.cli.options import AsJson, ImportPreset, MethodName
+from frn.cli.console import stdout, user_errors
+from frn.cli.options import ImportPreset, MethodName
+from frn.cli.results import AsJson, Format, chosen_format, printed
 
 
 def import_backbone(
@@ -24,6 +25,7 @@ def import_backbone(
     method: Annotated[MethodName, typer.Option(help="The head; it learns nothing.")] = "frn",
     preset: ImportPreset = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch weights that the cache lacks.")] = False,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a model of a network that others have trained, with an untrained head; or of an authors' checkpoint.
@@ -32,6 +34,7 @@ def import_backbone(
     classes, by leaving out each of their photos once; `frn eval` chooses them from the validation split.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.backbones.pretrained import find_weights
         from frn.errors import FrnError
         from frn.model import import_pretrained, load_model, save_model
@@ -52,10 +55,9 @@ def import_backbone(
             model = import_pretrained(backbone, found, size=size, method=method)
         save_model(model, out)
     h, w = model.grid
-    if as_json:
-        transform = model.config.transform
-        shape = {"size": transform.size, "resize": transform.resize, "r": h * w, "d": model.d}
-        print_json({"model": str(out), "weights": str(found), **shape})
+    transform = model.config.transform
+    shape = {"size": transform.size, "resize": transform.resize, "r": h * w, "d": model.d}
+    if printed(wants, {"model": str(out), "weights": str(found), **shape}):
         return
     stdout().print(f"{out}: r = {h * w} locations ({h} x {w}) of d = {model.d} channels", markup=False)
     stdout().print(f"weights: {found}", markup=False)

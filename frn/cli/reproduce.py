@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.console import INTERRUPTED, note, print_json, stdout, user_errors
-from frn.cli.options import AsJson, Device, PrecisionName, Threads
+from frn.cli.console import INTERRUPTED, note, stdout, user_errors
+from frn.cli.options import Device, PrecisionName, Threads
+from frn.cli.results import AsJson, Format, FormatName, chosen_format, printed, rows_of
+from frn.cli.results import Row as CsvRow
 from frn.errors import FrnError
 from frn.files import write_atomically
 
@@ -38,6 +40,7 @@ def reproduce(
     threads: Threads = None,
     device: Device = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands that are left to run.")] = False,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a table of the paper: train what is missing, resume what is half done, evaluate, compare.
@@ -46,13 +49,14 @@ def reproduce(
     OUT/TABLE.json has already stay in it, also without their runs.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.reproduce.page import markdown
         from frn.reproduce.plan import Locations, data_sets, unmeasured
         from frn.reproduce.report import read, report
         from frn.reproduce.tables import TABLES, choose_rows, find_table
 
         if list_all or table is None:
-            _list([find_table(table)] if table else list(TABLES.values()), as_json=as_json)
+            _list([find_table(table)] if table else list(TABLES.values()), wants)
             return
         chosen = find_table(table)
         rows = choose_rows(chosen, row or [])
@@ -73,9 +77,8 @@ def reproduce(
         page = markdown(found, chosen)
         write_atomically(out / f"{chosen.name}.md", page)
         write_atomically(out / f"{chosen.name}.json", json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
-    if as_json:
-        print_json(found.as_json())
-    else:
+    result = found.as_json()
+    if not printed(wants, result, [row for line in result["rows"] for row in _figures(found.table, line)]):
         stdout().print(page, markup=False, soft_wrap=True, end="")
     if failed:
         raise typer.Exit(1)
@@ -146,15 +149,23 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
     return folders
 
 
-def _list(tables: "list[Table]", *, as_json: bool) -> None:
+def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
+    """A row of a table, one for each of its shots."""
+    return [
+        {"table": table, "row": line["row"], "label": line["label"], "shot": shot, **figure}
+        for shot, figure in line["figures"].items()
+    ]
+
+
+def _list(tables: "list[Table]", wants: FormatName) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
     from frn.reproduce.page import percent
     from frn.reproduce.report import described
 
-    if as_json:
-        print_json([described(table) for table in tables])
+    told = [described(table) for table in tables]
+    if printed(wants, told, [{"table": t["table"], **row} for t in told for row in rows_of(t["rows"])]):
         return
     console = stdout()
     for table in tables:

@@ -7,9 +7,13 @@ Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 NUMBER: Schema = {"type": "number"}
+NUMBERS: Schema = {"type": "object", "additionalProperties": NUMBER}
+"""By names."""
 FLAG: Schema = {"type": "boolean"}
 SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
 MAYBE: Schema = {"type": ["number", "null"]}
+TEXT_OR_NONE: Schema = {"type": ["string", "null"]}
+PART: Schema = {"type": "object"}
 
 
 def record(optional: Schema | None = None, **required: Schema) -> Schema:
@@ -61,6 +65,63 @@ MODEL: Schema = {
 }
 """And whatever its file or its maker says besides: data, licence, validation, milliseconds."""
 
+ACCURACY = record(mean=NUMBER, ci95=NUMBER, episodes=COUNT)
+PRESET = record(
+    **dict.fromkeys(("about", "method", "backbone", "aux", "stage", "val_split"), TEXT),
+    **dict.fromkeys(("last_pool", "tuned_start"), FLAG),
+    **dict.fromkeys(("batch", "store_side", "val_every", "val_episodes"), COUNT),
+    **dict.fromkeys(("episode", "schedule", "augmentation", "transform"), PART),
+    **dict.fromkeys(("beside", "fixed", "left_out"), each(TEXT)),
+    **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
+    val_shot={"type": ["integer", "null"]},
+    balance={"type": ["number", "array"], "items": NUMBER},
+    small_first={"type": ["array", "null"], "items": COUNT},
+    test_shots=each(COUNT),
+    published={"type": ["object", "null"]},
+)
+"""Its parts by the names that `config.toml` of a run has."""
+QUOTED = record(label=TEXT, network=TEXT, one_shot=TEXT, five_shot=TEXT)
+ELSEWHERE = record(label=TEXT, published=TEXT, command=TEXT, here=TEXT)
+LISTED = record(
+    table=TEXT,
+    source=TEXT,
+    title=TEXT,
+    rows=each(record(row=TEXT, label=TEXT, published=named(MAYBE), commands=each(TEXT))),
+    elsewhere=each(ELSEWHERE),
+    quoted=each(QUOTED),
+)
+REPRODUCED = record(
+    **dict.fromkeys(("table", "source", "title", "note", "version", "machine"), TEXT),
+    rows=each(
+        record(
+            {"missing": TEXT},
+            row=TEXT,
+            label=TEXT,
+            figures=named(
+                record(measurement=TEXT, **dict.fromkeys(("published", "published_ci95", "accuracy", "ci95"), MAYBE))
+            ),
+        )
+    ),
+    runs=named(record(command=TEXT, seconds=NUMBER, precision=TEXT, machine=TEXT_OR_NONE)),
+    measurements=named(record(command=TEXT, run=TEXT, **dict.fromkeys(("way", "queries", "episodes", "seed"), COUNT))),
+    elsewhere=each(ELSEWHERE),
+    quoted=each(QUOTED),
+)
+EXPORTED: Schema = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("features", "prepare", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
+        **dict.fromkeys(("difference", "prepare_difference", "head_difference"), NUMBER),
+        **dict.fromkeys(("classifier_difference", "batch_difference"), NUMBER),
+        **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), NUMBER),
+        "precision": TEXT,
+    },
+    "required": ["features", "prepare", "card", "precision", "difference", "prepare_difference"],
+    "additionalProperties": {"type": ["string", "number"]},
+}
+"""Paths, and differences from torch as a share of what is compared; accuracy in percent before and after int8.
+Files of other formats stand under their names."""
+
 SCHEMAS: dict[str, Schema] = {
     "classify": {"oneOf": [ANSWER, record(image=TEXT, error=TEXT)]},
     "enroll": record(
@@ -93,10 +154,77 @@ SCHEMAS: dict[str, Schema] = {
         broken=each(TEXT),
     ),
     "models": named(MODEL),
+    "models add": named(MODEL),
+    "models known": named(record(backbone=TEXT, about=TEXT, licence=TEXT)),
     "eval": record({"method": TEXT}, model=TEXT, data=TEXT, split=TEXT, seed=COUNT, results=each(EVALUATED)),
+    "plot": each(record(run=TEXT, total_steps=COUNT, val_accuracy=NUMBER)),
+    "presets": {"oneOf": [PRESET, named(PRESET)]},
     "train": record({"test": each(EVALUATED)}, model=TEXT, validation=NUMBER, seconds=NUMBER),
+    "pretrain": record(model=TEXT, validation=NUMBER, seconds=NUMBER),
     "finetune": record(model=TEXT, start=NUMBER, validation=NUMBER, seconds=NUMBER),
-    "data": each(
+    "reproduce": {"oneOf": [REPRODUCED, each(LISTED)]},
+    "visualize train": record(decoder=TEXT, steps=COUNT, seconds=NUMBER),
+    "visualize render": record(
+        **dict.fromkeys(("model", "decoder", "data", "split", "picture"), TEXT),
+        **dict.fromkeys(("seed", "way", "shot", "trials"), COUNT),
+        l2=named(record(mean=NUMBER, ci95=NUMBER)),
+    ),
+    "export": {"oneOf": [EXPORTED, record(web=TEXT, runtime=TEXT, page_difference=NUMBER)]},
+    "import": record(model=TEXT, weights=TEXT, size=COUNT, resize={"type": ["integer", "null"]}, r=COUNT, d=COUNT),
+    "bench head": each(
+        record(
+            **dict.fromkeys(("d", "shot", "r", "way"), COUNT),
+            backward=FLAG,
+            milliseconds=NUMBERS,
+            times_as_fast=named(NUMBERS),
+        )
+    ),
+    "bench infer": record(
+        model=TEXT,
+        extractor=each(record(batch=COUNT, milliseconds=NUMBERS, times_as_fast=NUMBER)),
+        classifier=each(record(height=COUNT, width=COUNT, milliseconds=NUMBERS, times_as_long=NUMBERS)),
+    ),
+    "bench emd": each(record(phase=TEXT, shot=COUNT, milliseconds=NUMBERS, published=named(TEXT))),
+    "bench memory": each(
+        record(
+            **dict.fromkeys(("part", "head"), TEXT),
+            **dict.fromkeys(("r", "d", "way", "shot"), COUNT),
+            megabytes=NUMBER,
+            published=MAYBE,
+        )
+    ),
+    "bench finetune": record(
+        model=TEXT,
+        threads=COUNT,
+        gain=NUMBER,
+        draws=each(
+            record(
+                **dict.fromkeys(("val_before", "val_after", "seconds", "processor_seconds"), NUMBER),
+                **dict.fromkeys(("test_before", "test_after", "gain"), ACCURACY),
+                pool=TEXT,
+                seed=COUNT,
+            )
+        ),
+    ),
+    "bench temperature": record(
+        model=TEXT,
+        rows=each(
+            record(pool=TEXT, way=COUNT, shot=COUNT, **dict.fromkeys(("learned", "tempered", "accuracy"), NUMBER))
+        ),
+    ),
+    "bench tui": record(
+        load=NUMBER,
+        measures=each(
+            record(
+                **dict.fromkeys(("target", "what", "unit", "how"), TEXT),
+                measured=NUMBER,
+                limit=NUMBER,
+                hello_world=MAYBE,
+                ok=FLAG,
+            )
+        ),
+    ),
+    "data check": each(
         record(
             folder=TEXT,
             classes=named(COUNT),
@@ -114,4 +242,4 @@ SCHEMAS: dict[str, Schema] = {
         features=record(bytes=COUNT),
     ),
 }
-"""`classify` prints an object a line, `data` is `frn data check`, `train` is `frn pretrain` too."""
+"""By command. `classify` prints an object a line, `reproduce --list` and `presets` without a name print the second."""

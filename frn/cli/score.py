@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.console import note, print_json, print_table, printable, report_left_out, stdout, user_errors
-from frn.cli.options import AsJson, Classes, ClassifierDevice, ClassifierModel, TestTimeName
+from frn.cli.console import note, print_table, printable, report_left_out, stdout, user_errors
+from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName
+from frn.cli.results import AsJson, Format, chosen_format, printed
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import Answer, LabelledScore
@@ -30,6 +31,7 @@ def score(
     html: Annotated[Path | None, typer.Option(help="Write all of it as one page.", show_default=False)] = None,
     test_time: TestTimeName = "fast",
     device: ClassifierDevice = "auto",
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Score classes on photos whose class is known: accuracy, each class, confusion, calibration, unknown photos.
@@ -38,11 +40,13 @@ def score(
     themselves are left out.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.data.folders import scan
 
         photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
 
         from frn.evaluation.labelled import score_labelled
+        from frn.evaluation.score_page import as_csv, rows
         from frn.files import write_atomically
         from frn.loading import load_classifier
 
@@ -55,14 +59,13 @@ def score(
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:
-            from frn.evaluation.score_page import as_csv
-
             write_atomically(csv, as_csv(found))
         if html is not None:
             from frn.evaluation.score_page import as_page
 
             write_atomically(html, as_page(found, f"{classes} on {labelled}"))
-    print_json(_summary(found, classes, labelled)) if as_json else _show(found, classifier.threshold)
+    if not printed(wants, _summary(found, classes, labelled), rows(found)):
+        _show(found, classifier.threshold)
     if found.broken:
         raise typer.Exit(1)
 

@@ -1,6 +1,8 @@
 """What `frn help TOPIC` says; the same text is in `docs/shell.md`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from textwrap import fill
 
 from frn.cli.schemas import SCHEMAS
 
@@ -11,6 +13,10 @@ class Topic:
 
     title: str
     text: str
+
+
+def _wrapped(names: Iterable[str]) -> str:
+    return fill(", ".join(names), 120, break_on_hyphens=False)
 
 
 TOPICS = {
@@ -31,14 +37,17 @@ drawn on a terminal only; in a log, training writes a line an epoch. A traceback
     "json": Topic(
         "JSON and CSV",
         f"""\
-`--json` prints one JSON value on one line, `frn classify --json` one object per photo. `frn help json COMMAND` prints
-its JSON Schema, for: {", ".join(SCHEMAS)}.
-`--csv`, where a command has it, prints rows under a head. Without either, results are for people, and may look
-different in the next version.
+Every command with a result takes `--format json`, `csv` or `table`; `--json` is short for the first, and `--csv`, where
+it stands alone, for the second. (`frn export` has `--json` alone: its `--format` is that of the files.) `table`, the
+default, is for people and may look different in the next version. JSON is one value on one line, with `frn classify`
+one object per photo. CSV is rows under a head: a photo, class, model, preset or measurement each, or the one result.
+`frn help json COMMAND` prints a command's JSON Schema, for:
+{_wrapped(SCHEMAS)}.
 
 ```sh
 frn classify birds photos --json | jq -r 'select(.unknown) | .image'
 find photos -name '*.jpg' -newer last-time | frn classify birds - --csv
+frn models --format csv
 ```
 
 `-` among the photos of `frn classify` stands for those that stdin lists, one to a line, or each ended by NUL

@@ -11,13 +11,13 @@ from frn.cli.console import (
     command_line,
     end_stopped_run,
     note,
-    print_json,
     progress_bar,
     report_left_out,
     stdout,
     user_errors,
 )
 from frn.cli.evaluate import describe
+from frn.cli.results import AsJson, Format, chosen_format, printed
 from frn.hardware import leave_threads_to_torch
 from frn.zoo import DEFAULT_MODEL, resolve
 
@@ -61,7 +61,8 @@ def train(
     resume: options.Resume = False,
     init: options.Init = None,
     config: options.RunConfig = None,
-    as_json: options.AsJsonAtEnd = False,
+    form: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model on episodes, validate it, keep the best.
 
@@ -88,7 +89,8 @@ def pretrain(
     resume: options.Resume = False,
     init: options.Init = None,
     config: options.RunConfig = None,
-    as_json: options.AsJsonAtEnd = False,
+    form: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Pre-train on all training classes at once, before episodes: with dummy maps (Sec. 3.6) or classically.
 
@@ -117,16 +119,18 @@ def finetune(
     threads: options.Threads = None,
     resume: options.Resume = False,
     config: options.RunConfig = None,
-    as_json: options.AsJsonAtEnd = False,
+    form: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make a model better for the kind of pictures you have: a few minutes of training, from ten classes of ten photos.
 
     A quarter of the classes is held out and judges, unless there is a val/. The model that it starts from counts as the
     first best, so the result is never worse than that on them.
     """
-    given = {name: value for name, value in locals().items() if name not in ("as_json", "data", "model")}
+    given = {name: value for name, value in locals().items() if name not in ("form", "as_json", "data", "model")}
     leave_threads_to_torch()
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.training.options import RunOptions
 
         resolve(model)  # before torch and the photos: a wrong name is told at once
@@ -136,9 +140,8 @@ def finetune(
 
         run = prepare_finetuning(wanted, command=command_line(), bars=progress_bar)
         position = _train(run)
-    if as_json:
-        facts = {"model": str(run.best), "start": position.start, "validation": position.best}
-        print_json({**facts, "seconds": round(position.seconds, 1)})
+    facts = {"model": str(run.best), "start": position.start, "validation": position.best}
+    if printed(wants, {**facts, "seconds": round(position.seconds, 1)}):
         return
     console, shot = stdout(), run.preset.validation.shot
     console.print(f"trained in {position.seconds / 60:.1f} minutes: [bold]{run.best}[/bold]")
@@ -150,10 +153,11 @@ def finetune(
 
 
 def _run(given: dict[str, Any], *, episodes: bool) -> None:
-    """Run what a command was given: the fields of `RunOptions`, and `as_json`."""
-    as_json = given.pop("as_json")
+    """Run what a command was given: the fields of `RunOptions`, and the format of its result."""
+    asked = given.pop("form"), given.pop("as_json")
     leave_threads_to_torch()
     with user_errors():
+        wants = chosen_format(*asked)
         from frn.training.options import RunOptions
 
         wanted = RunOptions(**given).configured()
@@ -164,10 +168,8 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
         run = prepare_run(wanted, command=command_line(), bars=progress_bar)
         position = _train(run)
         tests = run.test()
-    if as_json:
-        result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
-        print_json({**result, "test": tests} if tests else result)
-    else:
+    result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
+    if not printed(wants, {**result, "test": tests} if tests else result):
         _show_result(run, position, tests)
 
 

@@ -12,14 +12,14 @@ from frn.cli.console import (
     command_line,
     end_stopped_run,
     note,
-    print_json,
     print_table,
     progress_bar,
     report_left_out,
     stdout,
     user_errors,
 )
-from frn.cli.options import AsJson, Device, EpisodeSeed, Precision, Resume, Split, SplitData, Threads
+from frn.cli.options import Device, EpisodeSeed, Precision, Resume, Split, SplitData, Threads
+from frn.cli.results import AsJson, Format, chosen_format, printed
 
 app = typer.Typer(no_args_is_help=True, help="Turn feature maps back into images, true and rebuilt ones.")
 
@@ -39,6 +39,7 @@ def train(
     device: Device = "auto",
     threads: Threads = None,
     resume: Resume = False,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a decoder: from a frozen model's feature maps back to the images they come from.
@@ -46,6 +47,7 @@ def train(
     Ctrl-C saves and stops; `--resume` goes on.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         from frn.cli.training_display import interruptible
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder
@@ -70,8 +72,7 @@ def train(
         if not trained.finished:
             end_stopped_run(trained.position.total_steps)
     seconds = round(trained.position.seconds, 1)
-    if as_json:
-        print_json({"decoder": str(out), "steps": trained.position.total_steps, "seconds": seconds})
+    if printed(wants, {"decoder": str(out), "steps": trained.position.total_steps, "seconds": seconds}):
         return
     stdout().print(f"trained {trained.position.total_steps} steps in {seconds / 60:.1f} minutes: [bold]{out}[/bold]")
     words = ["frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png"]
@@ -92,6 +93,7 @@ def render(
     seed: EpisodeSeed = 0,
     device: Device = "auto",
     threads: Threads = None,
+    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Regenerate images from their own and from rebuilt feature maps: a grid, and their L2 pixel errors.
@@ -100,6 +102,7 @@ def render(
     own maps; from maps rebuilt by their class; and by other classes.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
         from PIL import Image
 
         from frn.data.cache import load_images
@@ -128,10 +131,9 @@ def render(
         with progress_bar("trials") as measuring:
             shape = EpisodeShape(way=way, shot=shot, queries=1)
             errors = regenerator.measure(shape, trials=trials, seed=seed, where=where, progress=measuring)
-    if as_json:
-        l2 = dict(zip(("ground_truth", "same_class", "other_class"), asdict(errors).values(), strict=True))
-        shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
-        print_json({**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)})
+    l2 = dict(zip(("ground_truth", "same_class", "other_class"), asdict(errors).values(), strict=True))
+    shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
+    if printed(wants, {**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)}):
         return
     names = ("ground-truth feature map", "same-class reconstruction", "other-class reconstruction")
     found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in (errors.truth, errors.same, errors.other))

@@ -30,23 +30,29 @@ figure { display: inline-block; width: 11rem; margin: 0 .5rem 1rem 0; vertical-a
 """
 
 
-def as_csv(found: LabelledScore) -> str:
+def rows(found: LabelledScore) -> list[dict[str, object]]:
     """A row per photo: its class, what it was called, the probability of each class."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    heads = ("image", "truth", "label", "right", "probability", "explained", "unknown")
-    writer.writerow([*heads, *(f"p({name})" for name in found.classes)])
-    for answer in (*found.known, *found.strangers):
-        numbers = (answer.probability, answer.explained)
-        writer.writerow(
-            [
-                str(answer.path).encode("utf-8", "backslashreplace").decode(),
-                *(answer.truth, answer.label, int(answer.right)),
-                *(f"{number:.6f}" for number in numbers),
-                int(answer.prediction.unknown),
-                *(f"{share:.6f}" for share in answer.prediction.probabilities.values()),
-            ]
-        )
+    return [
+        {
+            "image": str(answer.path).encode("utf-8", "backslashreplace").decode(),
+            "truth": answer.truth,
+            "label": answer.label,
+            "right": int(answer.right),
+            "probability": f"{answer.probability:.6f}",
+            "explained": f"{answer.explained:.6f}",
+            "unknown": int(answer.prediction.unknown),
+            **{f"p({name})": f"{share:.6f}" for name, share in answer.prediction.probabilities.items()},
+        }
+        for answer in (*found.known, *found.strangers)
+    ]
+
+
+def as_csv(found: LabelledScore) -> str:
+    """`rows` under a head."""
+    text, table = io.StringIO(), rows(found)
+    writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
     return text.getvalue()
 
 

@@ -25,7 +25,7 @@ from frn.heads import build_head
 from frn.images import EvaluationTransform
 from frn.model import Model, load_model, save_model
 from frn.model_file import ModelConfig
-from frn.zoo import shipped_models
+from frn.zoo import assets_folder, shipped_models
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,6 +70,31 @@ def test_a_network_of_torchvision_learns_in_a_loop_of_ones_own() -> None:
         losses.append(loss.item())
     assert np.mean(losses[-2:]) < 0.9 * np.mean(losses[:2])
     assert model.head.alpha.grad is not None
+
+
+def test_the_pages_show_code_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The loop of docs/library.md and the first lines of the README's Python, as they stand there."""
+    loop = code_of(ROOT / "docs" / "library.md", "FRN(backbone)").replace("episodes=500", "episodes=2")
+    monkeypatch.setattr("torchvision.models.resnet18", lambda weights: resnet18(weights=None))
+    names: dict[str, Any] = {"dataset": Blobs(6, 15)}
+    exec(loop, names)
+    assert names["logits"].shape == (50, 5)
+
+    monkeypatch.chdir(tmp_path)
+    photos = sorted((assets_folder() / "samples" / "moths").rglob("*.jpg"))
+    for name, photo in zip("abcdx", photos[::4], strict=False):
+        (tmp_path / f"{name}.jpg").write_bytes(photo.read_bytes())
+    exec(code_of(ROOT / "README.md", "partial_fit"), names)
+    assert sorted(names["classifier"].classes_) == ["jay", "owl", "wren"]
+    assert FewShotClassifier.load("birds.frn.json").predict(["a.jpg"]).tolist() == ["jay"]
+    assert (tmp_path / "birds.onnx").stat().st_size > 1_000_000
+
+
+def code_of(page: Path, mark: str) -> str:
+    """The Python on a page that has these words."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = (block for block in blocks if mark in block)
+    return str(found)
 
 
 def test_a_support_set_given_beforehand_is_the_same_one() -> None:

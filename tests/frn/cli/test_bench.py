@@ -1,16 +1,25 @@
 """`frn bench` as people call it."""
 
 import json
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.data.synthetic import draw_moth, species
+from frn.episodes import EpisodeShape
 from frn.images import EvaluationTransform
 from frn.model import Model, save_model
 from frn.model_file import ModelConfig
+from frn.training.launch import PreparedRun, prepare_finetuning
+from frn.training.options import RunOptions
+from frn.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples" / "moths"
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -94,3 +103,51 @@ def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = CliRunner(env=ONE_THREAD).invoke(app, ["bench", "memory", "--side", "7"])
     assert refused.exit_code == 1
     assert "Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others." in refused.stderr
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Thirty classes of seven drawn moths."""
+    for label in range(30):
+        home = tmp_path / "pool" / f"moth {label:02d}"
+        home.mkdir(parents=True)
+        for number in range(7):
+            draw_moth(species(label), np.random.default_rng([label, number]), 32).save(home / f"{number}.png")
+    return tmp_path / "pool"
+
+
+def test_fine_tuning_is_measured_on_classes_that_it_has_not_seen(
+    pool: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frn.bench.finetuning.TEST", EpisodeShape(way=3, shot=2, queries=2))
+    monkeypatch.setattr("frn.training.finetuning.STEPS", 2)
+    seen: list[dict[str, set[str]]] = []
+
+    def watched(options: RunOptions) -> PreparedRun:
+        assert options.data is not None
+        splits = {home.name: {entry.name for entry in home.iterdir()} for home in options.data[0].iterdir()}
+        seen.append(splits)
+        return prepare_finetuning(options)
+
+    monkeypatch.setattr("frn.bench.finetuning.prepare_finetuning", watched)
+    words = ("finetune", pool, f"{pool}{os.pathsep}{pool}", "--model", model, "--photos", 21, "--episodes", 4)
+    found = json.loads(bench(*words, "--json").stdout)
+    assert [draw["seed"] for draw in found["draws"]] == [0, 1]
+    for draw, splits in zip(found["draws"], seen, strict=True):
+        assert {name: len(classes) for name, classes in splits.items()} == {"train": 18, "val": 6, "test": 6}
+        assert not splits["train"] & splits["test"]
+        assert not splits["val"] & splits["test"]
+        assert draw["val_after"] >= draw["val_before"] > 0
+        assert draw["gain"]["mean"] == pytest.approx(draw["test_after"]["mean"] - draw["test_before"]["mean"])
+        assert draw["processor_seconds"] > 0
+    assert found["gain"] == pytest.approx(sum(draw["gain"]["mean"] for draw in found["draws"]) / 2)
+    few = CliRunner(env=ONE_THREAD).invoke(app, ["bench", "finetune", str(SAMPLES), "--model", "conv4"])
+    assert few.stderr == "error: 30 classes of 4 photos or more are needed, but there are 6. Add folders.\n"
+
+
+def test_calibration_is_measured_with_and_without_the_temperature(pool: Path, model: Path) -> None:
+    words = ("temperature", pool, "--model", model, "--way", 4, "--queries", 2, "--episodes", 6)
+    one, five = json.loads(bench(*words, "--shot", 1, "--shot", 5, "--json").stdout)["rows"]
+    assert one["learned"] != one["tempered"]
+    assert five["learned"] == pytest.approx(five["tempered"])
+    assert "6 episodes a row" in bench(*words, "--shot", 1).stdout

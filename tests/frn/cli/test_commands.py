@@ -213,6 +213,21 @@ def test_eval_names_a_class_that_is_too_small(moths: Path, model: Path) -> None:
     )
 
 
+def assert_shown_by_tensorboard(run: Path) -> None:
+    """TensorBoard reads what `metrics.jsonl` has: loss, accuracy, alpha, beta, gamma, the learning rate, validation."""
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulators.EventAccumulator(str(run / "tensorboard")).Reload()
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for name in ("loss", "accuracy", "learning_rate", "alpha", "beta", "gamma"):
+        shown = [(event.step, event.value) for event in events.Scalars(f"train/{name}")]
+        written = [(line["total_steps"], line[name]) for line in metrics if name in line]
+        assert [step for step, _ in shown] == [step for step, _ in written]
+        assert [value for _, value in shown] == pytest.approx([value for _, value in written], abs=1e-3), name
+    assert [event.value for event in events.Scalars("val/accuracy")] == pytest.approx(
+        [line["val_accuracy"] for line in metrics if "val_accuracy" in line]
+    )
+
+
 def test_train_on_a_folder_then_evaluate_and_classify_with_what_came_out(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     words = ("train", "cifar-fs-conv4", "--data", moths, "--out", out, "--way", 4, "--shot", 2, "--queries", 3)
@@ -220,7 +235,7 @@ def test_train_on_a_folder_then_evaluate_and_classify_with_what_came_out(moths: 
     assert result.exit_code == 0, result.stderr
     summary = json.loads(result.stdout)
     assert summary["model"] == str(out / "best.safetensors")
-    assert any((out / "tensorboard").iterdir())
+    assert_shown_by_tensorboard(out)
     assert json.loads(frn("eval", out, "--data", moths, "--shot", 1, "--queries", 5, "--episodes", 20, "--json").stdout)
     assert len(lines(frn("classify", moths / "test", moths / "val" / "moth 20", "--model", out, "--json"))) == 12
     again = frn(*words, "--epochs", 2, "--precision", "fp32")

@@ -1,15 +1,18 @@
 """Habits of a shell: help by topic, exit codes, JSON by schema, lists on stdin, defaults, completion, no colours."""
 
+import csv
+import io
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
@@ -35,72 +38,113 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "here"
 
 
-def violations(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[str]:
-    """Where a value is not of a schema; of JSON Schema only what `frn.cli.schemas` uses."""
-    if "oneOf" in schema:
-        if not any(not list(violations(value, each)) for each in schema["oneOf"]):
-            yield f"{where}: is none of the alternatives"
-        return
-    kinds = {
-        "string": str,
-        "integer": int,
-        "number": (int, float),
-        "boolean": bool,
-        "null": type(None),
-        "array": list,
-        "object": dict,
-    }
-    allowed = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    is_bool = isinstance(value, bool)
-    if not any(isinstance(value, kinds[kind]) and is_bool == (kind == "boolean") for kind in allowed):  # type: ignore[arg-type]
-        yield f"{where}: {value!r} is no {allowed}"
-    elif isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
-        yield f"{where}: {value} is out of range"
-    elif isinstance(value, list):
-        for index, entry in enumerate(value):
-            yield from violations(entry, schema["items"], f"{where}[{index}]")
-    elif isinstance(value, dict):
-        properties, others = schema.get("properties", {}), schema.get("additionalProperties")
-        yield from (f"{where}: lacks {name}" for name in schema.get("required", []) if name not in value)
-        for name, entry in value.items():
-            if name in properties:
-                yield from violations(entry, properties[name], f"{where}.{name}")
-            elif others is False:
-                yield f"{where}: has {name}, which is not described"
-            elif others:
-                yield from violations(entry, others, f"{where}.{name}")
+Violations = Callable[[Any, dict[str, Any]], Iterator[str]]
 
 
-def test_a_wrong_value_is_seen_by_the_schemas() -> None:
+def test_a_wrong_value_is_seen_by_the_schemas(violations: Violations) -> None:
     right = json.loads(frn("cache", "--json").stdout)
     assert list(violations(right, SCHEMAS["cache"])) == []
     for wrong in ({**right, "more": 1}, {**right, "limit": -1}, {**right, "limit": True}, {"folder": "x"}):
         assert list(violations(wrong, SCHEMAS["cache"]))
 
 
-def test_json_is_what_its_schema_says(moths: Path, tmp_path: Path) -> None:
-    text = tmp_path / "text.jpg"
-    text.write_text("no photo")
-    labelled = tmp_path / "labelled" / "eyed footman"
-    labelled.mkdir(parents=True)
-    (labelled / "1.jpg").write_bytes(PHOTO.read_bytes())
-    calls: dict[str, tuple[object, ...]] = {
-        "classify": (MOTHS, PHOTO, text),
-        "enroll": (MOTHS, "--out", tmp_path / "m.frn.json"),
-        "explain": (MOTHS, PHOTO, "--out", tmp_path / "m.png"),
-        "score": (MOTHS, labelled.parent),
-        "models": (),
-        "eval": ("conv4", "--data", moths, "--episodes", 10, "--shot", 1, "--unknown", "--way", 2, "--queries", 2),
-        "data": ("check", moths, "--shot", 5, "--queries", 7),
-        "cache": (),
+def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command by its words."""
+    for name, command in getattr(group, "commands", {}).items():
+        yield f"{above}{name}", command
+        yield from commands(command, f"{above}{name} ")
+
+
+def test_every_command_with_a_result_has_a_format_and_a_schema() -> None:
+    """What it prints is compared with the schema in every test that calls it (`tests/frn/conftest.py`)."""
+    options = {
+        name: {word for parameter in command.params for word in parameter.opts}
+        for name, command in commands(typer.main.get_command(app))
     }
-    for command, words in calls.items():
-        result = frn(command, *words, "--json")
-        lines = [json.loads(line) for line in result.stdout.splitlines()]
-        assert lines, (command, result.stderr)
-        for line in lines:
-            assert list(violations(line, SCHEMAS[command])) == [], command
-    assert SCHEMAS.keys() - calls.keys() == {"train", "finetune"}, "their results are compared where they are trained"
+    with_json = {name for name, words in options.items() if "--json" in words}
+    assert with_json == SCHEMAS.keys()
+    assert with_json == {name for name, words in options.items() if "--format" in words}, "export's is of its files"
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Path:
+    """One photo of a known class."""
+    home = tmp_path / "labelled" / "eyed footman"
+    home.mkdir(parents=True)
+    (home / "1.jpg").write_bytes(PHOTO.read_bytes())
+    return home.parent
+
+
+@pytest.mark.parametrize(
+    ("words", "head"),
+    [
+        (
+            ("classify", MOTHS, PHOTO, "missing.jpg"),
+            "image,label,probability,explained,threshold,unknown,error,",
+        ),
+        (("enroll", MOTHS, "--out", "m.frn.json", "--model", "conv4"), "name,images,explained"),
+        (("explain", MOTHS, PHOTO, "--out", "m.png", "--model", "conv4"), "name,probability,explained,error,error_map"),
+        (("models",), "name,path,backbone,method,size,bytes"),
+        (("models", "known"), "name,backbone,about,licence"),
+        (("presets",), "name,about,prepare,method,backbone"),
+        (("presets", "demo"), "name,about,prepare,method,backbone"),
+        (("cache",), ""),
+        (("reproduce", "--list"), "table,row,label,published_1,published_5,commands"),
+    ],
+)
+def test_a_result_is_a_table_rows_or_json(words: tuple[object, ...], head: str) -> None:
+    again = ("--replace",) if words[0] == "enroll" else ()
+    table = frn(*words)
+    rows = frn(*words, *again, "--format", "csv")
+    value = frn(*words, *again, "--format", "json")
+    assert table.exit_code == rows.exit_code == value.exit_code
+    assert rows.stdout.startswith(head)
+    assert all(isinstance(json.loads(line), dict | list) for line in value.stdout.splitlines())
+    assert len({table.stdout, rows.stdout, value.stdout}) == 3
+    width = {len(row) for row in csv.reader(io.StringIO(rows.stdout))}
+    assert len(width) <= 1, "a row has another number of columns than the head"
+
+
+def test_scores_and_checks_are_rows_too(moths: Path, labelled: Path, tmp_path: Path) -> None:
+    rows = frn("score", MOTHS, labelled, "--format", "csv", "--csv", tmp_path / "rows.csv").stdout
+    assert rows == (tmp_path / "rows.csv").read_text()
+    checked = list(csv.DictReader(io.StringIO(frn("data", "check", moths / "val", "--format", "csv").stdout)))
+    assert [(row["class"], row["images"], row["too_small"]) for row in checked][:1] == [("moth 20", "12", "True")]
+    words = ("eval", "conv4", "--data", moths, "--episodes", 10, "--shot", 1, "--unknown", "--way", 2, "--queries", 2)
+    (measured,) = csv.DictReader(io.StringIO(frn(*words, "--csv").stdout))
+    (value,) = json.loads(frn(*words, "--json").stdout)["results"]
+    assert float(measured["accuracy"]) == value["accuracy"]
+    assert float(measured["unknown_auroc"]) == value["unknown"]["auroc"]
+
+
+def test_rows_of_photos_come_as_they_are_classified() -> None:
+    """A reader of a pipe gets the first photo's row before the second is looked at."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "frn", "classify", str(MOTHS), *map(str, [PHOTO] * 2000), "--csv"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("image,label")
+        assert process.stdout.readline().startswith(str(PHOTO))
+        process.stdout.close()  # as `| head -2` does
+        assert process.wait() == 1
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_two_formats_are_refused_and_what_is_typed_goes_before_a_default(elsewhere: Path) -> None:
+    for asked, told in (
+        (("--json", "--csv"), "--json and --csv"),
+        (("--format", "csv", "--json"), "--json and --format csv"),
+        (("--format", "table", "--csv"), "--csv and --format table"),
+    ):
+        assert frn("classify", MOTHS, PHOTO, *asked).stderr == f"error: {told} both take stdout. Give one of them.\n"
+    (elsewhere / "frn.toml").write_text('[classify]\nformat = "json"\n[models]\njson = true\n')
+    assert frn("classify", MOTHS, PHOTO).stdout.startswith("{")
+    assert frn("classify", MOTHS, PHOTO, "--csv").stdout.startswith("image,")
+    assert frn("models", "--format", "csv").stdout.startswith("name,")
 
 
 def test_help_knows_every_command_and_topic() -> None:
@@ -110,6 +154,7 @@ def test_help_knows_every_command_and_topic() -> None:
     assert "--queries" in frn("help", "data", "check").stdout
     assert "exit-codes" in frn("help").stdout
     assert json.loads(frn("help", "json", "eval").stdout) == SCHEMAS["eval"]
+    assert json.loads(frn("help", "json", "bench", "head").stdout) == SCHEMAS["bench head"]
     assert frn("help", "nothing").exit_code == 1
 
 
