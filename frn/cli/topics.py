@@ -50,6 +50,11 @@ find photos -name '*.jpg' -newer last-time | frn classify birds - --csv
 frn models --format csv
 ```
 
+A hundred thousand photos: `frn classify birds photos --out results.jsonl` adds a line of JSON per photo to the file as
+it comes, with the `--top` best classes, and takes no more memory for more photos. The same command with `--resume` goes
+on after a stop or a kill: photos that have a line are not opened again, half a line is dropped, and a file of other
+classes, another model or threshold is refused (each line's `run` tells them apart).
+
 `-` among the photos of `frn classify` stands for those that stdin lists, one to a line, or each ended by NUL
 (`find -print0`).""",
     ),
