@@ -3,10 +3,11 @@
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -130,6 +131,59 @@ def test_keys_and_pictures_are_there_at_once_and_a_reload_ends_the_session_befor
         raise AssertionError("the first session goes on")
 
     asyncio.run(come_and_come_again())
+
+
+def engines(pid: int) -> set[int]:
+    """Engines below a process."""
+    found = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout.splitlines()
+    return {int(line.split()[0]) for line in found if "frn_tui.engine" in line} & children(pid)
+
+
+def test_every_visitor_has_an_engine_that_ends_with_the_page_and_nobody_else_is_let_in(
+    server: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, address = server
+    page(address)
+    port = int(address.rpartition(":")[2])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing, but tells which address of ours would
+        outer = probe.getsockname()[0]
+    if not outer.startswith("127."):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((outer, port), timeout=START)
+
+    async def visits() -> None:
+        import aiohttp
+
+        async with aiohttp.ClientSession() as session:
+            for origin in (
+                "null",
+                "https://127.0.0.1",
+                f"http://127.0.0.1:{port + 1}",
+                f"{address}.evil.example",
+                None,
+            ):
+                with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                    await session.ws_connect(f"{address}/ws", origin=origin)
+            first, second = [
+                await session.ws_connect(f"{address}/ws?width=100&height=30", origin=origin)
+                for origin in (address, address.replace("127.0.0.1", "localhost"))
+            ]
+            both = await until(lambda: engines(process.pid), 2)
+            await first.close()
+            (left,) = await until(lambda: engines(process.pid), 1)
+            assert left in both
+            await second.close()
+            await until(lambda: children(process.pid), 0)
+
+    async def until(look: Callable[[], set[int]], count: int) -> set[int]:
+        for _ in range(int(START / 0.1)):
+            if len(found := look()) == count:
+                return found
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{found}, not {count}")
+
+    asyncio.run(visits())
 
 
 def test_without_the_extra_one_line_says_how_to_get_it() -> None:
