@@ -67,7 +67,7 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
     foreign = [opset.domain for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
     if foreign or model.functions or model.training_info:
         raise FrnError(
-            f"{where}: uses {foreign[0] if foreign else 'functions of its own'}; only standard operators may run"
+            f"{where}: uses {one_line(foreign[0]) if foreign else 'functions of its own'}; only standard operators may run"
         )
     _check_graph(model.graph, where)
     _check_sizes(model, where)
@@ -82,7 +82,8 @@ def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
     tensors = list(graph.initializer)
     for node in graph.node:
         if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
-            raise FrnError(f"{where}: uses the operator {node.domain or 'ai.onnx'}.{node.op_type}, which may not run")
+            operator = one_line(f"{node.domain or 'ai.onnx'}.{node.op_type}")
+            raise FrnError(f"{where}: uses the operator {operator}, which may not run")
         for attribute in node.attribute:
             if attribute.HasField("g") or attribute.graphs:
                 raise FrnError(f"{where}: has a graph inside {node.op_type}, which may not run")
