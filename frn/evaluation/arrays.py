@@ -1,6 +1,10 @@
 """Few-shot accuracy of anyone's features: arrays, `.npy` files or Parquet columns in, the figures of `frn eval` out."""
 
+import struct
 import time
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,14 +15,23 @@ import torch
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, check_classes
-from frn.errors import FrnError
+from frn.errors import FrnError, one_line
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.report import Result
+from frn.files import require_regular
 from frn.heads import build_head
 from frn.ridge.tuning import tune_on_episodes
 
 Table: TypeAlias = NDArray[Any] | Sequence[Any] | str | Path
 """Values, or a file that holds them: `.npy`, or `.parquet` with columns `features` and `labels`."""
+
+MAX_BYTES = 1 << 40
+"""Of a file of features."""
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, MemoryError, RuntimeError),
+    *(SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
+)
+"""What numpy, which reads a header as Python's text, and pyarrow raise for a file that is damaged or another."""
 
 
 def evaluate(
@@ -85,10 +98,15 @@ def evaluate(
 
 def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32], tuple[int, ...], list[str]]:
     """Maps (n, r, d) class by class, images of each class, and the classes' names."""
-    maps = np.asarray(_read(features, "features"), dtype=np.float32)
+    found = np.asarray(_read(features, "features"))
+    if found.dtype.kind not in "biuf":
+        raise FrnError(f"the features are {found.dtype}, and not numbers")
+    maps = found.astype(np.float32)
     if labels is None and not is_parquet(features):
         raise FrnError("give the labels of the features, or a Parquet file with a column of them")
     known = np.asarray(_read(features if labels is None else labels, "labels"))
+    if known.dtype.kind not in "biufUSO":
+        raise FrnError(f"the labels are {known.dtype}, and neither numbers nor names")
     if maps.ndim == 4:
         maps = maps.reshape(*maps.shape[:2], -1).swapaxes(1, 2)
     elif maps.ndim == 2:
@@ -113,12 +131,20 @@ def is_parquet(table: Table) -> bool:
 def _read(table: Table, column: str) -> Any:
     if not isinstance(table, str | Path):
         return table
+    path = require_regular(Path(table), MAX_BYTES)
     try:
         if is_parquet(table):
-            return _read_column(Path(table), column)
-        return np.load(table, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise FrnError(f"{table}: cannot be read as .npy or .parquet ({error})") from error
+            return _read_column(path, column)
+        # Mapped, an array that says it has more than its file has is refused and not made room for.
+        array = np.load(path, allow_pickle=False, mmap_mode="r")
+    except FrnError:
+        raise
+    except UNREADABLE as error:
+        raise FrnError(f"{table}: cannot be read as .npy or .parquet ({one_line(error)})") from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise FrnError(f"{table}: holds several arrays. Save each as .npy and give the one of the {column}.")
+    return array
 
 
 def _read_column(path: Path, column: str) -> Any:

@@ -66,9 +66,8 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
         raise FrnError(f"{where}: has over {MAX_METADATA >> 20} MiB of metadata")
     foreign = [opset.domain for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
     if foreign or model.functions or model.training_info:
-        raise FrnError(
-            f"{where}: uses {one_line(foreign[0]) if foreign else 'functions of its own'}; only standard operators may run"
-        )
+        used = one_line(foreign[0]) if foreign else "functions of its own"
+        raise FrnError(f"{where}: uses {used}; only standard operators may run")
     _check_graph(model.graph, where)
     _check_sizes(model, where)
     return metadata

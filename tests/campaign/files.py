@@ -208,6 +208,25 @@ def pickles() -> Part:
     return Part(5_000, _damaging(good), door)
 
 
+def arrays() -> Part:
+    """Features and labels of one's own, `.npy` and `.npz`."""
+    from frn.evaluation.arrays import _by_class
+
+    good = []
+    for array in (np.ones((6, 4), np.float32), np.ones((6, 2, 3), np.float16), np.arange(24).reshape(6, 4)):
+        for save in (np.save, np.savez, np.savez_compressed):
+            file = io.BytesIO()
+            save(file, array)
+            good.append(file.getvalue())
+    labels = [0, 0, 0, 1, 1, 1]
+
+    def door(data: bytes, folder: Path) -> None:
+        (folder / "x.npy").write_bytes(data)
+        _by_class(folder / "x.npy", labels)
+
+    return Part(5_000, _damaging(good), door)
+
+
 def _listed(suffix: str) -> Callable[[bytes, Path], None]:
     def door(data: bytes, folder: Path) -> None:
         (folder / f"x{suffix}").write_bytes(data)

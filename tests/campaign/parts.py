@@ -15,6 +15,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "settings": files.settings,
     "journals": files.journals,
     "pickles": files.pickles,
+    "npz": files.arrays,
     "zip": files.zips,
     "tar": files.tars,
 }

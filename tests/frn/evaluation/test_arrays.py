@@ -1,0 +1,53 @@
+"""Features of strangers: what a file claims is not believed, and what it is not is told in one line."""
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from frn.errors import FrnError
+from frn.evaluation.arrays import evaluate
+
+LABELS = [0, 0, 0, 1, 1, 1]
+
+
+def npy(array: np.typing.NDArray[np.generic]) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def several() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, np.ones((6, 4)))
+    return file.getvalue()
+
+
+SMALL = npy(np.ones((6, 4), np.float32))
+FILES = {
+    "several": (several(), "holds several arrays"),
+    "larger than it is": (SMALL.replace(b"(6, 4)", b"(6, 9)"), "cannot be read"),
+    "a terabyte": (SMALL.replace(b"(6, 4), }           ", b"(6, 40000000000), }"), "cannot be read"),
+    "cut": (SMALL[:50], "cannot be read"),
+    "objects": (npy(np.array([None] * 6)), "cannot be read"),
+    "names": (npy(np.array(["a"] * 6)), "the features are <U1, and not numbers"),
+    "nothing": (b"", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_array_of_numbers_is_one_line(name: str, tmp_path: Path) -> None:
+    data, reason = FILES[name]
+    (tmp_path / "x.npy").write_bytes(data)
+    with pytest.raises(FrnError, match=reason) as caught:
+        evaluate(tmp_path / "x.npy", LABELS, way=2, shot=1, queries=1, episodes=1)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names there")
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.npy")
+    with pytest.raises(FrnError, match="is not a regular file"):
+        evaluate(tmp_path / "x.npy", LABELS)
