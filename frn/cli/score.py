@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.console import note, print_table, printable, report_left_out, stdout, user_errors
+from frn.cli.console import command_line, note, print_table, printable, report_left_out, stdout, user_errors
 from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName
 from frn.cli.results import AsJson, Format, chosen_format, printed
 
@@ -28,7 +28,10 @@ def score(
         typer.Option(min=0, max=1, help="As of `frn classify`.", show_default="calibrated from the example photos"),
     ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
-    html: Annotated[Path | None, typer.Option(help="Write all of it as one page.", show_default=False)] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", "--html", help="Also write a page (.html) of all of it.", show_default=False),
+    ] = None,
     test_time: TestTimeName = "fast",
     device: ClassifierDevice = "auto",
     form: Format = None,
@@ -46,7 +49,7 @@ def score(
         photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
 
         from frn.evaluation.labelled import score_labelled
-        from frn.evaluation.score_page import as_csv, rows
+        from frn.evaluation.score_rows import as_csv, rows
         from frn.files import write_atomically
         from frn.loading import load_classifier
 
@@ -60,10 +63,11 @@ def score(
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:
             write_atomically(csv, as_csv(found))
-        if html is not None:
-            from frn.evaluation.score_page import as_page
+        if report is not None:
+            from frn.report.score import score_page
 
-            write_atomically(html, as_page(found, f"{classes} on {labelled}"))
+            facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
+            write_atomically(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
     if not printed(wants, _summary(found, classes, labelled), rows(found)):
         _show(found, classifier.threshold)
     if found.broken:

@@ -16,9 +16,10 @@ from typer.testing import CliRunner, Result
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
-from frn.evaluation.score_page import as_csv, as_page
+from frn.evaluation.score_rows import as_csv
 from frn.inference.classifier import Prediction
 from frn.loading import load_classifier
+from frn.report.score import score_page
 from frn.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
@@ -69,7 +70,7 @@ def test_the_files_hold_every_photo_and_no_markup_of_strangers() -> None:
     rows = list(csv.DictReader(as_csv(COUNTED).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["p(b)"]) == 0.8
-    page = as_page(COUNTED, "a & b")
+    page = score_page(COUNTED, "a & b", "frn score", {})
     assert "&lt;b&gt;.jpg" in page
     assert "<b>.jpg" not in page
     assert "a &amp; b" in page

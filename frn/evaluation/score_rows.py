@@ -1,0 +1,32 @@
+"""A score as a table with a row per photo. Free of torch."""
+
+import csv
+import io
+
+from frn.evaluation.labelled import LabelledScore
+
+
+def rows(found: LabelledScore) -> list[dict[str, object]]:
+    """A row per photo: its class, what it was called, the probability of each class."""
+    return [
+        {
+            "image": str(answer.path).encode("utf-8", "backslashreplace").decode(),
+            "truth": answer.truth,
+            "label": answer.label,
+            "right": int(answer.right),
+            "probability": f"{answer.probability:.6f}",
+            "explained": f"{answer.explained:.6f}",
+            "unknown": int(answer.prediction.unknown),
+            **{f"p({name})": f"{share:.6f}" for name, share in answer.prediction.probabilities.items()},
+        }
+        for answer in (*found.known, *found.strangers)
+    ]
+
+
+def as_csv(found: LabelledScore) -> str:
+    """`rows` under a head."""
+    text, table = io.StringIO(), rows(found)
+    writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return text.getvalue()
