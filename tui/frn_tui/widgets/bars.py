@@ -10,9 +10,9 @@ from textual import events
 from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from frn_tui.text import bar, display_name, percent
+from frn_tui.widgets.dragging import Dragging
 
 DRAWN_GAUGE = 4
 """Lines from which on the gauge is drawn; below, it is told in words."""
@@ -34,10 +34,9 @@ class BarRow:
     class_id: int = 0
 
 
-class Bars(Widget):
+class Bars(Dragging):
     """The verdict, a bar per class, and the gauge that tells known from unknown."""
 
-    ALLOW_SELECT = False  # dragging moves the mark
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"bars--{part}" for part in ("text", "verdict", "unknown", "bar", "muted", "mark")
     }
@@ -59,7 +58,7 @@ class Bars(Widget):
         twice: bool
 
     _rows: tuple[BarRow, ...] = ()
-    _threshold, _unknown, _dragging = 0.0, False, False
+    _threshold, _unknown = 0.0, False
 
     def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
         """Replace everything; the likeliest row comes first."""
@@ -140,34 +139,21 @@ class Bars(Widget):
             return -1
         return len(self._lines(*self.size)) - 2
 
-    def _drag(self, event: events.MouseEvent, *, released: bool) -> None:
+    def drag(self, event: events.MouseEvent, *, released: bool) -> None:
         x = event.get_content_offset_capture(self).x
         self._threshold = min(max(x / max(self.size.width - 1, 1), 0.0), 1.0)
         self.refresh()
         self.post_message(self.ThresholdDragged(self._threshold, released))
 
-    def on_mouse_down(self, event: events.MouseDown) -> None:
+    def grips(self, event: events.MouseDown) -> bool:
         offset = event.get_content_offset(self)
-        if offset is not None and offset.y == self._gauge_line() and event.button == 1:
-            self._dragging = True
-            self.capture_mouse()
-            self._drag(event, released=False)
+        return offset is not None and offset.y == self._gauge_line()
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
         below = 2 if self.size.height >= DRAWN_GAUGE else 1
         if offset is not None and 1 <= offset.y <= self._fitting(max(self.size.height - 1 - below, 0)):
             self.post_message(self.Clicked(self._rows[offset.y - 1].class_id, event.chain > 1))
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._dragging:
-            self._drag(event, released=False)
-
-    def on_mouse_up(self, event: events.MouseUp) -> None:
-        if self._dragging:
-            self._dragging = False
-            self.release_mouse()
-            self._drag(event, released=True)
 
 
 def _scale(text: str) -> list[Part]:

@@ -9,9 +9,9 @@ from rich.segment import Segment
 from textual import events
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
 
 from frn_tui.text import percent
+from frn_tui.widgets.dragging import Dragging
 
 BINS = 44
 """So many at most: more would have few photos in each."""
@@ -22,10 +22,9 @@ Part = tuple[str, str]
 """Text and the component class of its style."""
 
 
-class Histogram(Widget):
+class Histogram(Dragging):
     """Two histograms of explained shares over one scale, with the threshold between unknown and known."""
 
-    ALLOW_SELECT = False  # dragging moves the threshold
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"histogram--{part}" for part in ("known", "asked", "below", "mark", "text")
     }
@@ -39,7 +38,7 @@ class Histogram(Widget):
 
     _known: tuple[float, ...] = ()
     _asked: tuple[float, ...] = ()
-    _threshold, _dragging = 0.0, False
+    _threshold = 0.0
 
     def show(self, known: Sequence[float], asked: Sequence[float], threshold: float) -> None:
         self._known, self._asked, self._threshold = tuple(known), tuple(asked), threshold
@@ -81,7 +80,7 @@ class Histogram(Widget):
             f"{known} of {len(self._known)} examples"
         )
 
-    def _drag(self, event: events.MouseEvent, *, released: bool) -> None:
+    def drag(self, event: events.MouseEvent, *, released: bool) -> None:
         low, high = self._scale()
         bins = max(self.size.width - LABEL, 1)
         x = min(max(event.get_content_offset_capture(self).x - LABEL, 0), bins)
@@ -90,22 +89,9 @@ class Histogram(Widget):
         if released:
             self.post_message(self.Moved(round(self._threshold, 3)))
 
-    def on_mouse_down(self, event: events.MouseDown) -> None:
+    def grips(self, event: events.MouseDown) -> bool:
         offset = event.get_content_offset(self)
-        if offset is not None and event.button == 1 and offset.x >= LABEL and (self._known or self._asked):
-            self._dragging = True
-            self.capture_mouse()
-            self._drag(event, released=False)
-
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._dragging:
-            self._drag(event, released=False)
-
-    def on_mouse_up(self, event: events.MouseUp) -> None:
-        if self._dragging:
-            self._dragging = False
-            self.release_mouse()
-            self._drag(event, released=True)
+        return offset is not None and offset.x >= LABEL and bool(self._known or self._asked)
 
 
 def columns(values: Sequence[float], low: float, high: float, width: int, rows: int, broad: int = 1) -> list[str]:

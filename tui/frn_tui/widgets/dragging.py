@@ -1,0 +1,35 @@
+"""Something that is moved with the mouse, like the mark of a scale."""
+
+from textual import events
+from textual.widget import Widget
+
+
+class Dragging(Widget):
+    """Follows the mouse from a press on what `grips` until it is released."""
+
+    ALLOW_SELECT = False
+    _dragging = False
+
+    def grips(self, event: events.MouseDown) -> bool:
+        """Whether what is under the mouse can be dragged."""
+        raise NotImplementedError
+
+    def drag(self, event: events.MouseEvent, *, released: bool) -> None:
+        """Follow the mouse; `released` at the end."""
+        raise NotImplementedError
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if event.button == 1 and self.grips(event):
+            self._dragging = True
+            self.capture_mouse()
+            self.drag(event, released=False)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._dragging:
+            self.drag(event, released=False)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        if self._dragging:
+            self._dragging = False
+            self.release_mouse()
+            self.drag(event, released=True)
