@@ -8,6 +8,7 @@ import typer
 
 from frn.cli import options
 from frn.cli.console import (
+    INTERRUPTED,
     command_line,
     end_stopped_run,
     note,
@@ -164,9 +165,13 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
         wanted.check(episodes=episodes)  # before torch: a wrong option is told at once
 
         from frn.training.launch import prepare_run
+        from frn.training.ranks import joined
 
-        run = prepare_run(wanted, command=command_line(), bars=progress_bar)
-        position = _train(run)
+        with joined(wanted.device) as ranks:
+            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
+            position = _train(run)
+        if not ranks.first:
+            return
         tests = run.test()
     result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
     if not printed(wants, {**result, "test": tests} if tests else result):
@@ -177,6 +182,12 @@ def _train(run: "PreparedRun") -> "Position":
     """Train to the end and show it; a run that is stopped ends the program."""
     from frn.cli.training_display import TrainingDisplay, interruptible
 
+    if not run.settings.ranks.first:
+        with interruptible() as stopped:
+            ended = run.train(lambda event: None, stopped)
+        if not ended.finished:
+            raise typer.Exit(INTERRUPTED)
+        return ended.position
     report_left_out(run.broken)
     note(str(run))
     with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:

@@ -18,6 +18,7 @@ from frn.training.finetuning import finetuning_data, finetuning_folders, finetun
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.options import RunOptions
 from frn.training.presets import Preset
+from frn.training.ranks import ALONE, Ranks, is_first, restarted
 from frn.training.run import RunResult, RunSettings
 from frn.training.run_folder import RunFolder
 from frn.training.setup import new_model
@@ -51,10 +52,16 @@ class PreparedRun:
         steps = f"batches of {preset.pretraining.batch}"
         if preset.trains_on_episodes:
             steps = f"{preset.episode} with {preset.episode.queries} queries"
+        world, together = self.settings.ranks.world, ""
+        if world > 1:
+            batch = (
+                preset.episode.way * preset.episode.per_class if preset.trains_on_episodes else preset.pretraining.batch
+            )
+            together = f" in each of {world} ranks; a step has {batch * world} images, {batch} of a rank"
         return (
             f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, "
             f"{len(self.images)} images of {len(self.images.names)} classes, "
-            f"{self.settings.precision} on {self.settings.device}, {self.options.threads or cores()} threads"
+            f"{self.settings.precision} on {self.settings.device}, {self.options.threads or cores()} threads{together}"
         )
 
     def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
@@ -71,14 +78,20 @@ class PreparedRun:
         return evaluate_images(extractor, draw_demo("test", self.settings.seed), plan)
 
 
-def prepare_run(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:
+def prepare_run(
+    options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars, ranks: Ranks = ALONE
+) -> PreparedRun:
     """Read the images of a run, whose options are already checked; `command` is noted in `config.toml`."""
     preset = options.overridden()
-    settings = _settings(options, command)
+    settings = replace(_settings(options, command), ranks=ranks)
     init = None if options.init is None else load_model(options.init)
     if init is not None:
         new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
+    if not ranks.first:
+        ranks.wait()  # rank 0 decodes what is not in the cache
     images, val_images = load_splits(preset, options.data or [], options.seed, bars)
+    if ranks.first:
+        ranks.wait()
     return PreparedRun(options, preset, settings, images, val_images, init)
 
 
@@ -106,7 +119,8 @@ def prepare_finetuning(options: RunOptions, *, command: str = "", bars: Progress
 
 def _settings(options: RunOptions, command: str) -> RunSettings:
     """Where and how to run. FrnError if the folder is taken, or the device is not there."""
-    if not options.resume:
+    resume = options.resume or (restarted() and RunFolder(options.folder).last.exists())
+    if not resume and is_first():
         RunFolder(options.folder).require_free()  # before images are read
     set_threads(options.threads)
     device = choose_device(options.device)
@@ -118,5 +132,5 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     }
     precision = choose_precision(options.wanted_precision, device)
     return RunSettings(
-        seed=options.seed, precision=precision, device=device, resume=options.resume, command=command, facts=facts
+        seed=options.seed, precision=precision, device=device, resume=resume, command=command, facts=facts
     )

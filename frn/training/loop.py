@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from frn.data.cache import StoredImages
 from frn.data.concat import ConcatImages
@@ -19,11 +19,11 @@ from frn.evaluation.features import extract_features
 from frn.model import Model, load_model, save_model
 from frn.numerics import autocast, keep_freed_memory
 from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
-from frn.training.objectives import build_objective
+from frn.training.objectives import Objective, build_objective
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
 from frn.training.run import RunResult, RunSettings, TrainingRun
-from frn.training.run_folder import RunFolder
+from frn.training.run_folder import FollowedFolder, RunFolder
 from frn.training.setup import (
     build_optimizer,
     describe_images,
@@ -98,7 +98,23 @@ def train(
         for part in images.parts:
             check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
     trainer = _Trainer(preset, images, val_images, settings, report)
-    return trainer.train(RunFolder(out), init, stop)
+    return trainer.train(RunFolder(out) if settings.ranks.first else FollowedFolder(out), init, stop)
+
+
+class _Step(nn.Module):
+    """What a rank does with its images: the loss, and logits and targets of what was classified."""
+
+    def __init__(self, model: Model, objective: Objective, settings: RunSettings) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+        self.device, self.precision = settings.device, settings.precision
+
+    def forward(self, images: Tensor, drawn: Episode, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Of augmented images (b, 3, H, W), drawn as `drawn`."""
+        with autocast(self.device, self.precision):
+            maps = self.model.feature_maps(images)
+        with drawing_from(generator, self.device):  # heads with dropout or noise
+            return self.objective.score(self.model, maps, drawn)
 
 
 @dataclass
@@ -127,6 +143,8 @@ class _Trainer:
         decides = {"seed": settings.seed, "precision": settings.precision, "images": describe_images(self.images)}
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
+        uses_all = self.preset.trains_on_episodes and self.preset.method == "frn"
+        self.step = settings.ranks.together(_Step(self.model, self.objective, settings), uses_all=uses_all)
         self.position = run.position
         if self.preset.validation.start and not run.position.total_steps:
             run.position.start = self.validate().mean
@@ -182,10 +200,8 @@ class _Trainer:
         rate = position.rate * self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        generator = np.random.default_rng([settings.seed, position.epoch, position.step, 1])
-        maps = self.feature_maps(drawn, generator, position.epoch)
-        with drawing_from(generator, settings.device):  # heads with dropout or noise
-            loss, logits, target = self.objective.score(self.model, maps, drawn)
+        generator = np.random.default_rng([settings.seed, position.epoch, position.step + settings.ranks.rank, 1])
+        loss, logits, target = self.step(self.augmented(drawn, generator, position.epoch), drawn, generator)
         value = loss.item()
         if not np.isfinite(value):
             raise FrnError(
@@ -196,7 +212,7 @@ class _Trainer:
         loss.backward()
         self.optimizer.step()
         accuracy = 100 * (logits.argmax(1) == target).float().mean().item()
-        epoch, step, total = position.epoch + 1, position.step + 1, position.total_steps + 1
+        epoch, step, total = position.epoch + 1, position.step + settings.ranks.world, position.total_steps + 1
         scalars = {name: round(p.item(), 5) for name, p in self.model.head.named_parameters() if not p.dim()}
         learned = {"learning_rate": rate, **scalars}
         self.folder.append_metrics(
@@ -207,12 +223,15 @@ class _Trainer:
 
     def feature_maps(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """Maps (images, r, d) of a step's images, augmented."""
-        device = self.settings.device
-        canvas, extents = self.images.gather(drawn.ravel())
-        batch = augment(canvas, extents, self.preset.augmentation_at(epoch), generator, device)
-        with autocast(device, self.settings.precision):
+        batch = self.augmented(drawn, generator, epoch)
+        with autocast(self.settings.device, self.settings.precision):
             maps: Tensor = self.model.feature_maps(batch)
         return maps
+
+    def augmented(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
+        """A step's images (b, 3, H, W)."""
+        canvas, extents = self.images.gather(drawn.ravel())
+        return augment(canvas, extents, self.preset.augmentation_at(epoch), generator, self.settings.device)
 
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.
@@ -243,9 +262,11 @@ class _Trainer:
         assert self.val_shape is not None
         position, protocol = self.position, self.preset.validation
         self.model.eval()
-        maps = extract_features(
-            self.model, self.val_images, precision=self.settings.precision, device=self.settings.device
-        )
+        ranks, settings = self.settings.ranks, self.settings
+        ranks.spread_buffers(self.model)
+        part = ranks.part(self.val_images)
+        own = extract_features(self.model, part, precision=settings.precision, device=settings.device)
+        maps = ranks.gather(own, len(self.val_images))  # the episodes are few: each rank scores all of them
         accuracy = evaluate_episodes(
             self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=protocol.episodes, seed=0
         )
@@ -261,5 +282,7 @@ class _Trainer:
 
     def save_best(self, **record: object) -> None:
         """Write the result so far, a plain model file."""
+        if not self.settings.ranks.first:
+            return
         position = {"epoch": self.position.epoch, "steps": self.position.total_steps}
         save_model(self.model, self.folder.best, {**position, **record})

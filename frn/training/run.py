@@ -8,8 +8,11 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from frn import __version__
+from frn.errors import FrnError
 from frn.model import Model
 from frn.numerics import Precision
+from frn.training.ranks import ALONE, Ranks
 from frn.training.run_folder import Position, RunFolder
 
 Drawn = TypeVar("Drawn")
@@ -39,6 +42,8 @@ class RunSettings:
     """Noted in `config.toml`."""
     facts: Mapping[str, object] = field(default_factory=dict)
     """What else the model's record says (data set, split, ...)."""
+    ranks: Ranks = ALONE
+    """The processes that train together."""
 
 
 class TrainingRun:
@@ -64,7 +69,8 @@ class TrainingRun:
             folder.require_free()
         folder.sweep()
         self.folder, self.model, self.objective, self.optimizer = folder, model, objective, optimizer
-        self.decides, self.every = decides, settings.save_every
+        self.decides, self.every, self.ranks = decides, settings.save_every, settings.ranks
+        self.ranks.agree([__version__, dict(decides)])
         self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else Position()
         self.spent = self.position.seconds
         self.began = self.saved = time.monotonic()
@@ -95,16 +101,18 @@ class TrainingRun:
             epochs: in all.
             draw: the steps of the epoch that `position` is in; a function of the seed and the epoch.
             take: one of them, and how many the epoch has.
-            stop: asked after every step; True saves and returns.
+            stop: asked after every step; True saves and returns. Ranks stop together.
             after_epoch: called when `position` has left one.
         """
-        position = self.position
+        position, rank, world = self.position, self.ranks.rank, self.ranks.world
         while position.epoch < epochs:
             steps = draw()
-            while position.step < len(steps):
-                take(steps[position.step], len(steps))
-                position.step, position.total_steps = position.step + 1, position.total_steps + 1
-                if stop():
+            if len(steps) < world:
+                raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer.")
+            while position.step + world <= len(steps):  # the rest would leave some ranks without
+                take(steps[position.step + rank], len(steps))
+                position.step, position.total_steps = position.step + world, position.total_steps + 1
+                if self.ranks.any(stop()):
                     self.save()
                     return RunResult(position, finished=False)
                 if time.monotonic() - self.saved > self.every:

@@ -168,6 +168,38 @@ class RunFolder:
         write_atomically(self.config, "".join(lines))
 
 
+class FollowedFolder(RunFolder):
+    """A run's folder as ranks other than the first see it: they read it and write nothing."""
+
+    def claim(self) -> None:
+        """Rank 0 does."""
+
+    def sweep(self) -> None:
+        """Rank 0 does."""
+
+    def require_free(self) -> None:
+        """Rank 0 does."""
+
+    def save_last(
+        self,
+        model: Model,
+        objective: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        position: Position,
+        run: Mapping[str, object],
+    ) -> None:
+        """Rank 0 does."""
+
+    def rewind_metrics(self, position: Position) -> None:
+        """Rank 0 does."""
+
+    def append_metrics(self, **values: object) -> None:
+        """Rank 0 does."""
+
+    def write_config(self, command: str, run: Mapping[str, object]) -> None:
+        """Rank 0 does."""
+
+
 def _objective_name(name: str) -> str:
     # Version 0.1.0 called the heads of `EpisodicObjective.aux_heads` "beside".
     return re.sub("^beside\\.", "aux_heads.", name.removeprefix(STAGE))

@@ -1,0 +1,134 @@
+"""Processes that train one model together, as `torchrun` starts them; torch.distributed does the work.
+
+Each rank takes other episodes of the same seeded epoch, gradients are averaged, and rank 0 writes. BatchNorm sees the
+images of its own rank, as with one process; its running statistics are those of rank 0 everywhere.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import pairwise
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from frn.data.cache import StoredImages
+from frn.errors import FrnError, one_line
+
+PATIENCE = timedelta(hours=1)
+"""For the others: rank 0 may be decoding a data set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """This process among all; alone by default."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes and shows."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Wait until all ranks are here."""
+        if self.world > 1:
+            dist.barrier()
+
+    def any(self, flag: bool) -> bool:
+        """Whether any rank says so."""
+        if self.world == 1:
+            return flag
+        said: list[bool] = [False] * self.world
+        dist.all_gather_object(said, flag)
+        return any(said)
+
+    def agree(self, what: object) -> None:
+        """Refuse to go on where ranks see different things, by an `FrnError` on each of them."""
+        if self.world == 1:
+            return
+        said: list[object] = [None] * self.world
+        dist.all_gather_object(said, what)
+        other = next((rank for rank, value in enumerate(said) if value != said[0]), None)
+        if other is not None:
+            raise FrnError(
+                f"rank {other} has other data, settings or another version than rank 0 ({one_line(said[other], 200)}; "
+                f"{one_line(said[0], 200)}). Give all ranks the same."
+            )
+
+    def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
+        """The module whose gradients are averaged over all ranks; `uses_all`: each step needs all that is learned."""
+        if self.world == 1:
+            return module
+        return nn.parallel.DistributedDataParallel(module, find_unused_parameters=not uses_all)
+
+    def spread_buffers(self, module: nn.Module) -> None:
+        """Give all ranks the running statistics of rank 0."""
+        if self.world > 1:
+            for buffer in module.buffers():
+                dist.broadcast(buffer, 0)
+
+    def part(self, images: StoredImages) -> StoredImages:
+        """This rank's share of uniform images, for feature extraction alone: classes are not told apart in it."""
+        if self.world == 1:
+            return images
+        start, end = (len(images) * rank // self.world for rank in (self.rank, self.rank + 1))
+        pixels = images.images()[start:end].reshape(-1)
+        return replace(images, heights=images.heights[start:end], widths=images.widths[start:end], pixels=pixels)
+
+    def gather(self, part: Tensor, total: int) -> Tensor:
+        """The maps of all `total` images, from each rank's `part` of them: (m, r, d) to (n, r, d)."""
+        if self.world == 1:
+            return part
+        ends = [total * rank // self.world for rank in range(self.world + 1)]
+        most = max(b - a for a, b in pairwise(ends))
+        padded = part.new_zeros(most, *part.shape[1:])
+        padded[: len(part)] = part
+        parts = [torch.empty_like(padded) for _ in range(self.world)]
+        dist.all_gather(parts, padded)
+        return torch.cat([piece[: b - a] for piece, (a, b) in zip(parts, pairwise(ends), strict=True)])
+
+
+ALONE = Ranks()
+
+
+def restarted() -> bool:
+    """Whether torchrun has started this process anew after a failure."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def is_first() -> bool:
+    """Whether this process is rank 0, or the only one; known before they have met."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Ranks]:
+    """Meet the other ranks, if torchrun started any, until the work is done.
+
+    FrnError where another rank is gone.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        yield ALONE
+        return
+    rank, cuda = int(os.environ["RANK"]), device != "cpu" and torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    try:
+        dist.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE)
+        yield Ranks(rank, world)
+    except (dist.DistError, RuntimeError) as error:
+        if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
+            raise FrnError(
+                f"rank {rank} of {world} has lost another one ({one_line(error, 120)}). Call the command again with "
+                "--resume; torchrun --max-restarts does that by itself."
+            ) from error
+        raise
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
