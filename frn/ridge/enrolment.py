@@ -15,8 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.errors import FrnError
 from frn.ridge.parameters import HeadParameters
 
+LARGEST = 1e6
+"""Of a row's numbers, which are about rho at most: squares of products with larger ones may be no float32."""
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
@@ -34,7 +37,7 @@ class EnrolledClass:
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
     """Enroll a class from feature maps of its supports, (k, r, d); lambda follows their number.
 
-    ValueError if the maps are empty or not finite.
+    ValueError if the maps are empty or not finite; FrnError if the head is that of no trained model.
     """
     pool = pool_rows(feature_maps)
     p, d = pool.shape
@@ -46,6 +49,8 @@ def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> Enrolled
         signs = np.ones(len(rows))
     except np.linalg.LinAlgError:  # rho h > 2 somewhere: no sum of squares
         rows, signs = _rows_by_svd(pool, lam, rho)
+    if not np.abs(rows).max(initial=0) <= LARGEST:
+        raise FrnError(f"the model's head is damaged: with rho = {rho:g} no class can be enrolled")
     return EnrolledClass(rows.astype(np.float32), signs.astype(np.float32))
 
 

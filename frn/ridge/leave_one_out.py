@@ -6,6 +6,7 @@ Shape letters: k supports of a class, r locations, d channels, p = k r pool rows
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.errors import FrnError
 from frn.ridge.enrolment import Array, pool_rows
 from frn.ridge.parameters import HeadParameters
 
@@ -16,7 +17,7 @@ def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> A
     With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
     -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
     B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports. ValueError if there are fewer than two supports, or
-    the maps are not finite.
+    the maps are not finite; FrnError as `_inverse`.
     """
     k, r, d = feature_maps.shape
     if k < 2:
@@ -35,12 +36,12 @@ def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Arra
     images = pool.reshape(k, r, d)
     identity = np.eye(r)
     if len(pool) <= d:
-        inverse = np.linalg.inv(pool @ pool.T + lam * np.eye(len(pool)))
+        inverse = _inverse(pool @ pool.T + lam * np.eye(len(pool)))
         rows = inverse.reshape(k, r, -1)
         own = np.stack([rows[i, :, i * r : (i + 1) * r] for i in range(k)])
         squared = rows @ rows.mT
     else:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
-        smaller = np.linalg.inv(pool.T @ pool + lam * np.eye(d))
+        smaller = _inverse(pool.T @ pool + lam * np.eye(d))
         own = (identity - images @ smaller @ images.mT) / lam
         squared = (own - images @ smaller @ smaller @ images.mT) / lam
     return rebuilt_by_others(own, squared, images @ images.mT, lam)
@@ -48,10 +49,18 @@ def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Arra
 
 def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tuple[Array, Array, Array]:
     """As `left_out_parts`, from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
-    solved = np.linalg.inv(own)
+    solved = _inverse(own)
     along = _diagonals(gram + lam * np.eye(own.shape[1]) - solved)  # z . w of each location
     length = _diagonals(solved @ squared @ solved) - 1  # w . w
     return _diagonals(gram), along, along - lam * length
+
+
+def _inverse(systems: Array) -> Array:
+    """Of (..., m, m). FrnError where lambda is nothing beside the features, as in no trained model."""
+    try:
+        return np.linalg.inv(systems)
+    except np.linalg.LinAlgError as error:
+        raise FrnError("the model is damaged: its features are so large, or alike, that lambda is nothing") from error
 
 
 def _diagonals(blocks: Array) -> Array:

@@ -1,5 +1,6 @@
 """EnrolledClass classes, against recorded arrays, the torch head and brute force."""
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from frn.errors import FrnError
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters, probabilities
@@ -147,3 +149,17 @@ def test_many_classes_score_as_few_do(monkeypatch: pytest.MonkeyPatch, shot: int
     assert (scorer._operators is None) == (shot == 1)
     locations = np.concatenate([ClassScorer([enrolled]).location_error(query) for enrolled in classes], axis=-1)
     np.testing.assert_allclose(scorer.location_error(query), locations, rtol=0, atol=2e-5 * mean_square(query))
+
+
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e8, 1e12])
+@pytest.mark.parametrize("head", [(0, 0, 1), (-50, 50, 1e5), (50, -50, 1), (-3, 0.9, 3)])
+@pytest.mark.parametrize("shape", [(16, 8), (4, 64), (1, 1)])
+def test_numbers_of_a_damaged_model_are_answered_or_refused(
+    scale: float, head: tuple[float, float, float], shape: tuple[int, int]
+) -> None:
+    """All alike, as large as an extractor may make them, with any head that a file may name."""
+    maps = np.full((3, *shape), scale, np.float32)
+    with contextlib.suppress(FrnError):
+        assert np.isfinite(ClassScorer([enroll(maps, HeadParameters(*head))]).class_error(maps)).all()
+    with contextlib.suppress(FrnError):
+        assert np.isfinite(leave_one_out(maps, HeadParameters(*head))).all()
