@@ -58,9 +58,10 @@ def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tu
 def _inverse(systems: Array) -> Array:
     """Of (..., m, m). FrnError where lambda is nothing beside the features, as in no trained model."""
     try:
-        return np.linalg.inv(systems)
+        inverse: Array = np.linalg.inv(systems)
     except np.linalg.LinAlgError as error:
         raise FrnError("the model is damaged: its features are so large, or alike, that lambda is nothing") from error
+    return inverse
 
 
 def _diagonals(blocks: Array) -> Array:

@@ -12,9 +12,12 @@ from PIL import Image
 
 from frn.colour import to_rgb
 from frn.errors import FrnError, one_line
-from frn.images import decode_stored, resize_bytes
+from frn.images import LARGE, decode_stored, resize_bytes
 
 PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
+MAX_PIXELS = 64_000_000
+"""Of a picture that is written: encoding is work of this process, which nothing ends. Of a mode that is to be converted
+first, `LARGE` is the limit."""
 PNG_START = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xaeB`\x82"
 """Last bytes of a whole PNG file."""
@@ -23,6 +26,12 @@ PNG_END = b"IEND\xaeB`\x82"
 def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image]) -> bytes:
     """Decode, convert, and encode as PNG. FrnError as `frn.images.decode_stored`, or if there is nothing to encode."""
     image = decode_stored(data, where)
+    most = MAX_PIXELS if image.mode in PNG_MODES else LARGE
+    if image.width * image.height > most:
+        raise FrnError(
+            f"{where}: has {image.width} x {image.height} pixels of the kind {image.mode}; the limit for a picture of "
+            f"a data set is {most // 1_000_000} megapixels. Scale it down first."
+        )
     try:
         return encode_png(convert(image))
     except (OSError, ValueError, TypeError, SystemError) as error:  # a box beside the image, a mode without conversion

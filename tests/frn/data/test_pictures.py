@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn.data.prepare import prepare
-from frn.data.prepare.pictures import as_stored
+from frn.data.prepare import pictures, prepare
+from frn.data.prepare.pictures import as_stored, to_png
+from frn.errors import FrnError
 from frn.images import open_image
 
 ORIENTATION = 0x0112
@@ -61,3 +62,13 @@ def test_a_benchmark_has_photos_as_stored_and_a_folder_of_yours_upright(tmp_path
     upright = open_image(tmp_path / "own/train/n1/a.JPEG")
     assert (stored.size, upright.size) == ((24, 16), (16, 24))
     assert np.array_equal(np.asarray(stored), np.asarray(upright.transpose(Image.Transpose.ROTATE_90)))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "LAB"])
+def test_a_picture_that_takes_long_to_write_is_refused(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.BytesIO()
+    Image.new(mode, (30, 20)).save(file, "TIFF")
+    assert to_png(file.getvalue(), "x", lambda image: image)
+    monkeypatch.setattr(pictures, "MAX_PIXELS" if mode == "RGB" else "LARGE", 599)
+    with pytest.raises(FrnError, match=f"x: has 30 x 20 pixels of the kind {mode}; the limit for a picture"):
+        to_png(file.getvalue(), "x", lambda image: image)
