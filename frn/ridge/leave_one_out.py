@@ -58,10 +58,9 @@ def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tu
 def _inverse(systems: Array) -> Array:
     """Of (..., m, m). FrnError where lambda is nothing beside the features, as in no trained model."""
     try:
-        inverse: Array = np.linalg.inv(systems)
+        return np.asarray(np.linalg.inv(systems), dtype=np.float64)
     except np.linalg.LinAlgError as error:
         raise FrnError("the model is damaged: its features are so large, or alike, that lambda is nothing") from error
-    return inverse
 
 
 def _diagonals(blocks: Array) -> Array:
