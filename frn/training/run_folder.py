@@ -196,7 +196,7 @@ class FollowedFolder(RunFolder):
     def append_metrics(self, **values: object) -> None:
         """Rank 0 does."""
 
-    def write_config(self, command: str, run: Mapping[str, object]) -> None:
+    def write_config(self, commands: Sequence[str], run: Mapping[str, object]) -> None:
         """Rank 0 does."""
 
 

@@ -235,6 +235,6 @@ def test_a_run_killed_at_any_step_of_a_save_goes_on_from_one_of_two_places(
 def _save(run: RunFolder, model: Model, optimizer: torch.optim.Optimizer, steps: int) -> None:
     with torch.no_grad():
         next(model.parameters()).fill_(steps)
-    run.write_config("frn train x", {"seed": steps})
+    run.write_config(["frn train x"], {"seed": steps})
     run.append_metrics(total_steps=steps)
     run.save_last(model, torch.nn.Identity(), optimizer, Position(total_steps=steps), {})
