@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import os
 import sys
 from contextlib import AbstractContextManager
 from typing import Literal
@@ -65,5 +66,5 @@ def keep_freed_memory() -> None:
 
 
 def set_threads(threads: int | None) -> None:
-    """Use this many processor threads; by default, all cores this process may run on."""
-    torch.set_num_threads(threads or cores())
+    """Use this many processor threads; by default its share of the cores, where torchrun started several processes."""
+    torch.set_num_threads(threads or max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))

@@ -26,6 +26,7 @@ from frn.cli.options import (
     model_names,
 )
 from frn.cli.results import AsCsv, AsJson, Format, chosen_format, printed, rows_of
+from frn.errors import FrnError
 from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
@@ -81,13 +82,20 @@ def evaluate(
         from frn.training.presets import find_preset
 
         given["transform"] = find_preset(preset).transform if preset else None
+        from frn.evaluation.ranks import joined
         from frn.evaluation.run import EvaluationOptions
         from frn.evaluation.run import evaluate as run
 
-        if report is None:
-            results = run(EvaluationOptions(**given), bars=progress_bar, warn=report_left_out)
-        else:
-            results = _reported(EvaluationOptions(**given), report)
+        with joined(device) as ranks:
+            if ranks.world > 1 and (report or unknown or method == "simpleshot"):
+                raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
+            if report is None:
+                warn = report_left_out if ranks.first else lambda reasons: None
+                results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
+            else:
+                results = _reported(EvaluationOptions(**given), report)
+    if not ranks.first:
+        return
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**head, "results": results}, rows_of(results)):
         return

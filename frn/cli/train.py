@@ -164,8 +164,8 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
         wanted = RunOptions(**given).configured()
         wanted.check(episodes=episodes)  # before torch: a wrong option is told at once
 
+        from frn.evaluation.ranks import joined
         from frn.training.launch import prepare_run
-        from frn.training.ranks import joined
 
         with joined(wanted.device) as ranks:
             run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)

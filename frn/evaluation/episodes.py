@@ -45,13 +45,32 @@ def evaluate_episodes(
 
     A tally notes what every query was taken for.
     """
+    return summarise(
+        episode_accuracies(
+            head, feature_maps, sizes, shape, episodes=range(episodes), seed=seed, progress=progress, tally=tally
+        )
+    )
+
+
+def episode_accuracies(
+    head: Head,
+    feature_maps: Tensor,
+    sizes: Sequence[int],
+    shape: EpisodeShape,
+    *,
+    episodes: range,
+    seed: int,
+    progress: Progress | None = None,
+    tally: Tally | None = None,
+) -> NDArray[np.float64]:
+    """Share of queries that are right in each of the episodes of these numbers; see `evaluate_episodes`."""
     with torch.inference_mode():
         score = episode_scorer(head, feature_maps, shape)
     target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)
 
     @torch.inference_mode()
     def evaluate(start: int) -> NDArray[np.float64]:
-        chunk = range(start, min(start + CHUNK, episodes))
+        chunk = range(start, min(start + CHUNK, episodes.stop))
         drawn = np.stack([evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk])
         logits = score(torch.from_numpy(drawn).to(feature_maps.device))
         if tally:
@@ -59,7 +78,7 @@ def evaluate_episodes(
         accuracy: NDArray[np.float64] = (logits.argmax(-1) == target).double().mean(-1).cpu().numpy()
         return accuracy
 
-    correct, starts = np.empty(episodes), range(0, episodes, CHUNK)
+    first, correct, starts = episodes.start, np.empty(len(episodes)), range(episodes.start, episodes.stop, CHUNK)
     threads = torch.get_num_threads()
     # The systems are small: sharing one among threads costs more than solving it, so each thread has its own episodes.
     torch.set_num_threads(1)
@@ -67,13 +86,14 @@ def evaluate_episodes(
     workers = ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(1,))
     try:
         for start, part in zip(starts, workers.map(evaluate, starts), strict=True):
-            correct[start : start + CHUNK] = part
-            if progress and start // CHUNK % 16 == 0:
-                progress(start + len(part), episodes)
+            done = start - first
+            correct[done : done + CHUNK] = part
+            if progress and done // CHUNK % 16 == 0:
+                progress(done + len(part), len(episodes))
     finally:
         workers.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
-    return summarise(correct)
+    return correct
 
 
 def episode_scorer(head: Head, feature_maps: Tensor, shape: EpisodeShape) -> Scorer:

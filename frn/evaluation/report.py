@@ -5,14 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import NotRequired, TypedDict
 
+import torch
 from torch import Tensor
 
 from frn.data.cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.accuracy import summarise
+from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
 from frn.evaluation.open_set import Unknown, doubled, measure_open_set
+from frn.evaluation.ranks import ALONE, Ranks
 from frn.evaluation.tally import Tally
 from frn.heads.base import Head
 from frn.numerics import keep_freed_memory
@@ -64,6 +67,8 @@ class EvaluationPlan:
     """The same seed draws the same episodes."""
     unknown: bool = False
     """Also measure how well unknown classes are told from known ones; needs twice as many classes."""
+    ranks: Ranks = ALONE
+    """Processes that share images and episodes."""
 
     def check(self, images: StoredImages, where: str) -> None:
         """Refuse images that cannot serve one of the shapes; an FrnError names the class that is too small."""
@@ -93,8 +98,13 @@ def evaluate_images(
     if validation is not None:
         replace(plan, unknown=False).check(validation, "the validation split")
     plan.check(images, where)
-    head, feature_maps = extractor.new_head(), extractor.extract(images, extracting)
-    examples = None if validation is None else extractor.extract(validation, extracting).cpu().numpy()
+    ranks = plan.ranks
+
+    def extract(whole: StoredImages) -> Tensor:
+        return ranks.gather(extractor.extract(ranks.part(whole), extracting), len(whole))
+
+    head, feature_maps = extractor.new_head(), extract(images)
+    examples = None if validation is None else extract(validation).cpu().numpy()
     results: list[Result] = []
     for shape in plan.shapes:
         chosen = None
@@ -103,16 +113,17 @@ def evaluate_images(
             head.ridge.set_parameters(chosen)
         began = time.perf_counter()
         tally = Tally(images.sizes, shape, plan.episodes) if inspect else None
-        accuracy = evaluate_episodes(
+        own = episode_accuracies(
             head,
             feature_maps,
             images.sizes,
             shape,
-            episodes=plan.episodes,
+            episodes=ranks.share(plan.episodes),
             seed=plan.seed,
             progress=scoring,
             tally=tally,
         )
+        accuracy = summarise(ranks.gather(torch.from_numpy(own).to(feature_maps.device), plan.episodes).cpu().numpy())
         result: Result = {
             "way": shape.way,
             "shot": shape.shot,

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import torch
 
+from frn import __version__
 from frn.data.cache import Progress, StoredImages, load_images
 from frn.data.folders import ClassFolders, scan, split_folder
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.evaluation.method import with_method
+from frn.evaluation.ranks import ALONE, Ranks
 from frn.evaluation.report import EvaluationPlan, Inspect, Result, evaluate_images
 from frn.images import EvaluationTransform
 from frn.inference.extractor import Extractor, TestTime
@@ -64,10 +66,11 @@ def evaluate(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
     inspect: Inspect | None = None,
+    ranks: Ranks = ALONE,
 ) -> list[Result]:
     """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
 
-    `inspect` is shown each shape's answers, for a report.
+    `inspect` is shown each shape's answers, for a report. Ranks share images and episodes; each gets the results.
 
     FrnError if there is no such model or data set, or a class is too small for the episodes.
     """
@@ -81,10 +84,11 @@ def evaluate(
         _centre(extractor, options.data, bars)
 
     def decode(split: ClassFolders, title: str) -> StoredImages:
-        with bars(f"decoding {title}") as progress:
+        with ranks.first_before_others(), bars(f"decoding {title}") as progress:
             return load_images(split, extractor.transform, progress=progress)
 
     images = decode(folders, options.split)
+    ranks.agree([__version__, images.names, images.sizes, shapes, options.episodes, options.seed])
     warn([entry.reason for entry in images.broken])
     tunes = extractor.untrained_head and extractor.method == "frn"  # its numbers come from the validation split
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None
@@ -92,7 +96,9 @@ def evaluate(
         return evaluate_images(
             extractor,
             images,
-            EvaluationPlan(shapes=shapes, episodes=options.episodes, seed=options.seed, unknown=options.unknown),
+            EvaluationPlan(
+                shapes=shapes, episodes=options.episodes, seed=options.seed, unknown=options.unknown, ranks=ranks
+            ),
             validation=validation,
             where=str(folders.root),
             extracting=extracting,

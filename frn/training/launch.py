@@ -8,6 +8,7 @@ from frn.data.cache import StoredImages, load_images
 from frn.data.concat import ConcatImages
 from frn.episodes import EpisodeShape
 from frn.evaluation.features import TorchExtractor
+from frn.evaluation.ranks import ALONE, Ranks, is_first, restarted
 from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.evaluation.run import ProgressBars, no_bars
 from frn.hardware import cores, processor
@@ -18,7 +19,6 @@ from frn.training.finetuning import finetuning_data, finetuning_folders, finetun
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.options import RunOptions
 from frn.training.presets import Preset
-from frn.training.ranks import ALONE, Ranks, is_first, restarted
 from frn.training.run import RunResult, RunSettings
 from frn.training.run_folder import RunFolder
 from frn.training.setup import new_model
@@ -87,11 +87,8 @@ def prepare_run(
     init = None if options.init is None else load_model(options.init)
     if init is not None:
         new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
-    if not ranks.first:
-        ranks.wait()  # rank 0 decodes what is not in the cache
-    images, val_images = load_splits(preset, options.data or [], options.seed, bars)
-    if ranks.first:
-        ranks.wait()
+    with ranks.first_before_others():
+        images, val_images = load_splits(preset, options.data or [], options.seed, bars)
     return PreparedRun(options, preset, settings, images, val_images, init)
 
 

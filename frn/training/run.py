@@ -10,9 +10,9 @@ from torch import nn
 
 from frn import __version__
 from frn.errors import FrnError
+from frn.evaluation.ranks import ALONE, Ranks
 from frn.model import Model
 from frn.numerics import Precision
-from frn.training.ranks import ALONE, Ranks
 from frn.training.run_folder import Position, RunFolder
 
 Drawn = TypeVar("Drawn")

@@ -12,15 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from frn.data.synthetic import draw_classes
 from frn.episodes import Episode, EpisodeShape
 from frn.errors import FrnError
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.ranks import Ranks, joined
+from frn.evaluation.report import EvaluationPlan, evaluate_images
+from frn.images import EvaluationTransform
 from frn.model import Model
+from frn.model_file import ModelConfig
 from frn.training.loop import train
 from frn.training.presets import Schedule, demo
 from frn.training.presets.preset import ValidationProtocol
-from frn.training.ranks import Ranks, joined
 from frn.training.run import RunResult, RunSettings
 
 TINY = replace(
@@ -52,7 +57,7 @@ def _child(work: Callable[[Ranks], object], rank: int, world: int, port: int) ->
     if process := os.fork():
         os.close(writing)
         return process, reading
-    signal.alarm(60)
+    signal.alarm(300)
     said = ""
     try:
         os.environ |= {
@@ -73,7 +78,7 @@ def _child(work: Callable[[Ranks], object], rank: int, world: int, port: int) ->
 
 
 def run(out: Path, met: Ranks, *, steps: int | None = None, resume: bool = False, seed: int = 0) -> RunResult:
-    images, val = draw_classes(6, 12, size=32, seed=1), draw_classes(5, 18, size=32, seed=2)
+    images, val = draw_classes(4, 9, size=32, seed=1), draw_classes(3, 18, size=32, seed=2)
     left = [steps]
 
     def stop() -> bool:
@@ -95,12 +100,12 @@ def test_ranks_take_other_episodes_and_end_with_the_same_weights(
 ) -> None:
     from frn.training import loop
 
-    seen: list[str] = []
+    seen: list[tuple[int, str]] = []
     gather = loop._Trainer.augmented
     models: list[Model] = []
 
     def note(trainer: loop._Trainer, drawn: Episode, *rest: object) -> object:
-        seen.append(drawn.tobytes().hex())
+        seen.append((trainer.position.epoch, drawn.tobytes().hex()))
         models[:] = [trainer.model]
         return gather(trainer, drawn, *rest)  # type: ignore[arg-type]
 
@@ -115,10 +120,12 @@ def test_ranks_take_other_episodes_and_end_with_the_same_weights(
     assert first["weights"] == second["weights"]
     seen.clear()
     run(tmp_path / "one", Ranks())
-    together = [episode for pair in zip(first["seen"], second["seen"], strict=True) for episode in pair]
-    per_epoch = len(seen) // 2
-    even = per_epoch // 2 * 2
-    assert together == seen[:even] + seen[per_epoch : per_epoch + even], "the same stream as one process draws"
+    together = [tuple(episode) for pair in zip(first["seen"], second["seen"], strict=True) for episode in pair]
+    expected = []
+    for epoch in range(TINY.schedule.epochs):
+        own = [entry for entry in seen if entry[0] == epoch]
+        expected += own[: len(own) // 2 * 2]
+    assert together == expected, "the same stream as one process draws"
 
 
 def test_a_run_of_two_ranks_is_resumed_by_one(tmp_path: Path) -> None:
@@ -135,6 +142,20 @@ def test_ranks_that_disagree_are_told_so(tmp_path: Path) -> None:
     assert all(
         line.startswith("error: rank 1 has other data, settings or another version than rank 0") for line in said
     )
+
+
+def test_two_ranks_evaluate_as_one_does() -> None:
+    images = draw_classes(6, 13, size=32, seed=3)  # 78 images: shares of 39; 25 episodes: of 12 and 13
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    extractor = TorchExtractor(Model(config).eval())
+    plan = EvaluationPlan(shapes=[EpisodeShape(way=3, shot=1, queries=4)], episodes=25)
+
+    def work(met: Ranks) -> str:
+        (result,) = evaluate_images(extractor, images, replace(plan, ranks=met))
+        return f"{result['accuracy']} {result['ci95']}"
+
+    assert ranks(work) == [work(Ranks())] * 2
 
 
 def test_a_rank_that_dies_is_told_in_one_line(tmp_path: Path) -> None:

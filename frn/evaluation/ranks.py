@@ -1,7 +1,7 @@
-"""Processes that train one model together, as `torchrun` starts them; torch.distributed does the work.
+"""Processes that train or evaluate one model together, as `torchrun` starts them; torch.distributed does the work.
 
-Each rank takes other episodes of the same seeded epoch, gradients are averaged, and rank 0 writes. BatchNorm sees the
-images of its own rank, as with one process; its running statistics are those of rank 0 everywhere.
+In training each rank takes other episodes of the same seeded epoch, gradients are averaged, and rank 0 writes.
+BatchNorm sees the images of its own rank, as with one process; its running statistics are those of rank 0 everywhere.
 """
 
 import os
@@ -38,6 +38,15 @@ class Ranks:
         """Wait until all ranks are here."""
         if self.world > 1:
             dist.barrier()
+
+    @contextmanager
+    def first_before_others(self) -> Iterator[None]:
+        """Let rank 0 do what the others then find done: decode what is not in the cache."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
 
     def any(self, flag: bool) -> bool:
         """Whether any rank says so."""
@@ -76,12 +85,17 @@ class Ranks:
         """This rank's share of uniform images, for feature extraction alone: classes are not told apart in it."""
         if self.world == 1:
             return images
-        start, end = (len(images) * rank // self.world for rank in (self.rank, self.rank + 1))
-        pixels = images.images()[start:end].reshape(-1)
-        return replace(images, heights=images.heights[start:end], widths=images.widths[start:end], pixels=pixels)
+        own = self.share(len(images))
+        part = slice(own.start, own.stop)
+        pixels = images.images()[part].reshape(-1)
+        return replace(images, heights=images.heights[part], widths=images.widths[part], pixels=pixels)
+
+    def share(self, total: int) -> range:
+        """This rank's share of so many things."""
+        return range(total * self.rank // self.world, total * (self.rank + 1) // self.world)
 
     def gather(self, part: Tensor, total: int) -> Tensor:
-        """The maps of all `total` images, from each rank's `part` of them: (m, r, d) to (n, r, d)."""
+        """What is known of all `total` things, from each rank's share of them: (m, ...) to (n, ...)."""
         if self.world == 1:
             return part
         ends = [total * rank // self.world for rank in range(self.world + 1)]
