@@ -174,20 +174,30 @@ class Lab:
             terminal.press(b"\x11")
             yield Measure("A8", "quit while embedding", terminal.wait(), 500)
 
-    def _keys(self, terminal: Terminal, when: str) -> Iterator[Measure]:
-        """Up and down between two classes; what is printed of other work does not count."""
+    def _keys(self, terminal: Terminal, when: str, end: str = "") -> Iterator[Measure]:
+        """Up and down between two classes; what is printed of other work does not count.
+
+        `end` is what that work shows when it is done and takes the keys.
+        """
         terminal.press("down")
-        terminal.until("moth 001")
+        first = terminal.until("moth 001", or_else=end)
         times = []
         for number in range(self.effort.keys):
             terminal.settle(0.05 if when == "while idle" else 0)
+            if end and terminal.shows(end):
+                break
             terminal.press(("down", "up")[number % 2])
-            times.append(terminal.until(f"moth 00{2 - number % 2}"))
-        if self.effort.keys % 2:
+            time = terminal.until(f"moth 00{2 - number % 2}", or_else=end)
+            if end and terminal.shows(end):
+                break
+            times.append(time)
+        else:
+            if self.effort.keys % 2:
+                terminal.press("up")
             terminal.press("up")
-        terminal.press("up")
+        times = times or [first]  # the work was done before the second key
         yield Measure("A5", f"key, {when}, p50", median(times), 60)
-        yield Measure("A5", f"key, {when}, p95", _p95(times), 60)
+        yield Measure("A5", f"key, {when}, p95", _p95(times) if len(times) > 1 else times[0], 60)
 
     def _questions(self, terminal: Terminal) -> Iterator[Measure]:
         """Ask about a photo, say what it is, and so on."""
@@ -267,7 +277,7 @@ class Lab:
             terminal.press("shift tab")  # from the gallery to the classes
             terminal.settle()
             terminal.paste(str(self.photos.many))
-            yield from self._keys(terminal, f"while {many} are scanned")
+            yield from self._keys(terminal, f"while {many} are scanned", end="proposed")
             terminal.settle()
             terminal.press("escape")
             terminal.settle()

@@ -68,18 +68,25 @@ class Terminal:
         self.press(b"\x1b[200~" + text.encode() + b"\x1b[201~")
         self._pasted = b""
 
-    def until(self, mark: str = "", *, since_paste: bool = False) -> float:
+    def shows(self, mark: str) -> bool:
+        """Whether this was printed since the last key."""
+        return mark.encode() in self._output
+
+    def until(self, mark: str = "", *, since_paste: bool = False, or_else: str = "") -> float:
         """Milliseconds until this is printed, or anything at all.
 
         Args:
             mark: what is waited for.
             since_paste: it counts from the last paste on, be it before the last key.
+            or_else: what ends the waiting, too.
 
         Raises:
             FrnError: if it does not come, or the program ends.
         """
         wanted = mark.encode()
-        while not (self._output and wanted in (self._pasted + self._output if since_paste else self._output)):
+        while not (or_else and self.shows(or_else)) and not (
+            self._output and wanted in (self._pasted + self._output if since_paste else self._output)
+        ):
             left = self._began + PATIENCE - time.perf_counter()
             if left <= 0 or not self._read(left):
                 raise FrnError(f"the program did not show {mark!r}; its last words: {self._output[-300:]!r}")
