@@ -72,13 +72,16 @@ def lines(page: Path) -> Iterator[tuple[str, str]]:
                 line, _, shown = part.partition("\n")
                 yield line, shown
         else:
-            yield from ((line, "") for line in block.splitlines() if line.strip())
+            whole = block.replace("\\\n", " ")  # a line may go on in the next
+            yield from ((line, "") for line in whole.splitlines() if line.strip())
 
 
 def frn_words(line: str) -> list[str]:
-    """The words from `frn` on of a line, without what a pipe feeds it or takes from it; none if it starts no `frn`."""
+    """The words from `frn` on of a line, without what starts its ranks, feeds it or reads it; none if it starts none."""
     for part in re.split(r" \| (?![^']*' *$)", line):
         words = shlex.split(re.sub(r"^([A-Z_]+=\S* )+", "", part), comments=True)
+        if words and words[0] == "torchrun":
+            words = words[words.index("frn") :]
         if words and words[0] == "frn":
             return words
     return []
