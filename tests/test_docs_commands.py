@@ -77,7 +77,7 @@ def lines(page: Path) -> Iterator[tuple[str, str]]:
 
 
 def frn_words(line: str) -> list[str]:
-    """The words from `frn` on of a line, without what starts its ranks, feeds it or reads it; none if it starts none."""
+    """The words from `frn` on of a line, without what starts ranks, feeds it or reads it; none if it starts none."""
     for part in re.split(r" \| (?![^']*' *$)", line):
         words = shlex.split(re.sub(r"^([A-Z_]+=\S* )+", "", part), comments=True)
         if words and words[0] == "torchrun":
