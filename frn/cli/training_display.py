@@ -93,7 +93,7 @@ class TrainingDisplay:
         )
         if event.step == event.steps_in_epoch and not self.console.is_terminal:
             self._note_epoch(event, rate)
-        self._log(event.scalars, done)
+        self._log(event.scalars, event.total_steps)
         self.troubled = self.troubled + 1 if event.trouble else 0
         if self.troubled == LASTING:
             note(f"warning: {event.trouble}, for {LASTING} steps. Unless accuracy rises, begin anew with --warm-up 200")
@@ -113,7 +113,7 @@ class TrainingDisplay:
             self.console.print(f"{what}[bold]{mark}[/bold]")
         else:
             note(what + mark)
-        self._log({"val/accuracy": event.accuracy.mean}, event.epoch)
+        self._log(event.scalars, event.total_steps)
 
     def _log(self, scalars: dict[str, float], step: int) -> None:
         if self.writer is None:
