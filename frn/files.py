@@ -180,9 +180,9 @@ _claimed: dict[tuple[int, int], int] = {}
 
 
 def claim(folder: Path) -> bool:
-    """Make a folder, and hold it until this process ends; False if another process does. OSError if it cannot be made.
+    """Make a folder, and hold it until `release` or this process's end; False if another process does.
 
-    A system without such locks lets everybody in.
+    A system without such locks lets everybody in. OSError if the folder cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if sys.platform == "win32":
@@ -202,6 +202,14 @@ def claim(folder: Path) -> bool:
         pass
     _claimed[place] = descriptor
     return True
+
+
+def release(folder: Path) -> None:
+    """Let others have a folder again that this process may hold."""
+    with contextlib.suppress(OSError):
+        status = folder.stat()
+        if (descriptor := _claimed.pop((status.st_dev, status.st_ino), None)) is not None:
+            os.close(descriptor)
 
 
 def is_abandoned(path: Path) -> bool:

@@ -95,7 +95,7 @@ class TrainingRun:
         stop: Callable[[], bool],
         after_epoch: Callable[[], None] = lambda: None,
     ) -> RunResult:
-        """Train to the end, or until `stop` says so.
+        """Train to the end, or until `stop` says so; the folder is free for others then.
 
         Args:
             epochs: in all.
@@ -104,6 +104,19 @@ class TrainingRun:
             stop: asked after every step; True saves and returns. Ranks stop together.
             after_epoch: called when `position` has left one.
         """
+        try:
+            return self._run_epochs(epochs, draw, take, stop, after_epoch)
+        finally:
+            self.folder.release()
+
+    def _run_epochs(
+        self,
+        epochs: int,
+        draw: Callable[[], Sequence[Drawn]],
+        take: Callable[[Drawn, int], None],
+        stop: Callable[[], bool],
+        after_epoch: Callable[[], None],
+    ) -> RunResult:
         position, rank, world = self.position, self.ranks.rank, self.ranks.world
         while position.epoch < epochs:
             steps = draw()

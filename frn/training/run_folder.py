@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn.files import claim, read_regular, remove_abandoned, write_atomically
+from frn.files import claim, read_regular, release, remove_abandoned, write_atomically
 from frn.model import Model, model_file
 from frn.model_file import OPTIMIZER, STAGE, header, read_header
 from frn.training.presets.record import changes, lengthens
@@ -58,7 +58,7 @@ class RunFolder:
         self.config = path / "config.toml"
 
     def claim(self) -> None:
-        """Keep other processes from training here until this one ends. FrnError if one does, or it cannot be made."""
+        """Keep other processes from training here. FrnError if one does, or the folder cannot be made."""
         try:
             is_ours = claim(self.path)
         except OSError as error:
@@ -67,6 +67,10 @@ class RunFolder:
             raise FrnError(
                 f"{self.path}: another process is training in it. Wait until it has ended, or give another --out."
             )
+
+    def release(self) -> None:
+        """Let other processes train here: this one has stopped."""
+        release(self.path)
 
     def sweep(self) -> None:
         """Remove what a killed run has left half written."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError
-from frn.files import claim, read_json, read_regular, require_regular, write_atomically
+from frn.files import claim, read_json, read_regular, release, require_regular, write_atomically
 from frn.images import open_image
 from frn.inference.extractor import Extractor
 from frn.inference.project import load_project
@@ -132,5 +132,9 @@ def test_a_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
     os.waitpid(process, 0)
     assert claim(tmp_path / "run")
     assert claim(tmp_path / "run")  # it is ours already
+    release(tmp_path / "run")
+    if not (process := os.fork()):
+        os._exit(0 if claim(tmp_path / "run") else 1)
+    assert os.waitpid(process, 0)[1] == 0
     for descriptor in (read, write):
         os.close(descriptor)
