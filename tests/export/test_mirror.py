@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +48,11 @@ def test_a_map_is_the_mean_of_both_looks(plain: Extractor, both: Extractor, pixe
     np.testing.assert_allclose(mirrored_maps, turned(both.feature_maps(pixels), both), atol=1e-6)
 
 
-def test_it_is_told_from_the_plain_one_in_caches_but_not_in_projects(plain: Extractor, both: Extractor) -> None:
+def test_it_has_a_hash_of_its_own_and_is_noted_in_projects(plain: Extractor, both: Extractor) -> None:
     assert both.sha256 != plain.sha256
-    assert ModelReference.of("conv4", both, Path()) == ModelReference.of("conv4", plain, Path())
+    noted = ModelReference.of("conv4", both, Path())
+    assert noted.test_time == "mirror"
+    assert replace(noted, test_time="fast") == ModelReference.of("conv4", plain, Path())
     assert mirrored(both.data) == both.data
 
 
