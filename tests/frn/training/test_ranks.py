@@ -5,11 +5,13 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -23,6 +25,7 @@ from frn.evaluation.report import EvaluationPlan, evaluate_images
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
+from frn.training import loop
 from frn.training.loop import train
 from frn.training.presets import Schedule, demo
 from frn.training.presets.preset import ValidationProtocol
@@ -38,12 +41,27 @@ TINY = replace(
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 
 
-def ranks(work: Callable[[Ranks], object], world: int = 2) -> list[str]:
-    """Run in forks that have met; what each has to say, or its `FrnError`."""
+Work = Callable[[Ranks, Path], object]
+
+
+def ranks(work: Work, folder: Path) -> list[str]:
+    """Run in two processes that have met; what each has to say, or its `FrnError`.
+
+    They are forks of a fresh interpreter: this one may have threads of torch's, which a fork would wait for.
+    """
+    command = [sys.executable, __file__, work.__name__, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    said: list[str] = json.loads(done.stdout)
+    return said
+
+
+def forked(work: Work, folder: Path, world: int = 2) -> list[str]:
+    """What each of several forks of this process has to say."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    children = [_child(work, rank, world, port) for rank in range(world)]
+    children = [_child(work, folder, rank, world, port) for rank in range(world)]
     said = []
     for process, reading in children:
         with os.fdopen(reading) as pipe:
@@ -52,7 +70,7 @@ def ranks(work: Callable[[Ranks], object], world: int = 2) -> list[str]:
     return said
 
 
-def _child(work: Callable[[Ranks], object], rank: int, world: int, port: int) -> tuple[int, int]:
+def _child(work: Work, folder: Path, rank: int, world: int, port: int) -> tuple[int, int]:
     reading, writing = os.pipe()
     if process := os.fork():
         os.close(writing)
@@ -67,7 +85,7 @@ def _child(work: Callable[[Ranks], object], rank: int, world: int, port: int) ->
             "MASTER_PORT": f"{port}",
         }
         with joined("cpu") as met:
-            said = str(work(met))
+            said = str(work(met, folder))
     except FrnError as error:
         said = f"error: {error}"
     except BaseException:
@@ -95,77 +113,85 @@ def digest(model: Model) -> str:
     return hashlib.sha256(b"".join(state[name].numpy().tobytes() for name in sorted(state))).hexdigest()
 
 
-def test_ranks_take_other_episodes_and_end_with_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from frn.training import loop
-
+def watched(met: Ranks, out: Path) -> str:
+    """Train, and say which episodes were taken in which epoch, and with which weights it ended."""
     seen: list[tuple[int, str]] = []
-    gather = loop._Trainer.augmented
     models: list[Model] = []
+    augmented = loop._Trainer.augmented
 
     def note(trainer: loop._Trainer, drawn: Episode, *rest: object) -> object:
         seen.append((trainer.position.epoch, drawn.tobytes().hex()))
         models[:] = [trainer.model]
-        return gather(trainer, drawn, *rest)  # type: ignore[arg-type]
+        return augmented(trainer, drawn, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(loop._Trainer, "augmented", note)
+    with patch.object(loop._Trainer, "augmented", note):
+        run(out, met)
+    return json.dumps({"seen": seen, "weights": digest(models[0])})
 
-    def work(met: Ranks) -> str:
-        seen.clear()
-        run(tmp_path / "two", met)
-        return json.dumps({"seen": seen, "weights": digest(models[0])})
 
-    first, second = map(json.loads, ranks(work))
+def test_ranks_take_other_episodes_and_end_with_the_same_weights(tmp_path: Path) -> None:
+    first, second = map(json.loads, ranks(watched, tmp_path / "two"))
     assert first["weights"] == second["weights"]
-    seen.clear()
-    run(tmp_path / "one", Ranks())
-    together = [tuple(episode) for pair in zip(first["seen"], second["seen"], strict=True) for episode in pair]
+    alone = json.loads(watched(Ranks(), tmp_path / "one"))["seen"]
+    together = [episode for pair in zip(first["seen"], second["seen"], strict=True) for episode in pair]
     expected = []
     for epoch in range(TINY.schedule.epochs):
-        own = [entry for entry in seen if entry[0] == epoch]
+        own = [entry for entry in alone if entry[0] == epoch]
         expected += own[: len(own) // 2 * 2]
     assert together == expected, "the same stream as one process draws"
 
 
+def one_step(met: Ranks, out: Path) -> int:
+    return run(out, met, steps=1).position.step
+
+
 def test_a_run_of_two_ranks_is_resumed_by_one(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    said = ranks(lambda met: run(out, met, steps=1).position.step)
-    assert said == ["2", "2"], "a step of two ranks takes two episodes"
+    assert ranks(one_step, out) == ["2", "2"], "a step of two ranks takes two episodes"
     ended = run(out, Ranks(), resume=True)
     assert ended.finished
     assert ended.position.epoch == TINY.schedule.epochs
 
 
+def seeded_by_rank(met: Ranks, out: Path) -> RunResult:
+    return run(out, met, seed=met.rank)
+
+
 def test_ranks_that_disagree_are_told_so(tmp_path: Path) -> None:
-    said = ranks(lambda met: run(tmp_path / "run", met, seed=met.rank))
+    said = ranks(seeded_by_rank, tmp_path / "run")
     assert all(
         line.startswith("error: rank 1 has other data, settings or another version than rank 0") for line in said
     )
 
 
-def test_two_ranks_evaluate_as_one_does() -> None:
+def evaluated(met: Ranks, out: Path) -> str:
     images = draw_classes(6, 13, size=32, seed=3)  # 78 images: shares of 39; 25 episodes: of 12 and 13
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
     extractor = TorchExtractor(Model(config).eval())
-    plan = EvaluationPlan(shapes=[EpisodeShape(way=3, shot=1, queries=4)], episodes=25)
+    plan = EvaluationPlan(shapes=[EpisodeShape(way=3, shot=1, queries=4)], episodes=25, ranks=met)
+    (result,) = evaluate_images(extractor, images, plan)
+    return f"{result['accuracy']:.6f} {result['ci95']:.6f}"
 
-    def work(met: Ranks) -> str:
-        (result,) = evaluate_images(extractor, images, replace(plan, ranks=met))
-        return f"{result['accuracy']} {result['ci95']}"
 
-    assert ranks(work) == [work(Ranks())] * 2
+def test_two_ranks_evaluate_as_one_does(tmp_path: Path) -> None:
+    assert ranks(evaluated, tmp_path) == [evaluated(Ranks(), tmp_path)] * 2
+
+
+def one_dies(met: Ranks, out: Path) -> str:
+    if met.rank == 1:
+        os._exit(9)
+    met.wait()
+    return "went on"
 
 
 def test_a_rank_that_dies_is_told_in_one_line(tmp_path: Path) -> None:
-    def work(met: Ranks) -> object:
-        if met.rank == 1:
-            os._exit(9)
-        met.wait()
-        return "went on"
-
-    said, _ = ranks(work)
+    said, _ = ranks(one_dies, tmp_path)
     assert said.startswith("error: rank 0 of 2 has lost another one")
     assert "--resume" in said
     assert "\n" not in said
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print(json.dumps(forked(globals()[sys.argv[1]], Path(sys.argv[2]))))
