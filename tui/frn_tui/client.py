@@ -10,8 +10,8 @@ import itertools
 import os
 import sys
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -41,17 +41,17 @@ Message = dict[str, Any]
 class EngineDiedError(EngineError):
     """The engine ended while a request waited."""
 
-    def __init__(self, reason: str, reading: str | None) -> None:
+    def __init__(self, reason: str, opened: Collection[str]) -> None:
         super().__init__(reason)
-        self.reading = reading
-        """File that it was reading for the request, where that may be what ended it."""
+        self.opened = opened
+        """Files that it had begun to read for the request, where one of them may be what ended it."""
 
 
 @dataclass(slots=True)
 class _Pending:
     end: asyncio.Future[Message]
     on_event: OnEvent | None
-    reading: str | None = None
+    opened: set[str] = field(default_factory=set)
 
 
 class EngineClient:
@@ -234,14 +234,19 @@ class EngineClient:
         try:
             return await self._ask(request, note)
         except EngineDiedError as death:
-            rest, culprit = paths[answered:], death.reading
+            rest = paths[answered:]
+            suspects = [path for path in rest if path in death.opened]
             if not rest:
                 raise
-        at = rest.index(culprit) if culprit in rest else len(rest)
-        await self._ask(replace(request, paths=rest[:at]), note)
-        if at < len(rest):
-            note({"event": file_event, "path": culprit, "reason": f"{culprit}: reading it stopped the engine"})
-            await self._ask(replace(request, paths=rest[at + 1 :]), note)
+        for path in suspects:
+            if len(suspects) > 1:  # files are read side by side: the culprit is the one that does it again alone
+                with contextlib.suppress(EngineDiedError):
+                    await self._ask(replace(request, paths=[path]), note)
+                    continue
+            note({"event": file_event, "path": path, "reason": f"{path}: reading it stopped the engine"})
+            break
+        if rest := paths[answered:]:
+            await self._ask(replace(request, paths=rest), note)
         return {}
 
     def _cancel(self, number: int) -> None:
@@ -272,7 +277,7 @@ class EngineClient:
             del self._pending[number]
             self._finish(pending.end, message)
         elif message["event"] == "reading":
-            pending.reading = message["path"]
+            pending.opened.add(message["path"])
         elif pending.on_event is not None:
             try:
                 pending.on_event(message)
@@ -282,7 +287,7 @@ class EngineClient:
 
     def _fail_all(self, reason: str, *, blame: bool) -> None:
         for pending in self._pending.values():
-            _fail(pending.end, EngineDiedError(reason, pending.reading if blame else None))
+            _fail(pending.end, EngineDiedError(reason, pending.opened if blame else ()))
         self._pending.clear()
 
     def _finish(self, future: asyncio.Future[Message], message: Message) -> None:

@@ -74,8 +74,11 @@ def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable
     play(scenario, program=("-c", MISCHIEF))
 
 
-def test_a_file_that_kills_the_engine_is_left_out_and_the_rest_goes_on(photos: Callable[..., list[str]]) -> None:
-    paths = photos(*"abcdef", "poison", *"ghi")
+@pytest.mark.parametrize("others", ["", "slow "], ids=["quick", "slow"])
+def test_a_file_that_kills_the_engine_is_left_out_and_the_rest_goes_on(
+    photos: Callable[..., list[str]], others: str
+) -> None:
+    paths = photos(*(name if name == "poison" else others + name for name in (*"abcdef", "poison", *"ghi")))
 
     async def scenario(client: EngineClient) -> None:
         events: list[Message] = []
