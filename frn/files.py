@@ -24,6 +24,8 @@ JUST_MADE = 1.0
 """Seconds within which a file may not be marked yet as being written."""
 MAX_JSON = 64 << 20
 """Bytes of a small file of ours, if nothing else is said."""
+MAX_LINES = 1 << 30
+"""Bytes of a file of lines that grows: the metrics of ten million steps."""
 _PIECE = 1 << 20
 """Bytes that a file may be longer than it says (those of /proc say 0) and still be read at once."""
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
 """Of CSV, before each class's probability."""
+MAX_LIST = 256 << 20
+"""Bytes of names that stdin may list."""
 BAR = 24
 """Width of a full bar, in characters."""
 
@@ -148,7 +150,10 @@ def _listed(words: Sequence[str]) -> list[str]:
     """The words, a `-` among them replaced by what stdin lists: one to a line, or each ended by NUL."""
     if "-" not in words:
         return list(words)
-    text = os.fsdecode(sys.stdin.buffer.read())
+    data = sys.stdin.buffer.read(MAX_LIST + 1)
+    if len(data) > MAX_LIST:
+        raise FrnError(f"-: stdin lists more than {MAX_LIST >> 20} MiB of names")
+    text = os.fsdecode(data)
     listed = [line for line in (text.split("\0") if "\0" in text else text.splitlines()) if line]
     if not listed:
         raise FrnError("-: stdin lists no photos. It takes one to a line.")

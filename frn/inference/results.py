@@ -14,10 +14,16 @@ from pathlib import Path
 from typing import Any, Self
 
 from frn.errors import FrnError
+from frn.files import require_regular
 from frn.inference.classifier import Classifier
 
 if sys.platform != "win32":
     import fcntl
+
+MAX_LINE = 64 << 20
+"""Bytes of a line; ten thousand classes take one."""
+BEGINNING = b'{"image": "'
+"""How each line begins; a last one that does not was not begun by us, and is not ours to remove."""
 
 
 class ResultsFile:
@@ -33,6 +39,8 @@ class ResultsFile:
         """The photos that have a line."""
         if path.exists() and not resume:
             raise FrnError(f"{path}: is there already. Add --resume to go on with it, or give another --out.")
+        if path.exists():
+            require_regular(path, sys.maxsize)
         try:
             self._file = open(path, "a+b")  # noqa: SIM115  (closed by __exit__)
         except OSError as error:
@@ -74,8 +82,8 @@ class ResultsFile:
         """Note which photos are done; returns where the last whole line ends."""
         self._file.seek(0)
         end = 0
-        for number, line in enumerate(self._file, 1):
-            if not line.endswith(b"\n"):
+        for number, line in enumerate(iter(lambda: self._file.readline(MAX_LINE), b""), 1):
+            if not line.endswith(b"\n") and BEGINNING.startswith(line[: len(BEGINNING)]):
                 break
             found = _parsed(line)
             if found is None:

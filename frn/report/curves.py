@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.extras import install_command
+from frn.files import MAX_LINES, read_regular
 
 METRICS = "metrics.jsonl"
 FORMATS = (".png", ".svg", ".pdf")
@@ -38,26 +39,31 @@ class Curves:
 def read_curves(folder: Path) -> Curves:
     """Read the curves of a run folder. FrnError if the folder holds no run, or its metrics hold no numbers."""
     path = folder / METRICS
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FrnError(f"{folder}: is no run folder, it has no {path.name} ({error.strerror})") from error
+    if not path.exists():
+        raise FrnError(f"{folder}: is no run folder, it has no {path.name}")
+    text = read_regular(path, MAX_LINES).decode(errors="replace")
     lines = []
     for line in text.splitlines():
         try:
             lines.append(dict(json.loads(line)))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             continue  # the half line of a run that is being written, or was killed
 
     def curve(name: str) -> tuple[Values, Values]:
-        points = [(line["total_steps"], line[name]) for line in lines if line.get(name) is not None]
-        steps, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
+        points = [(line.get("total_steps"), line.get(name)) for line in lines]
+        numbers = [point for point in points if all(map(_is_number, point))]
+        steps, values = np.array(numbers, dtype=np.float64).reshape(-1, 2).T
         return steps, values
 
     found = Curves(folder.resolve().name, curve("loss"), curve("accuracy"), curve("val_accuracy"))
     if not len(found.loss[0]):
         raise FrnError(f"{path}: has no step in it yet")
     return found
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value of JSON is a number that float64 has."""
+    return type(value) is float or (type(value) is int and abs(value) < 1 << 63)
 
 
 def smooth(values: Values, width: int) -> Values:

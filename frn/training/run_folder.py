@@ -17,13 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn.files import claim, read_regular, release, remove_abandoned, write_atomically
+from frn.files import MAX_LINES, claim, read_regular, release, remove_abandoned, write_atomically
 from frn.model import Model, model_file
 from frn.model_file import OPTIMIZER, STAGE, header, read_header
 from frn.training.presets.record import changes, lengthens
 
-MAX_METRICS = 1 << 30
-"""Bytes of a run's metrics: ten million steps."""
 MAX_CONFIG = 1 << 20
 
 
@@ -136,7 +134,7 @@ class RunFolder:
         if not self.metrics.exists():
             return
         kept = []
-        for line in read_regular(self.metrics, MAX_METRICS).decode(errors="replace").splitlines():
+        for line in read_regular(self.metrics, MAX_LINES).decode(errors="replace").splitlines():
             try:
                 if json.loads(line)["total_steps"] <= position.total_steps:
                     kept.append(line + "\n")

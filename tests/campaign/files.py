@@ -1,25 +1,21 @@
-"""Damaged models, checkpoints, projects, settings, journals, pickles and archives."""
+"""Damaged models, checkpoints, projects, settings, journals, pickles, arrays and files of lines."""
 
 import io
 import json
 import os
 import pickle
-import tarfile
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from frn.data.prepare.pickles import load_arrays
-from frn.data.prepare.sources import Sources
-from frn.data.synthetic import draw_moth, species
+from frn.errors import FrnError
 from frn.inference.project import Project, load_project, save_project
 from tests.campaign.campaign import Part
-from tests.campaign.mutations import TEXT, mend_tar, mutate, mutate_json
+from tests.campaign.mutations import TEXT, mutate, mutate_json
 
 Maker = Callable[[np.random.Generator], bytes]
 
@@ -33,15 +29,21 @@ def _damaging_json(document: object) -> Maker:
     return make
 
 
-def _damaging(seeds: Sequence[bytes], **options: object) -> Maker:
+def _damaging_lines(lines: Sequence[object]) -> Maker:
+    whole = [json.dumps(line).encode() + b"\n" for line in lines]
+
+    def make(generator: np.random.Generator) -> bytes:
+        if generator.random() < 0.5:
+            return mutate([b"".join(whole)], generator, TEXT)
+        at = int(generator.integers(len(lines)))
+        other = mutate_json(lines[at], generator).replace(b"\n", b" ") + b"\n"
+        return b"".join([*whole[:at], other, *whole[at + 1 :]])
+
+    return make
+
+
+def damaging(seeds: Sequence[bytes], **options: object) -> Maker:
     return lambda generator: mutate(seeds, generator, **options)  # type: ignore[arg-type]
-
-
-@cache
-def _picture(number: int) -> bytes:
-    file = io.BytesIO()
-    draw_moth(species(number % 3), np.random.default_rng(number), 32).save(file, "PNG")
-    return file.getvalue()
 
 
 def onnx_models() -> Part:
@@ -134,7 +136,7 @@ def checkpoints() -> Part:
         (folder / "x.pth").write_bytes(data)
         read_reference(folder / "x.pth")
 
-    return Part(5_000, _damaging(good), door)
+    return Part(5_000, damaging(good), door)
 
 
 def projects() -> Part:
@@ -205,7 +207,7 @@ def pickles() -> Part:
     def door(data: bytes, folder: Path) -> None:
         load_arrays(io.BytesIO(data), "x.pkl")
 
-    return Part(5_000, _damaging(good), door)
+    return Part(5_000, damaging(good), door)
 
 
 def arrays() -> Part:
@@ -224,55 +226,37 @@ def arrays() -> Part:
         (folder / "x.npy").write_bytes(data)
         _by_class(folder / "x.npy", labels)
 
-    return Part(5_000, _damaging(good), door)
+    return Part(5_000, damaging(good), door)
 
 
-def _listed(suffix: str) -> Callable[[bytes, Path], None]:
+def results() -> Part:
+    """Answers of a killed run that another goes on with: a file that is refused stays as it was."""
+    from frn.inference.results import ResultsFile
+
+    lines = [{"image": f"/photos/{number}.jpg", "label": "jay", "run": "0123456789ab"} for number in range(4)]
+
     def door(data: bytes, folder: Path) -> None:
-        (folder / f"x{suffix}").write_bytes(data)
-        with Sources([folder / f"x{suffix}"]) as sources:
-            for found in sources.files():
-                found.read()
+        path = folder / "x.jsonl"
+        path.write_bytes(data)
+        try:
+            with ResultsFile(path, "0123456789ab", resume=True) as file:
+                file.add({"image": "/photos/last.jpg"})
+        except FrnError:
+            assert path.read_bytes() == data
+            raise
+        assert all(json.loads(line)["run"] == "0123456789ab" for line in path.read_bytes().splitlines())
 
-    return door
-
-
-def zips() -> Part:
-    """Listed, and every entry read."""
-    good = []
-    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
-        file = io.BytesIO()
-        with zipfile.ZipFile(file, "w", compression) as archive:
-            for number in range(4):
-                archive.writestr(f"train/moth {number % 2}/{number}.png", _picture(number))
-        good.append(file.getvalue())
-    return Part(5_000, _damaging(good), _listed(".zip"))
+    return Part(5_000, _damaging_lines(lines), door)
 
 
-def tars() -> Part:
-    """Listed, and every entry read; half of them with right checksums."""
-    import gzip
+def metrics() -> Part:
+    """What a run says of itself, drawn as curves."""
+    from frn.report.curves import METRICS, read_curves
 
-    plain = []
-    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
-        file = io.BytesIO()
-        with tarfile.open(fileobj=file, mode="w", format=kind) as archive:
-            for number in range(4):
-                info = tarfile.TarInfo(f"train/moth {number % 2}/{'long ' * 30 * (number == 3)}{number}.png")
-                info.size = len(_picture(number))
-                archive.addfile(info, io.BytesIO(_picture(number)))
-            link = tarfile.TarInfo("train/moth 0/link.png")
-            link.type, link.linkname = tarfile.SYMTYPE, "0.png"
-            archive.addfile(link)
-        plain.append(file.getvalue())
+    lines = [{"total_steps": step, "epoch": 1, "loss": 1.5, "accuracy": 61.25} for step in range(1, 5)]
 
-    def make(generator: np.random.Generator) -> bytes:
-        data = mutate(plain, generator)
-        if generator.random() < 0.5:
-            data = mend_tar(data)
-        if generator.random() < 0.3:
-            data = gzip.compress(data, 1)
-            data = mutate([data], generator) if generator.random() < 0.3 else data
-        return data
+    def door(data: bytes, folder: Path) -> None:
+        (folder / METRICS).write_bytes(data)
+        read_curves(folder)
 
-    return Part(5_000, make, _listed(".tar"))
+    return Part(5_000, _damaging_lines([*lines, {"total_steps": 4, "val_accuracy": 50.0}]), door)

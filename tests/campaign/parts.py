@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.campaign import files, images
+from tests.campaign import archives, files, images
 from tests.campaign.campaign import Part
 
 PARTS: dict[str, Callable[[], Part]] = {
@@ -16,7 +16,10 @@ PARTS: dict[str, Callable[[], Part]] = {
     "journals": files.journals,
     "pickles": files.pickles,
     "npz": files.arrays,
-    "zip": files.zips,
-    "tar": files.tars,
+    "zip": archives.zips,
+    "tar": archives.tars,
+    "bundles": archives.bundles,
+    "results": files.results,
+    "metrics": files.metrics,
 }
 """Made only when it is run: good files are drawn, written and exported first."""

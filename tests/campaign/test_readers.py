@@ -18,7 +18,7 @@ import pytest
 from frn.cli.defaults import take_defaults
 from frn.errors import FrnError
 from frn.training.run_folder import Position, RunFolder
-from tests.campaign import files
+from tests.campaign import archives, files
 from tests.campaign.campaign import Part, require_line
 from tests.campaign.test_campaign import SEED, SHARE
 
@@ -101,7 +101,7 @@ def test_zips_with_any_names(state: Path, content: dict[str, bytes], compression
     with zipfile.ZipFile(file, "w", compression) as archive:
         for name, data in content.items():
             archive.writestr(zipfile.ZipInfo(name), data)
-    through(files.zips(), file.getvalue(), state)
+    through(archives.zips(), file.getvalue(), state)
 
 
 @examples(CONTENT, st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT]), st.text())
@@ -116,7 +116,7 @@ def test_tars_with_any_names_and_links(state: Path, content: dict[str, bytes], k
                 archive.addfile(info, io.BytesIO(data))
             except (ValueError, UnicodeError):  # a name that this kind cannot have
                 continue
-    through(files.tars(), file.getvalue(), state)
+    through(archives.tars(), file.getvalue(), state)
 
 
 @examples(st.lists(st.dictionaries(st.sampled_from(["total_steps", "loss"]), JSON) | JSON))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.files import require_regular
 
 PACKAGE = "onnxruntime-web"
 SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
@@ -18,6 +19,8 @@ OLDEST = (1, 20)
 """The first with `SCRIPT`."""
 MAX_BYTES = 64 << 20
 """Of one file; the binary has about 14 MB."""
+MAX_ARCHIVE = 1 << 30
+"""Bytes of the package, with its other binaries."""
 FETCH = f"Fetch it once, by `npm pack {PACKAGE}`, and give --runtime the file that it writes"
 LICENCE = """\
 ONNX Runtime Web {version}: {script} and {binary}
@@ -91,6 +94,7 @@ def _from_folder(folder: Path) -> Runtime:
 def _from_archive(path: Path) -> Runtime:
     wanted = [f"package/{name}" for name in ("package.json", f"dist/{SCRIPT}", f"dist/{BINARY}")]
     found: dict[str, bytes] = {}
+    require_regular(path, MAX_ARCHIVE)
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:  # read by name and never unpacked: no path of the archive reaches the disk

@@ -10,7 +10,7 @@ import numpy as np
 
 from frn import __version__
 from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.files import MAX_JSON, read_regular, write_atomically
 from frn.images import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import LEAST_COVER, MOST_COVER
@@ -88,14 +88,13 @@ def _example_maps(classifier: Classifier) -> dict[str, Maps]:
 
 def _require_ours(out: Path) -> None:
     """Refuse a folder with another page in it."""
+    page = out / "index.html"
     try:
-        taken = (out / "index.html").exists() and b"frn export --web" not in (out / "index.html").read_bytes()
+        is_there = page.exists()
     except OSError as error:
         raise FrnError(f"{out}: cannot be used ({error.strerror})") from error
-    if taken:
-        raise FrnError(
-            f"{out / 'index.html'}: is no page of `frn export` and would be overwritten. Choose another --web."
-        )
+    if is_there and b"frn export --web" not in read_regular(page, MAX_JSON):
+        raise FrnError(f"{page}: is no page of `frn export` and would be overwritten. Choose another --web.")
 
 
 def _graphs(classifier: Classifier) -> dict[str, bytes]:

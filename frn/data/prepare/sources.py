@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
+from frn.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
 from frn.data.cache import Progress
 from frn.data.folders import SYSTEM_FILES, looks_like_image, why_skipped
-from frn.data.prepare.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
 from frn.errors import FrnError, one_line
 from frn.images import MAX_BYTES
 
@@ -136,12 +136,12 @@ class Sources:
         for folder, files in _folders(source, self.leave_out):
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry
-                if self.archives.fullmatch(entry) or entry in self.checksums:
-                    archives.append(path)
-                elif path.is_file():  # no pipe or device, which could have no end
-                    yield _loose(path, (name, *path.relative_to(source).parts))
-                else:
+                if not path.is_file():  # a pipe or device could have no end
                     self._odd.append(f"{path}: is left out: it is no file, or a link to none")
+                elif self.archives.fullmatch(entry) or entry in self.checksums:
+                    archives.append(path)
+                else:
+                    yield _loose(path, (name, *path.relative_to(source).parts))
         for path in archives:
             yield from self._walk_archive(path)
 

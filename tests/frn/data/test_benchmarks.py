@@ -20,8 +20,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from frn import archives
 from frn.cli.main import app
-from frn.data.prepare import BENCHMARKS, archives, prepare, sources, writer
+from frn.data.prepare import BENCHMARKS, prepare, sources, writer
 from frn.data.prepare.benchmark import read_split
 from frn.data.prepare.download import Download
 from frn.data.prepare.mini_imagenet import NAMED

@@ -1,6 +1,7 @@
 """Making data sets from folders, zips and official archives."""
 
 import io
+import os
 import pickle
 import tarfile
 import tomllib
@@ -17,6 +18,7 @@ from frn.data.folders import scan
 from frn.data.prepare import prepare
 from frn.data.prepare.folder import DrawnSplit
 from frn.data.prepare.record import read_record
+from frn.data.prepare.sources import Sources
 from frn.errors import FrnError
 
 
@@ -74,6 +76,18 @@ def test_a_folders_name_splits_nothing_where_shares_are_asked_for(tmp_path: Path
     assert prepare("folder", split, tmp_path / "named") == {"train": (5, 5), "val": (5, 5)}
     both = prepare("folder", split, tmp_path / "drawn", drawn=DrawnSplit(val=0.3, test=0.0))
     assert both == {"train": (7, 7), "val": (3, 3)}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_pipes_among_photos_and_archives_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "jay").mkdir()
+    (tmp_path / "jay" / "1.png").write_bytes(png())
+    pipes = [tmp_path / "jay" / "pipe.png", tmp_path / "pipe.zip"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    with Sources([tmp_path]) as sources:
+        assert [found.parts[-1] for found in sources.images()] == ["1.png"]
+        assert sources.skipped() == [f"{pipe}: is left out: it is no file, or a link to none" for pipe in pipes]
 
 
 def test_every_file_that_is_no_image_is_named_with_its_reason(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A file of answers that a killed run goes on with: no photo twice, none missing."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,18 @@ def test_a_file_is_not_begun_twice_and_not_mixed(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="line 1 was answered by other classes, another model or threshold"):
         write(path, "cd", resume=True, run="b")
     assert images(path) == "ab"
-    path.write_text("no answer\n")
-    with pytest.raises(FrnError, match="line 1 is no answer"):
-        write(path, "ab", resume=True)
-    assert path.read_text() == "no answer\n"
+    for text in ("no answer\n", "a note without an end", "{}", '{"image": 5'):
+        path.write_text(text)
+        with pytest.raises(FrnError, match="line 1 is no answer"):
+            write(path, "ab", resume=True)
+        assert path.read_text() == text
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes with names")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    with pytest.raises(FrnError, match="is not a regular file"):
+        write(tmp_path / "pipe.jsonl", "ab", resume=True)
 
 
 def test_two_programs_do_not_write_one_file(tmp_path: Path) -> None:

@@ -34,6 +34,13 @@ def test_curves_are_what_the_metrics_say(run: Path) -> None:
     assert [part.tolist() for part in found.validation] == [[20, 40], [61.5, 70.25]]
 
 
+def test_what_is_no_number_is_no_point(tmp_path: Path) -> None:
+    others: list[object] = ["x", None, True, [1], {}, 10**400]
+    lines = [{"total_steps": 1, "loss": 2.5}, *({"total_steps": 2, "loss": other} for other in others), {"loss": 1.0}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "[" * 99_999)
+    assert [part.tolist() for part in read_curves(tmp_path).loss] == [[1.0], [2.5]]
+
+
 def test_a_smoothed_value_is_the_mean_of_those_before_it() -> None:
     values = np.arange(10.0) ** 2
     assert smooth(values, 4).tolist() == pytest.approx([values[max(0, i - 3) : i + 1].mean() for i in range(10)])

@@ -1,5 +1,6 @@
 """Projects that travel with their photos, and photos that were moved."""
 
+import os
 import shutil
 import zipfile
 from pathlib import Path
@@ -83,7 +84,7 @@ def test_nothing_is_unpacked_outside(engine: Engine, tmp_path: Path, member: str
         archive.writestr("b/b.frn.json", "{}")
         archive.writestr(zipfile.ZipInfo(member), "x")
     asked = engine.ask("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "in" / "b"))
-    assert "would lie outside" in asked.reason
+    assert "leads out of the archive" in asked.reason
     assert not (tmp_path / "in" / "b").exists()
     assert not list(tmp_path.rglob("out.txt"))
 
@@ -92,7 +93,13 @@ def test_what_is_no_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "no.zip", "w") as archive:
         archive.writestr("photo.jpg", "x")
     (tmp_path / "text.zip").write_text("no zip")
-    for name, reason in (("no.zip", "is no bundle"), ("text.zip", "cannot be unpacked"), ("gone.zip", "No such file")):
+    os.mkfifo(tmp_path / "pipe.zip")
+    for name, reason in (
+        ("no.zip", "is no bundle"),
+        ("text.zip", "cannot be unpacked"),
+        ("gone.zip", "No such file"),
+        ("pipe.zip", "is not a regular file"),
+    ):
         assert reason in engine.ask("unpack", path=str(tmp_path / name), folder=str(tmp_path / "new")).reason
     assert not (tmp_path / "new").exists()
 

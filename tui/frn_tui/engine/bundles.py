@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from frn.errors import FrnError
-from frn.files import write_atomically
+from frn.archives import DAMAGE, MAX_ARCHIVE, Limits, open_zip
+from frn.errors import FrnError, one_line
+from frn.files import require_regular, write_atomically
 from frn.images import read_file
 from frn.inference.features import content_key
 from frn.inference.project import SUFFIX, ModelReference, Project, is_project, save_project
@@ -68,17 +69,20 @@ def unpack(request: UnpackBundle, job: Job) -> Unpacked:
     folder = Path(request.folder)
     if folder.exists():
         raise FrnError(f"{folder}: is there already. Name a folder that is not.", code=EXISTS)
+    path = require_regular(Path(request.path), MAX_ARCHIVE)
     try:
-        with zipfile.ZipFile(request.path) as archive, _beside(folder) as home:
-            project = _check(archive, request.path, folder.parent)
+        with open_zip(path) as archive, _beside(folder) as home:
+            project = _check(archive, path, folder.parent)
             members = archive.infolist()
             for done, member in enumerate(members, 1):
                 job.check()
                 archive.extract(member, home)
                 job.progress(done, len(members))
             os.replace(home / project.parent if project.parent.parts else home, folder)
-    except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
-        raise FrnError(f"{request.path}: cannot be unpacked ({error})") from error
+    except FrnError:
+        raise
+    except DAMAGE as error:
+        raise FrnError(f"{path}: cannot be unpacked ({one_line(error)})") from error
     return {"project": str(folder / project.name)}
 
 
@@ -131,16 +135,15 @@ def _zip(folder: Path, packed: Path, job: Job) -> None:
                 archive.write(path, path.relative_to(folder.parent).as_posix())
 
 
-def _check(archive: zipfile.ZipFile, path: str, folder: Path) -> PurePosixPath:
+def _check(archive: zipfile.ZipFile, path: Path, folder: Path) -> PurePosixPath:
     """The project inside a bundle."""
     projects = [PurePosixPath(name) for name in archive.namelist() if is_project(Path(name))]
     if len(projects) != 1 or len(projects[0].parts) > 2:
         raise FrnError(f"{path}: is no bundle: it should hold one project ({SUFFIX}), not {len(projects)}")
+    limits = Limits(path, path.stat().st_size)
     for member in archive.infolist():
-        parts = PurePosixPath(member.filename).parts
-        if member.filename.startswith("/") or ".." in parts or "\\" in member.filename:
-            raise FrnError(f"{path}: {member.filename!r} would lie outside of the bundle's folder; it is not unpacked")
-    needed, free = sum(member.file_size for member in archive.infolist()), shutil.disk_usage(folder).free
-    if needed > free:
-        raise FrnError(f"{path}: needs {needed >> 20:,} MiB; {folder} has {free >> 20:,} MiB free")
+        limits.check(member.filename, member.file_size)
+    free = shutil.disk_usage(folder).free
+    if limits.size > free:
+        raise FrnError(f"{path}: needs {limits.size >> 20:,} MiB; {folder} has {free >> 20:,} MiB free")
     return projects[0]

@@ -1,0 +1,103 @@
+"""Damaged archives: of data sets, and of projects that travel with their photos."""
+
+import io
+import tarfile
+import zipfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+
+from frn.data.prepare.sources import Sources
+from frn.data.synthetic import draw_moth, species
+from tests.campaign.campaign import Part
+from tests.campaign.files import damaging
+from tests.campaign.mutations import mend_tar, mutate
+
+
+@cache
+def _picture(number: int) -> bytes:
+    file = io.BytesIO()
+    draw_moth(species(number % 3), np.random.default_rng(number), 32).save(file, "PNG")
+    return file.getvalue()
+
+
+def _listed(suffix: str) -> Callable[[bytes, Path], None]:
+    def door(data: bytes, folder: Path) -> None:
+        (folder / f"x{suffix}").write_bytes(data)
+        with Sources([folder / f"x{suffix}"]) as sources:
+            for found in sources.files():
+                found.read()
+
+    return door
+
+
+def zips() -> Part:
+    """Listed, and every entry read."""
+    good = []
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", compression) as archive:
+            for number in range(4):
+                archive.writestr(f"train/moth {number % 2}/{number}.png", _picture(number))
+        good.append(file.getvalue())
+    return Part(5_000, damaging(good), _listed(".zip"))
+
+
+def tars() -> Part:
+    """Listed, and every entry read; half of them with right checksums."""
+    import gzip
+
+    plain = []
+    for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        file = io.BytesIO()
+        with tarfile.open(fileobj=file, mode="w", format=kind) as archive:
+            for number in range(4):
+                info = tarfile.TarInfo(f"train/moth {number % 2}/{'long ' * 30 * (number == 3)}{number}.png")
+                info.size = len(_picture(number))
+                archive.addfile(info, io.BytesIO(_picture(number)))
+            link = tarfile.TarInfo("train/moth 0/link.png")
+            link.type, link.linkname = tarfile.SYMTYPE, "0.png"
+            archive.addfile(link)
+        plain.append(file.getvalue())
+
+    def make(generator: np.random.Generator) -> bytes:
+        data = mutate(plain, generator)
+        if generator.random() < 0.5:
+            data = mend_tar(data)
+        if generator.random() < 0.3:
+            data = gzip.compress(data, 1)
+            data = mutate([data], generator) if generator.random() < 0.3 else data
+        return data
+
+    return Part(5_000, make, _listed(".tar"))
+
+
+def bundles() -> Part:
+    """Projects with their photos in a zip: nothing is unpacked but whole, and nothing outside of its folder."""
+    from frn_tui.engine.bundles import unpack
+    from frn_tui.engine.worker_queues import Job
+    from frn_tui.protocol import UnpackBundle
+
+    good = []
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", compression) as archive:
+            archive.writestr("b/b.frn.json", "{}")
+            for number in range(3):
+                archive.writestr(f"b/moth/{number}.png", _picture(number))
+        good.append(file.getvalue())
+    silent = SimpleNamespace(check=lambda: None, progress=lambda done, total: None)
+
+    def door(data: bytes, folder: Path) -> None:
+        (folder / "x.zip").write_bytes(data)
+        try:
+            unpack(UnpackBundle(path=str(folder / "x.zip"), folder=str(folder / "in" / "b")), cast(Job, silent))
+        finally:
+            left = [entry.name for home in (folder, folder / "in") if home.exists() for entry in home.iterdir()]
+            assert sorted(left) in (["x.zip"], ["in", "x.zip"], ["b", "in", "x.zip"]), left
+
+    return Part(5_000, damaging(good), door)
