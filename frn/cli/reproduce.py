@@ -130,10 +130,13 @@ def _run(command: "Command") -> None:
 
 
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
-    """Folders of data sets by name; without a name it is the table's only one.
+    """Folders of data sets by name; without a name it is the table's only one. One that no row needs is noted.
 
-    FrnError if it has several, or there is no such folder.
+    FrnError if there are several, there is no such folder, or no table has a data set of that name.
     """
+    from frn.reproduce.plan import data_sets
+    from frn.reproduce.tables import TABLES
+
     folders = {}
     for word in given:
         name, equals, path = word.partition("=")
@@ -141,8 +144,10 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
             if len(wanted) != 1:
                 raise FrnError(f"--data {word}: say which of {', '.join(wanted) or 'none'} it is: --data NAME=DIR")
             name, path = wanted[0], word
+        elif name not in set().union(*(data_sets(row) for table in TABLES.values() for row in table.rows)):
+            raise FrnError(f"--data {word}: no table has a data set {name!r} (these rows have {', '.join(wanted)})")
         elif name not in wanted:
-            raise FrnError(f"--data {word}: these rows have no data set {name!r} (they have {', '.join(wanted)})")
+            note(f"--data {word}: is not needed, these rows have {', '.join(wanted)}")
         if not Path(path).is_dir():
             raise FrnError(f"--data {word}: there is no folder {path}")
         folders[name] = Path(path)
@@ -150,10 +155,10 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
 
 
 def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
-    """A row of a table, one for each of its shots."""
+    """A row of a table, one for each of its shots; or of what images are regenerated from."""
     return [
-        {"table": table, "row": line["row"], "label": line["label"], "shot": shot, **figure}
-        for shot, figure in line["figures"].items()
+        {"table": table, "row": line["row"], "label": line["label"], "shot" if c.isdigit() else "map": c, **figure}
+        for c, figure in line["figures"].items()
     ]
 
 
@@ -161,20 +166,23 @@ def _list(tables: "list[Table]", wants: FormatName) -> None:
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from frn.reproduce.page import percent
+    from frn.reproduce.page import figure, heading
     from frn.reproduce.report import described
 
-    told = [described(table) for table in tables]
-    if printed(wants, told, [{"table": t["table"], **row} for t in told for row in rows_of(t["rows"])]):
+    listed = [described(table) for table in tables]
+    if printed(wants, listed, [{"table": t["table"], **row} for t in listed for row in rows_of(t["rows"])]):
         return
     console = stdout()
     for table in tables:
         console.print(f"[bold]{table.name}[/bold]  {table.title} ({table.source})")
         grid = Grid(box=None, show_header=False, pad_edge=True)
         for row in table.rows:
-            figures = (percent(cell.published, cell.published_ci95) for cell in row.cells.values())
-            shots = (f"{shot}-shot {figure}" for shot, figure in zip(row.cells, figures, strict=True) if figure)
-            grid.add_row(Text(row.name, no_wrap=True), row.label, ", ".join(shots))
+            told = (
+                f"{heading(str(column))} {figure(cell.published, cell.published_ci95, table.digits)}"
+                for column, cell in row.cells.items()
+                if cell.published is not None
+            )
+            grid.add_row(Text(row.name, no_wrap=True), row.label, ", ".join(told))
         for entry in table.elsewhere:
             grid.add_row("", entry.label, entry.published, Text(entry.command))
         console.print(grid)

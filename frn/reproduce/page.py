@@ -2,20 +2,25 @@
 
 from frn.reproduce.plan import measurements
 from frn.reproduce.report import Report
-from frn.reproduce.rows import Row, RunSpec, Table
+from frn.reproduce.rows import Row, Run, Table
 
 
-def percent(accuracy: float | None, ci95: float | None) -> str:
+def figure(mean: float | None, ci95: float | None, digits: int = 2) -> str:
     """A figure with its interval, as far as there are any."""
-    if accuracy is None:
+    if mean is None:
         return ""
-    return f"{accuracy:.2f}" if ci95 is None else f"{accuracy:.2f} ± {ci95:.2f}"
+    return f"{mean:.{digits}f}" if ci95 is None else f"{mean:.{digits}f} ± {ci95:.{digits}f}"
+
+
+def heading(column: str) -> str:
+    """Of figures by shot, or by what images are regenerated from."""
+    return f"{column}-shot" if column.isdigit() else column
 
 
 def minutes(row: Row, found: Report) -> str:
     """Time of training of the runs behind a row; of both, where each shot has its own, and of what they start from."""
 
-    def told(run: RunSpec) -> str:
+    def told(run: Run) -> str:
         before = told(run.init) if run.init and run.init.name in found.runs else ""
         return f"{found.runs[run.name].seconds / 60:.0f} min" + (f" after {before}" if before else "")
 
@@ -31,7 +36,7 @@ def markdown(found: Report, table: Table) -> str:
     if found.rows:
         parts.append("\n".join(_rows(found, table)))
     if found.measurements:
-        parts.append("\n".join(_how_measured(found)))
+        parts.append("\n".join(_how_measured(found, table.unit)))
     absent: dict[str, list[str]] = {}
     for line in found.rows:
         if line.missing:
@@ -58,25 +63,27 @@ def markdown(found: Report, table: Table) -> str:
 def _rows(found: Report, table: Table) -> list[str]:
     known = {row.name: row for row in table.rows}
     heads, columns = [], []
-    for shot in sorted({shot for line in found.rows for shot in line.figures}, key=int):
-        figures = [line.figures.get(shot) for line in found.rows]
-        if any(figure and figure.published is not None for figure in figures):
-            heads.append(f"{shot}-shot published")
-            columns.append([percent(f.published, f.published_ci95) if f else "" for f in figures])
-        heads.append(f"{shot}-shot here")
-        columns.append([percent(f.accuracy, f.ci95) if f else "" for f in figures])
+    for column in dict.fromkeys(str(column) for row in table.rows for column in row.cells):
+        figures = [line.figures.get(column) for line in found.rows]
+        if not any(figures):
+            continue
+        if any(f and f.published is not None for f in figures):
+            heads.append(f"{heading(column)} published")
+            columns.append([figure(f.published, f.published_ci95, table.digits) if f else "" for f in figures])
+        heads.append(f"{heading(column)} here")
+        columns.append([figure(f.accuracy, f.ci95, table.digits) if f else "" for f in figures])
     lines = [f"| | {' | '.join(heads)} | training |", f"|---|{'---|' * len(heads)}---|"]
     for line, cells in zip(found.rows, zip(*columns, strict=True), strict=True):
         lines.append(f"| {line.label} | {' | '.join(cells)} | {minutes(known[line.row], found)} |")
     return lines
 
 
-def _how_measured(found: Report) -> list[str]:
+def _how_measured(found: Report, unit: str) -> list[str]:
     protocols = {
         f"{m.way}-way, {m.queries} queries, {m.episodes:,} episodes, seed {m.seed}" for m in found.measurements.values()
     }
     machines = {f"{run.machine or 'machine not noted'}, {run.precision}" for run in found.runs.values()}
     return [
-        f"{'; '.join(sorted(protocols))}; mean and 95 % interval in percent.",
+        f"{'; '.join(sorted(protocols))}; mean and 95 % interval {unit}.",
         f"Trained with: {'; '.join(sorted(machines)) or 'not known'}. Table made on: {found.machine}.",
     ]

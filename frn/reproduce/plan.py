@@ -1,7 +1,7 @@
 """What of a table is there already, and which commands make the rest.
 
 A run is finished when its checkpoint says so, and measured when NAME.json lies beside its folder. Both are what
-`frn train` and `frn eval --json` leave, so runs that were started by hand count too.
+`frn train` and `frn eval --json` leave, so runs that were started by hand count too. So it is with decoders.
 """
 
 import shlex
@@ -13,8 +13,8 @@ from typing import Any
 from frn.errors import FrnError
 from frn.files import read_json
 from frn.model_file import read_header
-from frn.reproduce.rows import Measurement, Row, RunSpec, data_name, prepared_by
-from frn.training.presets.record import changes, deciding_fields
+from frn.reproduce.rows import Measurement, Row, Run, data_name, prepared_by
+from frn.training.presets.record import changes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,9 +29,13 @@ class Locations:
     precision: str = "fp32"
     """Of training; a run that has begun goes on in its own."""
 
-    def folder(self, run: RunSpec) -> Path:
+    def folder(self, run: Run) -> Path:
         """The run's folder."""
         return self.runs / run.name
+
+    def result(self, run: Run | None) -> str:
+        """What the run makes; nothing of none."""
+        return str(self.folder(run) / run.result) if run else ""
 
     def answer(self, measurement: Measurement) -> Path:
         """Where the answer of `frn eval` is kept."""
@@ -98,12 +102,41 @@ def data_sets(row: Row) -> set[str]:
     }
 
 
-def stored(measurement: Measurement, locations: Locations) -> dict[str, Any] | None:
-    """The answer of `frn eval`, or None where there is none or it is cut off."""
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure and the half-width of its 95% interval."""
+
+    mean: float
+    ci95: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What a measurement has found: figures by shot, or by what images were regenerated from."""
+
+    figures: Mapping[str, Interval]
+    way: int
+    queries: int
+    episodes: int
+    seed: int
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Answer":
+        """Of `frn eval --json` or `frn visualize render --json`. KeyError, TypeError or IndexError if it is neither."""
+        if "l2" in found:
+            errors = {name: Interval(error["mean"], error["ci95"]) for name, error in found["l2"].items()}
+            return cls(figures=errors, way=found["way"], queries=1, episodes=found["trials"], seed=found["seed"])
+        results = found["results"]
+        shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
+        shots = {str(result["shot"]): Interval(result["accuracy"], result["ci95"]) for result in results}
+        return cls(figures=shots, seed=found["seed"], **shape)
+
+
+def stored(measurement: Measurement, locations: Locations) -> Answer | None:
+    """The answer of a measurement, or None where there is none or it is cut off."""
     try:
-        answer: dict[str, Any] = read_json(locations.answer(measurement))
-        return answer if {result["shot"] for result in answer["results"]} else None
-    except (ValueError, KeyError, TypeError):
+        return Answer.from_json(read_json(locations.answer(measurement)))
+    except (ValueError, KeyError, TypeError, IndexError):
         return None
 
 
@@ -118,43 +151,40 @@ class RunStatus:
     """Processor and threads, where the run noted them."""
 
 
-def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
+def run_status(run: Run, locations: Locations) -> RunStatus | None:
     """How far a run has come, or None where it has not begun. FrnError if the folder holds another run."""
     folder = locations.folder(run)
     if not (folder / "last.safetensors").is_file():
         return None
     _, record = read_header(folder / "last.safetensors")
     position, settings = record["training"]["place"], record["training"]["run"]
-    if differing := changes(settings, {"seed": run.options.seed, **deciding_fields(run.options.overridden())}):
+    if differing := changes(settings, run.decides):
         raise FrnError(
-            f"{folder}: holds another run than `{Command(run.options.words)}` ({', '.join(differing[:4])}). "
-            "Move it away, or give another --runs."
+            f"{folder}: holds another run than `{Command(run.words(locations.result(run.init)))}` "
+            f"({', '.join(differing[:4])}). Move it away, or give another --runs."
         )
     return RunStatus(
-        finished=position["epoch"] >= settings["schedule"]["epochs"],
+        finished=position["epoch"] >= settings.get("schedule", settings)["epochs"],
         seconds=position["seconds"],
         precision=settings["precision"],
         machine=record.get("machine"),
     )
 
 
-def _training(run: RunSpec, locations: Locations) -> list[Command]:
+def _training(run: Run, locations: Locations) -> list[Command]:
     before = run_status(run, locations)
     if before and before.finished:
         return []
-    words = [*run.options.words, "--precision", before.precision if before else locations.precision]
+    words = [*run.words(locations.result(run.init))]
+    words += ["--precision", before.precision if before else locations.precision]
     words += ["--data", str(locations.data_for(run.prepare)), "--out", str(locations.folder(run))]
-    first = []
-    if run.init:
-        first = _training(run.init, locations)
-        words += ["--init", str(locations.folder(run.init) / "best.safetensors")]
     if before:
         words.append("--resume")
+    first = _training(run.init, locations) if run.init else []
     return [*first, Command((*words, *locations.options))]
 
 
 def _evaluation(measurement: Measurement, locations: Locations) -> Command:
-    best = locations.folder(measurement.run) / "best.safetensors"
-    data = locations.data_for(measurement.prepare)
-    words = ("eval", str(best), *measurement.flags, "--data", str(data), "--json", *locations.options)
-    return Command(words, locations.answer(measurement))
+    run, data = measurement.run, locations.data_for(measurement.prepare)
+    tested = measurement.words(locations.result(run.init), locations.result(run))
+    return Command((*tested, "--data", str(data), "--json", *locations.options), locations.answer(measurement))

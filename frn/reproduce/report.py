@@ -14,12 +14,12 @@ from frn.files import read_json
 from frn.hardware import cores, processor
 from frn.reproduce.plan import Locations, measurements, run_status, stored
 from frn.reproduce.quoted import QUOTED
-from frn.reproduce.rows import Measurement, Row, RunSpec, Table, data_name
+from frn.reproduce.rows import Measurement, Row, Run, Table, data_name
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One shot of a row, in percent; None where there is nothing."""
+    """One shot of a row, in percent, or one error of regenerated images; None where there is nothing."""
 
     measurement: str
     published: float | None
@@ -30,7 +30,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A row; figures by shot."""
+    """A row; figures by shot, or by what images are regenerated from."""
 
     row: str
     label: str
@@ -52,7 +52,7 @@ class FinishedRun:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A stored answer of `frn eval`."""
+    """A stored answer of `frn eval` or `frn visualize render`."""
 
     command: str
     run: str
@@ -136,12 +136,13 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
                 runs[run.name] = FinishedRun(
                     training_command(run), round(done.seconds, 1), done.precision, done.machine
                 )
-        result = answer["results"][0]
         measured[measurement.name] = Measured(
             command=evaluation_command(measurement),
             run=measurement.run.name,
-            seed=answer["seed"],
-            **{key: result[key] for key in ("way", "queries", "episodes")},
+            way=answer.way,
+            queries=answer.queries,
+            episodes=answer.episodes,
+            seed=answer.seed,
         )
     return Report(
         table=table.name,
@@ -160,25 +161,32 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
 
 def _line(row: Row, locations: Locations, missing: str | None) -> Line:
     figures: dict[str, Figure] = {}
-    for shot, cell in row.cells.items():
-        answer = stored(cell.measurement, locations) or {"results": []}
-        result: dict[str, float] = next((found for found in answer["results"] if found["shot"] == shot), {})
-        figures[str(shot)] = Figure(
-            cell.measurement.name, cell.published, cell.published_ci95, result.get("accuracy"), result.get("ci95")
+    for column, cell in row.cells.items():
+        answer = stored(cell.measurement, locations)
+        found = answer.figures.get(str(column)) if answer else None
+        figures[str(column)] = Figure(
+            cell.measurement.name,
+            cell.published,
+            cell.published_ci95,
+            found.mean if found else None,
+            found.ci95 if found else None,
         )
     return Line(row.name, row.label, figures, missing or None)
 
 
-def training_command(run: RunSpec) -> str:
+def _place(run: Run | None) -> str:
+    return f"runs/{run.name}" if run else ""
+
+
+def training_command(run: Run) -> str:
     """The command of a run, places by name."""
-    init = ("--init", f"runs/{run.init.name}") if run.init else ()
-    return shlex.join(("frn", *run.options.words, *init, "--data", data_name(run.prepare), "--out", f"runs/{run.name}"))
+    return shlex.join(("frn", *run.words(_place(run.init)), "--data", data_name(run.prepare), "--out", _place(run)))
 
 
 def evaluation_command(measurement: Measurement) -> str:
     """The command of a measurement, places by name."""
-    model = f"runs/{measurement.run.name}"
-    return shlex.join(("frn", "eval", model, *measurement.flags, "--data", data_name(measurement.prepare), "--json"))
+    words = measurement.words(_place(measurement.run.init), _place(measurement.run))
+    return shlex.join(("frn", *words, "--data", data_name(measurement.prepare), "--json"))
 
 
 def commands(row: Row) -> list[str]:

@@ -1,43 +1,117 @@
 """What a table is made of: rows, their figures, and the runs and measurements behind them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from frn.training.options import RunOptions
 from frn.training.presets import PRESETS
+from frn.training.presets.record import deciding_fields
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunSpec:
-    """A training run; its folder has its name."""
+class Run(ABC):
+    """Something that is trained; its folder has its name."""
+
+    name: str
+    init: "Run | None"
+    """The run whose result it starts from."""
+    result: str
+    """What of its folder is the result; nothing where the folder itself is."""
+
+    @property
+    @abstractmethod
+    def prepare(self) -> str:
+        """The data set, as `frn data prepare` calls it; one of `folder` with a name behind that."""
+
+    @property
+    @abstractmethod
+    def decides(self) -> dict[str, Any]:
+        """What its checkpoint must say."""
+
+    @abstractmethod
+    def words(self, start: str) -> tuple[str, ...]:
+        """The `frn` command, but for where things are; it starts from the model `start`, if from any."""
+
+    @property
+    def chain(self) -> "tuple[Run, ...]":
+        """The run after those that it starts from."""
+        return (*(self.init.chain if self.init else ()), self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec(Run):
+    """A training run of a preset."""
 
     name: str
     options: RunOptions
     """What decides the run; what is missing is only where things are."""
     init: "RunSpec | None" = None
-    """The run whose result it starts from."""
+    result: str = "best.safetensors"
 
     @property
     def prepare(self) -> str:
-        """The data set, as `frn data prepare` calls it; one of `folder` with a name behind that."""
+        """The data set of the preset."""
         data = PRESETS[self.options.preset].data
         return " ".join(word for word in (data.prepare, data.name) if word)
 
     @property
-    def chain(self) -> "tuple[RunSpec, ...]":
-        """The run after those that it starts from."""
-        return (*(self.init.chain if self.init else ()), self)
+    def decides(self) -> dict[str, Any]:
+        """The preset with what is changed of it, and the seed."""
+        return {"seed": self.options.seed, **deciding_fields(self.options.overridden())}
+
+    def words(self, start: str) -> tuple[str, ...]:
+        """`frn train`, or `frn pretrain`."""
+        return (*self.options.words, *(("--init", start) if self.init else ()))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
+class DecoderSpec(Run):
+    """The training of a decoder on the feature maps of a run's result, and on the images that this has learned from."""
+
+    name: str
+    init: RunSpec
+    epochs: int
+    batch: int = 200
+    result: str = ""
+
+    @property
+    def prepare(self) -> str:
+        """The data set of the model."""
+        return self.init.prepare
+
+    @property
+    def decides(self) -> dict[str, Any]:
+        """How long, and in which steps."""
+        return {"objective": "decoder", "seed": 0, "epochs": self.epochs, "batch": self.batch}
+
+    def words(self, start: str) -> tuple[str, ...]:
+        """`frn visualize train`."""
+        return ("visualize", "train", start, "--epochs", str(self.epochs), "--batch", str(self.batch))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measurement:
     """An evaluation of a run's result; the answer of `frn eval --json` is kept as NAME.json beside the runs."""
 
     name: str
-    run: RunSpec
+    run: Run
     flags: tuple[str, ...] = ()
     prepare: str
     """The data set it is tested on, as `frn data prepare` calls it."""
+
+    def words(self, start: str, result: str) -> tuple[str, ...]:
+        """The `frn` command, but for the data: `result` of the run, which started from `start`, is tested."""
+        return ("eval", result, *self.flags)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regeneration(Measurement):
+    """What a decoder makes of feature maps; the answer is that of `frn visualize render --json`."""
+
+    def words(self, start: str, result: str) -> tuple[str, ...]:
+        """Its grid of pictures lies beside the decoder, too."""
+        return ("visualize", "render", start, "--decoder", result, *self.flags, "--out", f"{result}.png")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +129,8 @@ class Row:
 
     name: str
     label: str
-    cells: Mapping[int, Cell]
-    """By shot."""
+    cells: Mapping[int | str, Cell]
+    """By shot; or by what images are regenerated from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +154,10 @@ class Table:
     rows: Sequence[Row] = ()
     elsewhere: Sequence[Elsewhere] = ()
     note: str = ""
+    unit: str = "in percent"
+    """Of its figures."""
+    digits: int = 2
+    """Of its figures, behind the point."""
 
 
 def data_name(prepare: str) -> str:

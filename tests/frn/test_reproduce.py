@@ -17,6 +17,7 @@ from frn.data.prepare import BENCHMARKS
 from frn.errors import FrnError
 from frn.hardware import processor
 from frn.numerics import choose_precision
+from frn.reproduce.in_paper import REGENERATED_FROM
 from frn.reproduce.page import markdown
 from frn.reproduce.plan import (
     Command,
@@ -29,7 +30,7 @@ from frn.reproduce.plan import (
 )
 from frn.reproduce.quoted import QUOTED
 from frn.reproduce.report import Report, commands, report
-from frn.reproduce.rows import Measurement, Row, RunSpec, Table, at_both
+from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table, at_both
 from frn.reproduce.tables import TABLES, choose_rows, find_table
 from frn.training.loop import train
 from frn.training.options import RunOptions
@@ -62,6 +63,14 @@ def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
     settings = RunSettings(precision=precision)
     ended = train(preset, images, val, out, settings, stop=lambda: True)
     assert not ended.finished
+
+
+def run_here(command: Command) -> None:
+    """Run a command without the seconds that a process of its own takes."""
+    answer = frn(*command.words)
+    assert answer.exit_code == 0, answer.stderr
+    if command.answer:
+        command.answer.write_text(answer.stdout)
 
 
 def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
@@ -107,6 +116,7 @@ def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     other = RunSpec(name="other", options=replace(TINY.options, seed=1))
     rows = [*TABLE.rows, at_both("another seed", Measurement(name="other", run=other, flags=QUICK, prepare="cifar-fs"))]
     monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=rows))
+    monkeypatch.setattr("frn.cli.reproduce._run", run_here)
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
     first = json.loads(frn(*words, "--runs", tmp_path / "a", "--row", "tiny").stdout)
     assert "--seed 1" in frn(*words, "--runs", tmp_path / "b", "--dry-run").stdout
@@ -139,12 +149,65 @@ def test_rows_without_data_say_what_makes_it_and_are_skipped(tmp_path: Path) -> 
     assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |  |" in (tmp_path / "class-split.md").read_text()
 
 
+def test_a_data_set_that_no_chosen_row_needs_is_a_note(tmp_path: Path) -> None:
+    words = ("reproduce", "cifar-fs", "--row", "frn", "--data", f"cub={tmp_path}", "--out", tmp_path / "out")
+    result = frn(*words, "--dry-run")
+    assert result.exit_code == 0
+    assert f"--data cub={tmp_path}: is not needed, these rows have cifar-fs" in result.stderr
+
+
+def test_a_decoder_is_trained_on_a_run_and_its_errors_are_a_row(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = DecoderSpec(name="decoder", init=TINY, epochs=2, batch=40)
+    flags = ("--split", "val", "--shot", "2", "--trials", "4")
+    regeneration = Regeneration(name="decoder", run=decoder, flags=flags, prepare="cifar-fs")
+    longer = replace(regeneration, run=replace(decoder, epochs=3))
+    cells: dict[int | str, Cell] = dict.fromkeys(REGENERATED_FROM, Cell(regeneration, 0.2))
+    row = Row(name="decoder", label="moths", cells=cells)
+    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=[row], unit="of the error", digits=3))
+    monkeypatch.setattr("frn.cli.reproduce._run", run_here)
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", out, "--threads", 1)
+    planned = frn(*words, "--dry-run").stdout.splitlines()
+    best = runs / "tiny" / "best.safetensors"
+    assert planned[1:] == [
+        f"frn visualize train {best} --epochs 2 --batch 40 --precision fp32 --data {moths} --out {runs / 'decoder'} "
+        "--threads 1",
+        f"frn visualize render {best} --decoder {runs / 'decoder'} {shlex.join(flags)} --out {runs / 'decoder.png'} "
+        f"--data {moths} --json --threads 1",
+    ]
+    made = frn(*words, "--json")
+    assert made.exit_code == 0, made.stderr
+    found = json.loads(made.stdout)
+    errors = json.loads((runs / "decoder.json").read_text())["l2"]
+    figures = found["rows"][0]["figures"]
+    assert {name: (f["accuracy"], f["ci95"]) for name, f in figures.items()} == {
+        name: (error["mean"], error["ci95"]) for name, error in errors.items()
+    }
+    assert found["measurements"]["decoder"]["episodes"] == 4
+    assert list(found["runs"]) == ["tiny", "decoder"]
+    assert (runs / "decoder.png").is_file()
+    truth = errors["ground_truth"]
+    page = (out / "tiny.md").read_text()
+    assert f"| moths | 0.200 | {truth['mean']:.3f} ± {truth['ci95']:.3f} | 0.200 |" in page
+    assert "mean and 95 % interval of the error." in page
+    assert "frn visualize train runs/tiny --epochs 2 --batch 40 --data cifar-fs --out runs/decoder\n" in page
+    assert not frn(*words, "--dry-run").stdout
+    assert frn(*words[:2], "--runs", runs, "--out", out).stdout == page
+    (runs / "decoder.json").unlink()
+    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=[replace(row, cells={"ground_truth": Cell(longer)})]))
+    refused = frn(*words, "--row", "decoder", "--dry-run")
+    assert "holds another run than `frn visualize train" in refused.stderr
+    assert "epochs was 2 and is 3" in refused.stderr
+
+
 def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
     for words, reason in (
         (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
         (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, dummy-tuned"),
         (("cifar-fs", "--data", tmp_path / "none"), "there is no folder"),
-        (("cifar-fs", "--data", f"cub-raw={tmp_path}"), "these rows have no data set 'cub-raw'"),
+        (("cifar-fs", "--data", f"cub-rwa={tmp_path}"), "no table has a data set 'cub-rwa' (these rows have cifar-fs)"),
         (("cross-domain", "--data", tmp_path), "say which of cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet"),
     ):
         result = frn("reproduce", *words)
@@ -176,8 +239,8 @@ def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:
     locations = Locations(runs=Path("r"), data={"cifar-fs": Path("d")})
     assert [str(command) for command in remaining_commands(row, locations)] == [
         "frn pretrain cifar-fs-conv4-pretrain --epochs 24 --precision fp32 --data d --out r/dummy",
-        "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --precision fp32 --data d --out r/dummy-tuned "
-        "--init r/dummy/best.safetensors",
+        "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init r/dummy/best.safetensors --precision fp32 "
+        "--data d --out r/dummy-tuned",
         "frn eval r/dummy-tuned/best.safetensors --data d --json",
     ]
     with pytest.raises(MissingDataError, match="needs cifar-fs"):
@@ -238,7 +301,7 @@ def test_the_table_on_photos_trains_every_row_alike() -> None:
 
 
 def training_runs(row: Row) -> list[RunSpec]:
-    return [run for measurement in measurements(row) for run in measurement.run.chain]
+    return [run for measurement in measurements(row) for run in measurement.run.chain if isinstance(run, RunSpec)]
 
 
 @pytest.mark.parametrize(
@@ -278,6 +341,7 @@ PUBLISHED = {
     "ablation": "68.38/88.13 66.44/84.05 67.34/87.60 66.19/83.27 68.27/88.43 "
     "82.20/92.65 82.40/93.12 82.58/92.79 82.80/93.33 82.62/92.59",
     "class-split": "83.55/92.92 83.35/93.28",
+    "decoder": "0.208/0.343/0.385 0.177/0.307/0.337",
     "pre-training-cub": "83.55/92.92 73.46/84.20 83.23/93.59",
 }
 
@@ -332,7 +396,7 @@ def test_every_row_names_presets_and_data_sets_that_exist() -> None:
                 if words[0] != "folder":
                     benchmark = BENCHMARKS[words[0]]
                     assert words[1:] == [] or (words[1] == "--split" and words[2] in benchmark.splits)
-                assert cell.measurement.run.options.preset in PRESETS
+                assert all(run.options.preset in PRESETS for run in training_runs(row))
 
 
 def test_what_another_command_measures_is_told(tmp_path: Path) -> None:
