@@ -94,7 +94,8 @@ def _from_folder(folder: Path) -> Runtime:
 def _from_archive(path: Path) -> Runtime:
     wanted = [f"package/{name}" for name in ("package.json", f"dist/{SCRIPT}", f"dist/{BINARY}")]
     found: dict[str, bytes] = {}
-    require_regular(path, MAX_ARCHIVE)
+    if path.exists():
+        require_regular(path, MAX_ARCHIVE)
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:  # read by name and never unpacked: no path of the archive reaches the disk
