@@ -366,7 +366,7 @@ class Lab:
                 for key in ("down", "down", b"\r"):
                     terminal.press(key)
                     terminal.settle(0.05)
-            terminal.until(f"{count} photos")
+            terminal.until(f"{count:,} photos")
             terminal.settle()
             keys = []
             terminal.press(b"/")
