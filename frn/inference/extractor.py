@@ -56,7 +56,8 @@ class Extractor:
         fails the checks of `runtime`, or takes too long or too much (`sessions`).
         """
         kind = OwnModel if trusted else ForeignModel
-        self.session: Session = kind(data, where, device, threads or cores())
+        self.threads = threads or cores()
+        self.session: Session = kind(data, where, device, self.threads)
         self.where, self.data = where, data
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
@@ -136,7 +137,7 @@ class Extractor:
     ) -> Iterator[tuple[Path, Embedded | FrnError]]:
         """Embed image files, in order; one that cannot be read yields its error.
 
-        All cores decode, and while the network looks at one batch the next one is decoded.
+        As many threads decode as the network has, and while it looks at one batch the next one is decoded.
 
         Args:
             paths: of the files.
@@ -146,7 +147,7 @@ class Extractor:
         """
         remaining = iter(paths)
         # Where someone may end the reading between two files, nothing is read ahead.
-        with ThreadPoolExecutor(cores()) as pool:
+        with ThreadPoolExecutor(self.threads) as pool:
 
             def begin() -> "list[tuple[Path, Future[Embedded | _Prepared | FrnError]]]":
                 batch = []

@@ -29,8 +29,8 @@ APP = (sys.executable, "-m", "frn_tui.main")
 HELLO = (sys.executable, "-m", "frn_tui_bench.hello")
 STAGE = (sys.executable, "-m", "frn_tui_bench.stage")
 HEAVY = ("torch", "numpy", "onnxruntime", "PIL", "typer")
-MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES")
-"""What the environment may say and the pseudo-terminal is to decide."""
+MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES", "PYTHONDONTWRITEBYTECODE")
+"""What the environment may say and the pseudo-terminal is to decide, and what would compile the app at each start."""
 AT_FIRST_PAINT = f"""
 import sys
 from frn_tui.app import FrnApp

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from frn_tui.client import EngineClient, EngineError
+from frn_tui.engine.__main__ import BEHIND
 from frn_tui.engine.pipes import MAX_LOG
 from frn_tui.protocol import (
     INTERNAL,
@@ -46,6 +48,21 @@ def test_hello_comes_before_anything_heavy_and_the_end_with_the_input(tmp_path: 
     assert "numpy" in log
     assert "torch" not in log
     assert "ignored: no JSON" in log
+
+
+def test_the_engine_and_its_threads_leave_the_processor_to_the_app(photos: Callable[..., list[str]]) -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+
+    async def scenario(client: EngineClient) -> None:
+        await client.call(EmbedImages(paths=photos("moth")))
+        process = Path(f"/proc/{client.pid}")
+        threads = [int(thread.name) for thread in (process / "task").iterdir()]
+        assert len(threads) > 1
+        assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {min(own + BEHIND, 19)}
+        if (autogroup := process / "autogroup").exists():
+            assert f"nice {BEHIND}" in autogroup.read_text()
+
+    play(scenario)
 
 
 def test_progress_comes_in_order_and_lanes_do_not_wait_for_each_other(photos: Callable[..., list[str]]) -> None:
