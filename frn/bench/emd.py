@@ -1,12 +1,13 @@
-"""FRN beside DeepEMD (SM, Speed comparison): one episode from given feature maps, in training and in testing."""
+"""FRN beside DeepEMD (SM, Speed comparison): one episode from feature maps or images, in training and testing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from frn.backbones import build_backbone
 from frn.bench.head import EQ_8, EQ_10, plain_error
 from frn.bench.timing import take_turns
 from frn.episodes import EpisodeShape
@@ -33,12 +34,14 @@ class EmdTiming:
 
     phase: str
     shape: EpisodeShape
+    whole: bool
+    """Whether ResNet-12 is included."""
     milliseconds: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
         """What `frn bench emd --json` says of it."""
         known = {"milliseconds": self.milliseconds, "published": self.published}
-        return {"phase": self.phase, "shot": self.shape.shot, **known}
+        return {"phase": self.phase, "shot": self.shape.shot, "whole": self.whole, **known}
 
     @property
     def published(self) -> dict[str, str]:
@@ -46,18 +49,58 @@ class EmdTiming:
         return PUBLISHED.get((self.phase, self.shape.shot), {})
 
 
-def time_emd(phase: str, shot: int, *, d: int, r: int, rounds: int, sfc_passes: int) -> EmdTiming:
-    """Time each head on one episode of random maps (r, d), on one thread.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Maps:
+    """Random feature maps: the heads alone."""
 
-    In testing that is the logits; in training, also the loss and its gradients. DeepEMD's OpenCV solver has no gradient
-    through the weights, so only testing has it, as in the paper. In testing with several shots both fit the SFC.
-    FrnError if a solver of the extra `emd` is not installed.
+    d: int = 640
+    r: int = 25
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Inputs of so many images."""
+        return torch.randn(count, self.r, self.d, generator=generator).relu()
+
+    def network(self) -> nn.Module:
+        """What makes feature maps (b, r, d) of inputs."""
+        return nn.Identity()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Images:
+    """Random images: whole episodes, ResNet-12 included."""
+
+    size: int = 84
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Inputs of so many images."""
+        return torch.rand(count, 3, self.size, self.size, generator=generator)
+
+    def network(self) -> nn.Module:
+        """What makes feature maps (b, r, d) of inputs."""
+        return _Mapped(build_backbone("resnet12"))
+
+
+class _Mapped(nn.Module):
+    def __init__(self, backbone: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.backbone(images.contiguous(memory_format=torch.channels_last))
+        return maps.flatten(2).mT
+
+
+def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_passes: int) -> EmdTiming:
+    """Time each head on one episode, on one thread.
+
+    In testing that is the logits; in training, also the loss and its gradients, of the maps or of the network.
+    DeepEMD's OpenCV solver has no gradient through the weights, so only testing has it, as in the paper. In testing
+    with several shots both fit the SFC. FrnError if a solver of the extra `emd` is not installed.
     """
     shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])
-    generator = torch.Generator().manual_seed(0)
-    support = torch.randn(shape.way, shot, r, d, generator=generator).relu()
-    query = torch.randn(shape.way * shape.queries, r, d, generator=generator).relu()
     train = phase == "train"
+    episode = inputs.draw(shape.way * shape.per_class, torch.Generator().manual_seed(0))
+    network = inputs.network().train(train)
     solvers: dict[str, Solver] = {POT: "pot"} if train else {POT: "pot", OPENCV: "opencv"}
     heads: dict[str, Logits] = {
         **{name: DeepEMDHead(solver=solver, sfc_passes=sfc_passes) for name, solver in solvers.items()},
@@ -67,13 +110,17 @@ def time_emd(phase: str, shot: int, *, d: int, r: int, rounds: int, sfc_passes: 
     }
     target = torch.arange(shape.way).repeat_interleave(shape.queries)
 
+    def score(head: Logits, given: Tensor) -> Tensor:
+        maps = network(given).unflatten(0, (shape.way, shape.per_class))
+        return head(maps[:, :shot].contiguous(), maps[:, shot:].flatten(0, 1))
+
     def learn(head: Logits) -> None:
         with torch.enable_grad():
-            leaves = support.clone().requires_grad_(), query.clone().requires_grad_()
-            F.cross_entropy(head(*leaves), target).backward()
+            F.cross_entropy(score(head, episode.clone().requires_grad_()), target).backward()
 
     def contestant(head: Logits) -> Callable[[], object]:
-        return (lambda: learn(head)) if train else (lambda: head(support, query))
+        return (lambda: learn(head)) if train else (lambda: score(head, episode))
 
     contestants = {name: contestant(head) for name, head in heads.items()}
-    return EmdTiming(phase, shape, take_turns(contestants, rounds=rounds, gradients=train))
+    milliseconds = take_turns(contestants, rounds=rounds, gradients=train)
+    return EmdTiming(phase, shape, isinstance(inputs, Images), milliseconds)

@@ -184,7 +184,7 @@ SCHEMAS: dict[str, Schema] = {
         extractor=each(record(batch=COUNT, milliseconds=NUMBERS, times_as_fast=NUMBER)),
         classifier=each(record(height=COUNT, width=COUNT, milliseconds=NUMBERS, times_as_long=NUMBERS)),
     ),
-    "bench emd": each(record(phase=TEXT, shot=COUNT, milliseconds=NUMBERS, published=named(TEXT))),
+    "bench emd": each(record(phase=TEXT, shot=COUNT, whole=FLAG, milliseconds=NUMBERS, published=named(TEXT))),
     "bench memory": each(
         record(
             **dict.fromkeys(("part", "head"), TEXT),

@@ -202,7 +202,7 @@ IN_PAPER = (
         "Tables 1 and 14",
         "Milliseconds per 5-way episode on mini-ImageNet, ResNet-12: 1-shot, 5-shot",
         elsewhere=measured_by(
-            "frn bench emd",
+            "frn bench emd --whole",
             {
                 "DeepEMD by qpth, meta-train": "26,000, > 990,000",
                 "FRN by Eq. 10, meta-train": "281, 357",
@@ -212,11 +212,11 @@ IN_PAPER = (
                 "FRN by Eq. 10, meta-test": "73, 88",
                 "FRN by Eq. 8, meta-test": "63, 79",
             },
-            aside="the head alone, on one thread",
+            aside="on one thread of a processor",
         ),
-        note="The paper times whole episodes on a GPU, ResNet-12 included. `frn bench emd` times the heads alone, on "
-        "one thread, DeepEMD's exact solver being POT in the place of qpth. "
-        "`frn bench head` has both equations beside our forms.",
+        note="The paper times whole episodes on a GPU, ResNet-12 included. So does `frn bench emd --whole`, on one "
+        "thread of a processor; without `--whole`, the heads alone. DeepEMD's exact solver is POT in the place of "
+        "qpth. `frn bench head` has both equations beside our forms.",
     ),
     Table(
         "memory",
