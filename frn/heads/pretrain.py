@@ -1,9 +1,10 @@
-"""Heads for pre-training on all classes at once (Sec. 3.6). They are left behind when episodes begin.
+"""Heads of all classes at once: for pre-training (Sec. 3.6), and beside episodes. They are left behind.
 
 Shape letters: b images of a batch, r locations, d channels.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.heads.frn import FRNHead
@@ -25,6 +26,30 @@ class DummyMapHead(nn.Module):
         """Return logits (b, classes) from feature maps (b, r, d)."""
         error = class_error(feature_maps, self.dummy_maps, lam=head.lam(*self.dummy_maps.shape[1:]), rho=head.rho())
         return -head.gamma * error
+
+
+class CosineHead(nn.Module):
+    """A classifier by the cosine of average-pooled maps with a vector for each class, at first the mean of its maps.
+
+    Lengths change nothing but the rate: the shorter a vector, the faster it turns.
+    """
+
+    LENGTH, SCALE = 0.3, 10.0
+    """Of the vectors, which then turn ten times as fast as vectors of length 1; and of the cosines, at first."""
+
+    def __init__(self, classes: int, d: int) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(torch.randn(classes, d))
+        self.scale = nn.Parameter(torch.tensor(self.SCALE))
+
+    @torch.no_grad()
+    def begin_with(self, means: Tensor) -> None:
+        """Let the vectors be these means (classes, d)."""
+        self.vectors.copy_(self.LENGTH * F.normalize(means, dim=-1))
+
+    def forward(self, feature_maps: Tensor) -> Tensor:
+        """Return logits (b, classes) from feature maps (b, r, d)."""
+        return self.scale * F.normalize(feature_maps.mean(1), dim=-1) @ F.normalize(self.vectors, dim=-1).mT
 
 
 class AveragePoolHead(nn.Module):

@@ -24,13 +24,15 @@ HELD_OUT = 0.25
 PER_CLASS = 10
 """Photos of a class in an episode at most, half of them supports, and at most five."""
 MOST_WAYS = 20
-STEPS = 100
+STEPS = 200
 """Episodes, about; in whole epochs."""
-VALIDATIONS, VALIDATION_EPISODES = 4, 50
-LEARNING_RATE = 0.001
-"""About that of the last epochs of the shipped models: at more, what they know of such pictures goes first."""
-BACK_OFF = 0.3
-"""Where a validation is no better than the best, the best weights come back and the rate falls by this."""
+VALIDATIONS, VALIDATION_EPISODES = 2, 50
+SCHEDULE = Schedule(epochs=8, milestones=(3, 5, 6, 7), learning_rate=0.002, lr_decay=0.4, warm_up=20)
+"""Begins at a fifth of the shipped models' rate on episodes, and ends far below their last one."""
+SHARES = (0.25, 0.5, 0.75)
+"""Of the way from the model that it starts from: what that knows of such pictures goes where weights go far."""
+CLASSICAL = 0.5
+"""Weight of telling all classes apart beside the episodes, where a few are to be told apart at a time."""
 
 
 def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:
@@ -103,7 +105,8 @@ def finetuning_preset(
         aux_heads=("proto",) if config.method == "frn" else (),
         data=data,
         episode=shape,
-        schedule=Schedule(epochs=4, milestones=(3,), learning_rate=LEARNING_RATE, lr_decay=0.3).scaled_to(epochs),
+        classical=CLASSICAL,
+        schedule=SCHEDULE.scaled_to(epochs),
         augmentation=augmentation,
         fixed_statistics=True,
         transform=config.transform,
@@ -112,7 +115,7 @@ def finetuning_preset(
             shot=max(1, min(shape.shot, min(val_sizes) - 1)),
             episodes=VALIDATION_EPISODES,
             start=True,
-            back_off=BACK_OFF,
+            shares=SHARES,
         ),
     )
 

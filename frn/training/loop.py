@@ -16,10 +16,10 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
-from frn.model import Model, load_model, save_model
+from frn.model import Model, save_model
 from frn.numerics import autocast, keep_freed_memory
 from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
-from frn.training.objectives import Objective, build_objective
+from frn.training.objectives import EpisodicObjective, Objective, build_objective
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
 from frn.training.run import RunResult, RunSettings, TrainingRun
@@ -32,7 +32,7 @@ from frn.training.setup import (
     new_model,
     validation_shape,
 )
-from frn.training.statistics import SHARES, Statistics, begin_training, measure_statistics, norms
+from frn.training.statistics import SHARES, Statistics, begin_training, class_means, measure_statistics, norms
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,7 @@ class _Trainer:
             self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)
         if init and not settings.resume and self.preset.trains_on_episodes and self.tunes_head(init):
             self.tune_head()
+        self.begun = [weight.detach().clone() for weight in self.model.parameters()]
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
         decides = {"seed": settings.seed, "precision": settings.precision, "images": describe_images(self.images)}
         decides |= deciding_fields(self.preset)
@@ -147,11 +148,17 @@ class _Trainer:
         self.step = settings.ranks.together(_Step(self.model, self.objective, settings), uses_all=uses_all)
         self.position = run.position
         if self.preset.validation.start and not run.position.total_steps:
-            run.position.start = self.validate().mean
-            if self.preset.fixed_statistics and norms(self.model):
-                self.fit_statistics()
+            self.look_first()
             run.save()
         return run.run_epochs(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
+
+    def look_first(self) -> None:
+        """Validate what training starts from, and fit to the photos what needs no steps."""
+        self.position.start = self.validate().mean
+        if self.preset.fixed_statistics and norms(self.model):
+            self.fit_statistics()
+        if isinstance(self.objective, EpisodicObjective) and self.objective.classifier is not None:
+            self.objective.classifier.begin_with(class_means(self.model, self.images, self.preset, self.settings))
 
     def tunes_head(self, init: Model) -> bool:
         """Whether the head is to be tuned first: after training with another head, or if the preset says so."""
@@ -197,7 +204,7 @@ class _Trainer:
     def train_on(self, drawn: Episode, steps_in_epoch: int) -> None:
         """Take one optimiser step on one episode, or one batch."""
         position, settings = self.position, self.settings
-        rate = position.rate * self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
+        rate = self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, position.epoch, position.step + settings.ranks.rank, 1])
@@ -240,21 +247,23 @@ class _Trainer:
         """
         position, protocol = self.position, self.preset.validation
         last = position.epoch == self.preset.schedule.epochs
-        chooses = self.val_images is not None and protocol.split == "val"
-        if last and not chooses:
+        if last and (self.val_images is None or protocol.split != "val"):
             self.save_best()
         if self.val_images is not None and (last or position.epoch % protocol.every == 0):
-            best = position.best
             self.validate()
-            if protocol.back_off is not None and chooses and position.best == best:
-                self.back_off(protocol.back_off)
+            self.validate_shares()
 
-    def back_off(self, factor: float) -> None:
-        """Take the best weights back and lower the rate: what was learned since did not help on other classes."""
-        best = load_model(self.folder.best).state_dict()
-        self.model.load_state_dict(best)
-        self.optimizer.state.clear()
-        self.position.rate *= factor
+    @torch.no_grad()
+    def validate_shares(self) -> None:
+        """Validate mixtures of the weights with those that training started from: of few classes they know more."""
+        weights = list(self.model.parameters())
+        learned = [weight.clone() for weight in weights]
+        for share in self.preset.validation.shares:
+            for weight, before, after in zip(weights, self.begun, learned, strict=True):
+                weight.copy_(before.lerp(after, share))
+            self.validate()
+        for weight, after in zip(weights, learned, strict=True):
+            weight.copy_(after)
 
     def validate(self) -> Accuracy:
         """Validate now; keep the model if it is strictly better than every earlier one and the split may choose."""

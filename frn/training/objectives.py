@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from frn.episodes import Balance, Episode, EpisodeShape, balanced_shares, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
-from frn.heads.pretrain import AveragePoolHead, DummyMapHead
+from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
 from frn.losses import AuxMode, episode_loss
 from frn.model import Model
 from frn.training.presets import Preset
@@ -39,6 +39,12 @@ class EpisodicObjective(Objective):
         super().__init__()
         self.shape, self.aux, self.balance = shape, aux, balance
         self.aux_heads = nn.ModuleList(aux_heads)
+        self.classifier: CosineHead | None = None
+
+    def classify_too(self, weight: float, sizes: Sequence[int], d: int) -> None:
+        """Add a classifier of all images of an episode among all classes; `sizes` are their images."""
+        self.weight, self.labels = weight, np.repeat(np.arange(len(sizes)), sizes)
+        self.classifier = CosineHead(len(sizes), d)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Episodes of image indices (way, shot + queries)."""
@@ -55,7 +61,11 @@ class EpisodicObjective(Objective):
         for head in self.aux_heads:
             ratio = model.map_scale(model.head) / model.map_scale(head)
             loss = loss + F.cross_entropy(head(support * ratio, query * ratio), target)
-        return loss / (1 + len(self.aux_heads)), logits, target
+        loss = loss / (1 + len(self.aux_heads))
+        if self.classifier is not None:
+            classes = torch.from_numpy(self.labels[drawn.ravel()]).to(logits.device)
+            loss = loss + self.weight * F.cross_entropy(self.classifier(maps), classes)
+        return loss, logits, target
 
 
 class PretrainingObjective(Objective):
@@ -111,7 +121,10 @@ def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objec
     """The objective that a preset asks for."""
     if preset.trains_on_episodes:
         aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
-        return EpisodicObjective(preset.episode, preset.aux, aux_heads, preset.data.balance)
+        objective = EpisodicObjective(preset.episode, preset.aux, aux_heads, preset.data.balance)
+        if preset.classical:
+            objective.classify_too(preset.classical, sizes, model.d)
+        return objective
     average = preset.objective == "average-pretrain"
     return PretrainingObjective(
         model, sizes, batch=preset.pretraining.batch, average=average, balance=preset.data.balance

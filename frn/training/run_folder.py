@@ -7,7 +7,7 @@ a bit-exact resume needs, since episodes and augmentations are functions of (see
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,6 @@ class Position:
     """Best validation accuracy so far, in percent."""
     start: float | None = None
     """That of the model that training started from, where it was validated."""
-    rate: float = 1.0
-    """What the schedule's learning rate is multiplied by: less than one after backing off."""
     seconds: float = 0.0
     """Time spent training, over all pieces of the run."""
 
@@ -123,7 +121,8 @@ class RunFolder:
                 index, entry = name.removeprefix(OPTIMIZER).split("/")
                 state.setdefault(int(index), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        return Position(**training["place"])
+        known = {field.name for field in fields(Position)}  # another version may have noted more
+        return Position(**{name: value for name, value in training["place"].items() if name in known})
 
     def is_lengthened(self, run: Mapping[str, object]) -> bool:
         """Whether the checkpoint is of a run that was to have fewer epochs."""

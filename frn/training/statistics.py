@@ -1,15 +1,16 @@
-"""The statistics of batch normalisation in fine-tuning: means and variances of what a network sees.
+"""What fine-tuning measures on its photos before weights learn: statistics of batch normalisation, means of classes.
 
-Those of a few classes' training crops, which training would put in their place, are not those of the photos that the
-model is then used on; and those of another kind of pictures need not fit either. So they stay as they are while weights
-learn, and before that the photos may have a share in them.
+Statistics are means and variances of what a network sees. Those of a few classes' training crops, which training would
+put in their place, are not those of the photos that the model is then used on; and those of another kind of pictures
+need not fit either. So they stay as they are while weights learn, and before that the photos may have a share in them.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.data.cache import StoredImages
@@ -23,6 +24,8 @@ from frn.training.run import RunSettings
 SHARES = (0.3, 0.6, 1.0)
 """What is tried of the photos' own statistics; validation chooses."""
 PHOTOS, BATCH = 512, 64
+PER_CLASS = 12
+"""Photos that the mean of a class is taken of."""
 LEAST_CROP = 0.6
 """Share of a photo that is seen at least: nearly all, as outside training."""
 
@@ -72,14 +75,39 @@ def measure_statistics(
         norm.reset_running_stats()
         norm.momentum = None  # the mean of all batches
         norm.train()
-    generator = np.random.default_rng([settings.seed, 2])
+    chosen = np.random.default_rng([settings.seed, 2]).permutation(len(images))[:PHOTOS]
+    for _ in _nearly_whole(other, images, chosen, preset, settings):
+        pass
+    return Statistics.of(other)
+
+
+@torch.no_grad()
+def class_means(model: Model, images: StoredImages | ConcatImages, preset: Preset, settings: RunSettings) -> Tensor:
+    """Mean average-pooled maps (classes, d) of some photos of each class, as the model sees them outside training."""
+    model.eval()
+    starts = np.cumsum([0, *images.sizes])
+    means = []
+    for start, size in zip(starts, images.sizes, strict=False):
+        chosen = start + np.random.default_rng([settings.seed, 4, start]).permutation(size)[:PER_CLASS]
+        means.append(torch.cat([*_nearly_whole(model, images, chosen, preset, settings)]).mean((0, 1)))
+    return torch.stack(means)
+
+
+def _nearly_whole(
+    model: Model,
+    images: StoredImages | ConcatImages,
+    chosen: NDArray[np.int64],
+    preset: Preset,
+    settings: RunSettings,
+) -> Iterator[Tensor]:
+    """Maps of these photos, batch by batch."""
+    generator = np.random.default_rng([settings.seed, 5])
     whole = preset.augmentation.whole(preset.transform.size, LEAST_CROP)
-    chosen = generator.permutation(len(images))[:PHOTOS]
     for start in range(0, len(chosen), BATCH):
         batch = augment(*images.gather(chosen[start : start + BATCH]), whole, generator, settings.device)
         with autocast(settings.device, settings.precision):
-            other.feature_maps(batch)
-    return Statistics.of(other)
+            maps = model.feature_maps(batch)
+        yield maps
 
 
 def _buffers(model: nn.Module) -> list[Tensor]:

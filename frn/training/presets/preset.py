@@ -101,14 +101,15 @@ class ValidationProtocol:
     episodes: int = 1000
     start: bool = False
     """Whether the model that training starts from is validated, too, and counts as the first best."""
-    back_off: float | None = None
-    """Factor of the learning rate after a validation that was no better than the best, whose weights then come back."""
+    shares: tuple[float, ...] = ()
+    """Shares of the way from the weights that training starts from to those that it has: such mixtures are validated,
+    too, and may be the best."""
     split: Literal["val", "test"] = "val"
     """"test", where there is no validation split: its accuracy is only logged, and the last weights are the result."""
 
     def __post_init__(self) -> None:
-        if self.back_off is not None and not 0 < self.back_off <= 1:
-            raise FrnError(f"the learning rate backs off by a factor between 0 and 1, not {self.back_off}")
+        if not all(0 < share < 1 for share in self.shares):
+            raise FrnError(f"shares of the way from the start are between 0 and 1: {self}")
         if self.every < 1 or self.episodes < 1 or (self.shot is not None and self.shot < 1):
             raise FrnError(f"validation needs at least one epoch, one episode and one shot: {self}")
 
@@ -144,6 +145,8 @@ class Preset:
     """The auxiliary loss (Eq. 11)."""
     aux_heads: tuple[str, ...] = ()
     """Methods whose heads score each episode, too, and are left behind when training ends. The paper has none."""
+    classical: float = 0.0
+    """Weight of a classifier of all classes beside the episodes' loss; it is left behind, too. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
     """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
     data: TrainingData
@@ -162,6 +165,8 @@ class Preset:
     published: Published | None = None
 
     def __post_init__(self) -> None:
+        if self.classical < 0:
+            raise FrnError(f"a loss has a weight of 0 or more, not {self.classical}")
         if self.fixed and self.method != "frn":
             raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
         if self.objective == "frn-pretrain" and self.method != "frn":

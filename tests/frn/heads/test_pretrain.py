@@ -1,4 +1,4 @@
-"""Heads of pre-training."""
+"""Heads of all classes at once."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from frn.heads.frn import FRNHead
-from frn.heads.pretrain import AveragePoolHead, DummyMapHead
+from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
 from frn.images import EvaluationTransform
 from frn.model import import_reference
 
@@ -17,6 +17,15 @@ def test_a_dummy_map_rebuilds_as_a_pool_of_one_image_does() -> None:
     head, pretraining = FRNHead().double(), DummyMapHead(7, 4, 12).double()
     maps = torch.randn(5, 4, 12, dtype=torch.float64)
     torch.testing.assert_close(pretraining(maps, head), head(pretraining.dummy_maps[:, None], maps))
+
+
+def test_a_classifier_by_cosines_begins_with_the_means_of_classes_whatever_their_lengths() -> None:
+    head = CosineHead(3, 8)
+    means = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
+    head.begin_with(means * torch.tensor([[1.0], [5.0], [0.2]]))
+    logits = head(means[:, None].expand(3, 4, 8) * 7)
+    torch.testing.assert_close(logits.diagonal(), torch.full((3,), 10.0))
+    assert logits.argmax(1).tolist() == [0, 1, 2]
 
 
 def test_recorded_log_probabilities_are_the_authors(golden: Path) -> None:

@@ -13,6 +13,7 @@ from frn.cli.main import app
 from frn.cli.schemas import SCHEMAS
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.evaluation.accuracy import Accuracy
 from frn.model import load_model
 from frn.model_file import ModelConfig, read_header
 from frn.training.finetuning import finetuning_folders, finetuning_preset, fitted_shape
@@ -53,7 +54,7 @@ def test_ten_classes_of_ten_photos_are_enough_and_end_no_worse(photos: Path, tmp
     assert found["validation"] >= found["start"] > 20
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     validations = [(line["epoch"], line["val_accuracy"]) for line in lines if "val_accuracy" in line]
-    assert [epoch for epoch, _ in validations] == [0] * (1 + len(SHARES)) + [1, 2]
+    assert [epoch for epoch, _ in validations] == [0] * (1 + len(SHARES)) + [1] * 4 + [2] * 4
     assert validations[0][1] == found["start"]
     assert max(accuracy for _, accuracy in validations) == found["validation"]
     model = load_model(run)
@@ -72,22 +73,22 @@ def test_training_that_harms_leaves_the_model_that_it_started_from(photos: Path,
     assert all(torch.equal(tensor, start[name]) for name, tensor in load_model(run).state_dict().items())
 
 
-def test_the_rate_falls_where_a_validation_was_no_better(photos: Path, tmp_path: Path) -> None:
+def test_a_mixture_with_the_start_may_be_the_best_and_the_weights_learned_go_on(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracies = iter(range(1, 100))  # whatever is validated later is better
+    monkeypatch.setattr(
+        "frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(float(next(accuracies)), 1.0, 1)
+    )
     run = tmp_path / "run"
-    (tmp_path / "c.toml").write_text("[validation]\nepisodes = 20\n[schedule]\nmilestones = []\nlr_decay = 1.0")
-    words = ("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 3, "--lr", 0.5)
-    assert frn(*words, "--config", tmp_path / "c.toml").exit_code == 0
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    best, rate, rates = 0.0, 0.5, []
-    for line in lines:
-        if "val_accuracy" not in line:
-            assert line["learning_rate"] == pytest.approx(rate)
-        elif line["val_accuracy"] > best:
-            best = line["val_accuracy"]
-        elif line["epoch"]:
-            rate *= 0.3
-            rates.append(rate)
-    assert rates  # half is far too much
+    (tmp_path / "c.toml").write_text("[validation]\nshares = [0.75, 0.25]")
+    words = ("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 1, "--config", tmp_path / "c.toml")
+    assert frn(*words).exit_code == 0
+    start, best, last = (load_model(path) for path in ("conv4", run / "best.safetensors", run / "last.safetensors"))
+    assert next(accuracies) == 1 + len(SHARES) + 3 + 1
+    for before, mixed, after in zip(start.parameters(), best.parameters(), last.parameters(), strict=True):
+        assert not torch.equal(before, after)
+        torch.testing.assert_close(mixed, before.lerp(after, 0.25))
 
 
 def test_classes_are_held_out_unless_others_are_there(photos: Path, moths: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ import pytest
 import safetensors
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
 from frn.data.cache import StoredImages
 from frn.data.concat import ConcatImages
@@ -34,6 +35,8 @@ from frn.training.presets import Preset, Schedule, demo
 from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.presets.record import published_fields
 from frn.training.run import RunSettings
+from frn.training.run_folder import Position, RunFolder
+from frn.training.setup import build_optimizer, new_model
 
 Objective = Literal["frn-pretrain", "average-pretrain"]
 
@@ -228,6 +231,16 @@ def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path)
     for name in ("last", "best"):
         assert_same(tmp_path / "killed" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
     assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+def test_what_another_version_notes_of_a_runs_place_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frn.training.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
+    folder, model = RunFolder(tmp_path), new_model(TINY, 0)
+    optimizer = build_optimizer(model.parameters(), TINY.schedule)
+    folder.save_last(model, nn.Identity(), optimizer, Position(epoch=2, best=50.0), {})
+    assert folder.load_last(model, nn.Identity(), optimizer, {}) == Position(epoch=2, best=50.0)
 
 
 def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: Path) -> None:

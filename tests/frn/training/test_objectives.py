@@ -33,6 +33,19 @@ def test_the_auxiliary_loss_compares_what_the_method_compares(method: str, poole
     assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or pooled
 
 
+def test_all_classes_are_told_apart_beside_the_episodes() -> None:
+    model = Model(ModelConfig(backbone="conv4", method="frn"))
+    maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
+    alone = EpisodicObjective(SHAPE, "off")
+    both = EpisodicObjective(SHAPE, "off")
+    both.classify_too(0.5, [10, 4, 6], 64)
+    assert both.classifier is not None
+    drawn = np.arange(18).reshape(3, 6)  # images 0 to 9 are of the first class, 10 to 13 of the second
+    labels = torch.tensor([0] * 10 + [1] * 4 + [2] * 4)
+    weighted = 0.5 * F.cross_entropy(both.classifier(maps), labels)
+    torch.testing.assert_close(both.score(model, maps, drawn)[0], alone.score(model, maps, drawn)[0] + weighted)
+
+
 def test_classical_pretraining_sees_maps_that_nothing_divides() -> None:
     """Table 9's has FRN as its method, whose maps are 25 times shorter: a linear classifier then learns slowly."""
     preset = find_preset("mini-imagenet-resnet12-average")
