@@ -85,6 +85,8 @@ def prepare(
         assert record is not None  # has just been written
         if record.split_by:
             note(f"split {record.split_by}")
+        for difference in record.differs:
+            note(difference)
         report_left_out(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
 
 

@@ -86,6 +86,11 @@ def prepare(
             _compare(opened, name, counts, plan.official)
         check_places(plan.items, out)
         record.skipped, record.split_by = plan.skipped, plan.by
+        record.differs = [
+            f"{part} has {counts[part][1]:,} images, where the other release of {name} has {images:,}"
+            for part, (_, images) in plan.alike.items()
+            if images != counts.get(part, (0, 0))[1]
+        ]
         record.write(out)
         # The authors look at no EXIF tag; photos of yours stay upright.
         write_items(plan.items, out, progress, upright=name == "folder")

@@ -37,6 +37,8 @@ class Plan:
     items: list[Item]
     official: Counts = field(default_factory=dict)
     """What the published benchmark has."""
+    alike: Counts = field(default_factory=dict)
+    """What another release of it has, where its own numbers are not published: a difference is told."""
     skipped: list[str] = field(default_factory=list)
     """Files of a folder of yours that are no images, each with the reason."""
     by: str = ""

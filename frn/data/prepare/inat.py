@@ -18,8 +18,9 @@ SIDE = 84
 SIZES = range(50, 1001)
 ANNOTATIONS = "train_2017_bboxes.json"
 MAX_ANNOTATIONS = 2 << 30
-META: Counts = {"train": (908, None), "test": (227, None)}
-TIERED: Counts = {"train": (781, None), "test": (354, None)}
+ALL = (1135, 243_986)
+META: Counts = {"train": (908, None), "test": (227, None), "all": ALL}
+TIERED: Counts = {"train": (781, None), "test": (354, None), "all": ALL}
 FOLDERS = ("meta_iNat", "tiered_meta_iNat")
 
 

@@ -31,6 +31,8 @@ class Record:
     """Files of a folder that are no images, each with the reason; None in records of version 0.1.0."""
     split_by: str = ""
     """How a folder was split, in words."""
+    differs: list[str] = field(default_factory=list)
+    """Where its numbers are not those of another release of the benchmark, in words."""
 
     def is_whole(self, sources: list[str], out: Path) -> bool:
         """Whether all of it is in `out` and nothing of its sources has changed."""

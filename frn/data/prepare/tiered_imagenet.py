@@ -19,6 +19,7 @@ from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
 OFFICIAL: Counts = {"train": (351, 448_695), "val": (97, 124_261), "test": (160, 206_209)}
+"""Of Ren et al.; DeepEMD's release has the same classes, its number of images was not published."""
 CLASSES: Counts = {part: (classes, None) for part, (classes, _) in OFFICIAL.items()}
 
 
@@ -81,7 +82,7 @@ def plan_class_folders(sources: Sources, split: str) -> Plan:
         raise FrnError(
             f"{sources}: has no train/, val/ and test/ of class folders, as DeepEMD's tiered_imagenet.tar has"
         )
-    return Plan(ready, CLASSES)
+    return Plan(ready, CLASSES, alike=OFFICIAL)
 
 
 TIERED_IMAGENET = Benchmark(

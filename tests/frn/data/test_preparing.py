@@ -1,0 +1,294 @@
+"""Preparing a data set: archives that are not what they should be, kills, second calls, downloads."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from frn import archives
+from frn.cli.main import app
+from frn.data.prepare import BENCHMARKS, prepare, sources, writer
+from frn.data.prepare.download import Download
+from frn.data.prepare.pickles import load_arrays
+from frn.errors import FrnError
+from tests.frn.data.miniatures import (
+    Files,
+    aircraft_files,
+    cub_files,
+    picture,
+    prepared,
+    states,
+    tar_of,
+    unpacked,
+    zip_of,
+)
+
+
+def test_a_wrong_checksum_names_both(birds: Path, tmp_path: Path) -> None:
+    with pytest.raises(
+        FrnError, match=r"MD5 checksum is [0-9a-f]{32}, but CUB_200_2011\.tgz as released has 97eceeb196"
+    ):
+        prepare("cub-raw", [birds.parent], tmp_path / "out")
+    (tmp_path / "CUB_200_2011.tgz").write_text("<!DOCTYPE html><title>Sign in</title>")
+    for unofficial in (False, True):
+        with pytest.raises(FrnError, match="it is a web page"):
+            prepare("cub-raw", [tmp_path / "CUB_200_2011.tgz"], tmp_path / "out", unofficial=unofficial)
+
+
+def test_a_torn_archive_is_refused(birds: Path, tmp_path: Path) -> None:
+    torn = tmp_path / "torn.tgz"
+    torn.write_bytes(birds.read_bytes()[: birds.stat().st_size // 2])
+    with pytest.raises(FrnError, match=r"torn\.tgz: is not a whole archive"):
+        prepare("cub-raw", [torn], tmp_path / "out", unofficial=True)
+
+
+@pytest.mark.parametrize("name", ["../evil.png", "a/../../evil.png", "/evil.png", "C:\\evil.png", "..\\evil.png"])
+@pytest.mark.parametrize("pack", [tar_of, zip_of])
+def test_entries_that_lead_out_are_refused(tmp_path: Path, pack: Callable[[Path, Files], Path], name: str) -> None:
+    files = {"train/a/1.png": picture(1, kind="PNG"), f"train/{name}" if name[0] == "." else name: b"x"}
+    suffix = ".tar" if pack is tar_of else ".zip"
+    source = pack(tmp_path / f"birds{suffix}", files)
+    with pytest.raises(FrnError, match="leads out of the archive"):
+        prepare("folder", [source], tmp_path / "out")
+    assert {path.name for path in tmp_path.rglob("*")} <= {source.name, "cache"}
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../../../etc/passwd"])
+def test_links_that_lead_out_are_refused(tmp_path: Path, target: str) -> None:
+    source = tar_of(tmp_path / "birds.tar", {"train/a/1.png": picture(1, kind="PNG"), "train/a/2.png": target})
+    with pytest.raises(FrnError, match="leads out of the archive"):
+        prepare("folder", [source], tmp_path / "out")
+
+
+def test_an_archive_has_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = zip_of(tmp_path / "birds.zip", {f"train/a/{i}.png": picture(i, kind="PNG") for i in range(4)})
+    for name, limit in (("MAX_ENTRIES", 3), ("MAX_ENTRY", 100), ("MAX_ARCHIVE", 3000)):
+        with monkeypatch.context() as patch:
+            patch.setattr(archives, name, limit)
+            with pytest.raises(FrnError, match="unpacks to more than an image data set would hold"):
+                prepare("folder", [source], tmp_path / "out")
+    with sources.Sources([source]) as opened, pytest.raises(FrnError, match=r"0\.png: has more than 0 MiB, the limit"):
+        opened.files()[0].read(limit=100)
+
+
+def test_sizes_that_no_file_has_are_refused(tmp_path: Path) -> None:
+    """Negative, so that the listing would go back and never end; far beyond the file; a name of a gigabyte."""
+    good = tar_of(tmp_path / "good.tar", {"train/a/1.png": picture(1, kind="PNG")}).read_bytes()
+    for number, size in enumerate([(-512).to_bytes(12, signed=True), b"\x80" + b"\xff" * 11, b"77777777777\0"]):
+        for kind in b"0xL":
+            bad = bytearray(good)
+            bad[124:136], bad[156] = size, kind
+            bad[148:156] = b" " * 8
+            bad[148:156] = b"%06o\0 " % sum(bad[:512])
+            source = tmp_path / f"{number}{kind}.tar"
+            source.write_bytes(bad)
+            with pytest.raises(FrnError, match=r"is not a whole archive|no files|no images|unpacks to more") as caught:
+                prepare("folder", [source], tmp_path / "out")
+            assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar.gz"])
+def test_an_archive_of_nothing_but_names_is_refused_at_once(tmp_path: Path, suffix: str) -> None:
+    names = [f"train/a/{number}.png" for number in range(2000)]
+    source = tmp_path / f"names{suffix}"
+    if suffix == ".zip":
+        with zipfile.ZipFile(source, "w") as archive:
+            for name in names:
+                archive.writestr(name, b"")
+    else:
+        tar_of(source, dict.fromkeys(names, b""))
+    for limit in ("MAX_DIRECTORY", "FREE_ENTRIES"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(archives, limit, 1000)
+            if suffix == ".zip" or limit == "FREE_ENTRIES":
+                with pytest.raises(FrnError, match=r"is nearly all names|unpacks to more"):
+                    prepare("folder", [source], tmp_path / "out")
+
+
+def test_a_tar_may_not_unpack_to_many_times_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tar_of(tmp_path / "zeros.tar.gz", {"train/a/1.png": bytes(4 << 20)})
+    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
+    with pytest.raises(FrnError, match="unpacks to more than an image data set would hold"):
+        prepare("folder", [source], tmp_path / "out")
+
+
+# Interrupted, and again
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from frn.data.prepare import prepare, writer
+
+replace, left = os.replace, [10]
+
+def killing(*paths):
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(*paths)
+
+writer.os.replace = killing
+prepare("cub-cropped", [Path(sys.argv[1])], Path(sys.argv[2]), unofficial=True)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
+def test_killed_half_way_and_called_again_it_completes(birds: Path, tmp_path: Path) -> None:
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(birds), str(out)], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    before = states(out)
+    kept = {name for name in prepared(out) if not Path(name).name.startswith(".")}
+    assert 0 < len(kept) < 40
+    next(path for path in out.rglob("*.png")).write_bytes(b"torn by a power cut")
+    assert prepare("cub-cropped", [birds], out, unofficial=True) == prepare(
+        "cub-cropped", [birds], whole, unofficial=True
+    )
+    assert prepared(out) == prepared(whole)
+    assert all((out / name).read_bytes() == (whole / name).read_bytes() for name in prepared(whole))
+    untouched = [path for path, state in states(out).items() if path.endswith(".png") and before.get(path) == state]
+    assert len(untouched) == len(kept) - 1
+
+
+def test_an_error_in_the_middle_leaves_only_whole_files(
+    birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, left = tmp_path / "out", [25]
+    write = writer._write
+
+    def failing(item: Any, data: bytes, home: Path, upright: bool) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise FrnError("disk full")
+        write(item, data, home, upright)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "_write", failing)
+        with pytest.raises(FrnError, match="disk full"):
+            prepare("cub-raw", [birds], out, unofficial=True)
+    assert len(prepared(out)) == 25
+    assert prepare("cub-raw", [birds], out, unofficial=True) == {"train": (20, 20), "val": (10, 10), "test": (10, 10)}
+    assert len(prepared(out)) == 40
+
+
+@pytest.mark.parametrize("name", ["cub-cropped", "cub-raw"])
+def test_a_second_call_writes_nothing_and_does_not_look_into_the_archive(
+    birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    out = tmp_path / "out"
+    counts = prepare(name, [birds], out, unofficial=True)
+    before = states(out)
+    with monkeypatch.context() as patch:
+        patch.setattr(sources.Sources, "files", lambda self: pytest.fail("looked into the archive"))
+        assert prepare(name, [birds], out) == counts
+    assert states(out) == before
+    (out / "prepared.json").unlink()  # without it: looked through, and nothing but it written
+    assert prepare(name, [birds], out, unofficial=True) == counts
+    del before[str(out / "prepared.json")]
+    assert before.items() <= states(out).items()
+
+
+def test_a_file_that_went_missing_is_written_again(birds: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare("cub-raw", [birds], out, unofficial=True)
+    gone = out / "val/001.Bird_1/Bird_1_9001.jpg"
+    content = gone.read_bytes()
+    gone.unlink()
+    prepare("cub-raw", [birds], out, unofficial=True)
+    assert gone.read_bytes() == content
+
+
+def test_two_data_sets_do_not_mix(birds: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    prepare("cub-raw", [birds], out, unofficial=True)
+    for name, split, held in (("cub-cropped", "tang", "cub-raw split=tang"), ("cub-raw", "chen", "cub-raw split=tang")):
+        with pytest.raises(FrnError, match=rf"already holds something else \({held}\)"):
+            prepare(name, [birds], out, split=split, unofficial=True)
+    (out / "test/003.Bird_3/mine.jpg").write_bytes(picture(1))
+    with pytest.raises(FrnError, match=r"already holds something else \('mine\.jpg' in 003\.Bird_3\)"):
+        prepare("cub-raw", [birds], out, unofficial=True)
+    with pytest.raises(FrnError, match="both --source and --out"):
+        prepare("cub-raw", [out], out, unofficial=True)
+
+
+def test_a_data_set_inside_its_own_source_is_not_its_source(tmp_path: Path) -> None:
+    home = unpacked(tmp_path / "data", cub_files(classes=8))
+    for _ in range(2):
+        counts = prepare("cub-raw", [home], home / "cub", unofficial=True)
+        assert counts == {"train": (4, 4), "val": (2, 2), "test": (2, 2)}
+
+
+# Downloads
+
+
+def test_only_download_asks_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def fetch(url: str, root: Path, file: str, md5: str) -> None:
+        asked.append((url, file, md5))
+        root.mkdir(exist_ok=True)
+        tar_of(root / file, aircraft_files(per_class=1))
+
+    monkeypatch.setattr("torchvision.datasets.utils.download_url", fetch)
+    home = tmp_path / "downloads"
+    counts = prepare("aircraft", [home], tmp_path / "out", download=True, unofficial=True)
+    assert counts == {"train": (50, 50), "val": (25, 25), "test": (25, 25)}
+    [(url, file, md5)] = asked
+    assert url.endswith("/fgvc-aircraft-2013b.tar.gz")
+    assert BENCHMARKS["aircraft"].checksums[file] == md5
+    with pytest.raises(
+        FrnError, match=r"torchvision cannot fetch cub-raw \(it can: aircraft, cifar-fs, fc100, omniglot\)"
+    ):
+        prepare("cub-raw", [home], tmp_path / "cub", download=True)
+    with pytest.raises(FrnError, match="give that folder as the only --source"):
+        prepare("omniglot", [home / file], tmp_path / "omniglot", download=True)
+    assert len(asked) == 1
+
+
+def test_a_failed_download_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("File not found or corrupted.")
+
+    monkeypatch.setattr("torchvision.datasets.utils.download_url", fail)
+    with pytest.raises(FrnError, match=r"cannot be fetched \(File not found or corrupted\.\)"):
+        prepare("cifar-fs", [tmp_path], tmp_path / "out", download=True)
+
+
+@pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.downloads])
+def test_torchvision_has_the_archives_that_we_know(name: str) -> None:
+    benchmark = BENCHMARKS[name]
+    assert benchmark.downloads is not None
+    for download in benchmark.downloads():
+        assert isinstance(download, Download)
+        assert benchmark.checksums[download.file] == download.md5
+        assert download.url.startswith("https://")
+
+
+# The command
+
+
+def test_the_command_names_every_benchmark_and_tells_errors_in_one_line(birds: Path, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["data", "prepare", "--help"], env={"COLUMNS": "300"})
+    words = set(shown.stdout.replace(",", " ").split())
+    assert {*BENCHMARKS, "folder", *BENCHMARKS["cub-raw"].splits, *BENCHMARKS["omniglot"].splits} <= words
+    place = ["--source", str(birds), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, ["data", "prepare", "cub-raw", "--split", "all", "--unofficial", *place])
+    assert (done.exit_code, done.stdout.split()[:5]) == (0, ["test", "40", "classes", "40", "images"])
+    wrong = CliRunner().invoke(app, ["data", "prepare", "cub", *place])
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert wrong.stderr == "error: unknown data set 'cub'. Did you mean 'cub-cropped' or 'cub-raw'?\n"
+
+
+def test_a_pickle_is_not_given_the_room_that_it_asks_for() -> None:
+    """It says that it will remember two thousand million objects: 16 GiB in C."""
+    assert load_arrays(io.BytesIO(b"\x80\x02]r\xff\xff\xff\x7f."), "x.pkl") == []
+    with pytest.raises(FrnError, match=r"^x\.pkl: is not the released file, or is damaged"):
+        load_arrays(io.BytesIO(b"\x80\x02]h\x07."), "x.pkl")
