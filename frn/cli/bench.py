@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from frn.cli.bench_loops import evaluate, train
 from frn.cli.bench_photos import finetune, temperature
 from frn.cli.console import print_table, progress_bar, stdout, user_errors
 from frn.cli.options import Device
@@ -214,6 +215,8 @@ def memory(
     stdout().print(f"MB: {what}. Published: all that nvidia-smi saw")
 
 
+app.command()(train)
+app.command("eval")(evaluate)
 app.command()(finetune)
 app.command()(temperature)
 

@@ -193,6 +193,23 @@ SCHEMAS: dict[str, Schema] = {
             published=MAYBE,
         )
     ),
+    "bench train": each(
+        record(
+            **dict.fromkeys(("backbone", "precision"), TEXT),
+            shape=named(COUNT),
+            operations=COUNT,
+            **dict.fromkeys(("augmentation", "augmentation_share", "peak"), NUMBER),
+            **dict.fromkeys(("milliseconds", "shares_of_peak", "times_as_fast"), NUMBERS),
+        )
+    ),
+    "bench eval": each(
+        record(
+            **dict.fromkeys(("backbone", "precision"), TEXT),
+            shot=COUNT,
+            **dict.fromkeys(("extraction", "scoring", "plain"), NUMBER),
+            **dict.fromkeys(("episodes_per_second", "times_as_fast"), NUMBERS),
+        )
+    ),
     "bench finetune": record(
         model=TEXT,
         threads=COUNT,

@@ -1,0 +1,142 @@
+"""Episodes a second of `frn eval` beside the authors' test loop, in one run."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from frn.bench.peak import timed
+from frn.bench.photos import in_memory, timed_classes
+from frn.bench.plain import plain_accuracy
+from frn.bench.training import PRESETS
+from frn.episodes import EpisodeShape, evaluation_episode
+from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.features import BATCH, extract_features
+from frn.heads.base import Head
+from frn.model import Model
+from frn.numerics import Precision, choose_device, choose_precision, keep_freed_memory
+from frn.training.presets import find_preset
+from frn.training.setup import new_model
+
+TEST_EPISODES = 10_000
+"""Of the paper's figures; features are computed once for all of them."""
+SIZES = [600] * 20
+"""Images of each class: those of mini-ImageNet's test split."""
+WAY, QUERIES = 5, 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationTiming:
+    """What a test over `TEST_EPISODES` episodes of the images of `SIZES` takes, in seconds."""
+
+    backbone: str
+    shot: int
+    precision: Precision
+    extraction: float
+    """Feature maps of all images."""
+    scoring: float
+    """All episodes, from feature maps."""
+    plain: float
+    """All episodes by the authors' loop, every image through the network each time it is drawn."""
+
+    @property
+    def times_as_fast(self) -> dict[str, float]:
+        """How many times as fast as the authors' loop it is: with features, and once they are there."""
+        return {"with features": self.plain / (self.extraction + self.scoring), "episodes": self.plain / self.scoring}
+
+    def as_json(self) -> dict[str, object]:
+        """What `frn bench eval --json` says of it."""
+        taken = {"with features": self.extraction + self.scoring, "episodes": self.scoring, "authors": self.plain}
+        rates = {name: TEST_EPISODES / seconds for name, seconds in taken.items()}
+        return {**asdict(self), "episodes_per_second": rates, "times_as_fast": self.times_as_fast}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effort:
+    """How much is timed; the rest of a test is reckoned from it."""
+
+    images: int = BATCH
+    episodes: int = 400
+    plain: int = 3
+    """Episodes of the authors' loop."""
+
+
+QUICK = Effort(images=16, episodes=144, plain=1)
+
+
+def time_evaluation(
+    backbone: str,
+    shots: Sequence[int] = (1, 5),
+    *,
+    data: Path | None = None,
+    effort: Effort | None = None,
+    precision: str = "fp32",
+    device: str = "auto",
+) -> list[EvaluationTiming]:
+    """Time a 5-way test with 16 queries at each shot, as `frn eval` does it and as the authors' loop does, in fp32.
+
+    `data` is a folder of class folders; drawn photos otherwise.
+    """
+    effort = effort or Effort()
+    keep_freed_memory()
+    where = choose_device(device)
+    wanted = choose_precision(precision, where)
+    preset = find_preset(PRESETS[backbone])
+    model = new_model(preset, 0).to(where).eval()
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        photos = timed_classes(data, WAY, max(shots) + QUERIES, Path(folder))
+        files = [file for of_class in photos.values() for file in of_class]
+        images = in_memory({"all": (files * (1 + effort.images // len(files)))[: effort.images]}, preset.transform)
+        maps: list[Tensor] = []
+
+        def extract() -> None:
+            maps[:] = [extract_features(model, images, precision=wanted, device=where)]
+
+        extract()  # memory is taken for the first time
+        extraction = timed(extract, where) / len(images) * sum(SIZES)
+        feature_maps = maps[0][torch.arange(sum(SIZES), device=where) % len(images)]
+        for shot in shots:
+            shape = EpisodeShape(way=WAY, shot=shot, queries=QUERIES)
+            found.append(
+                EvaluationTiming(
+                    backbone=backbone,
+                    shot=shot,
+                    precision=wanted,
+                    extraction=extraction,
+                    scoring=_scoring(model.head, feature_maps, shape, effort.episodes),
+                    plain=_plain(model, files, shape, effort.plain, where),
+                )
+            )
+    return found
+
+
+def _scoring(head: Head, feature_maps: Tensor, shape: EpisodeShape, episodes: int) -> float:
+    """Seconds of a whole test: of what is done once, and of as many episodes by the pace of those that are timed."""
+    began = time.perf_counter()
+    marks: list[tuple[int, float]] = []
+    evaluate_episodes(
+        head,
+        feature_maps,
+        SIZES,
+        shape,
+        episodes=episodes,
+        seed=0,
+        progress=lambda done, total: marks.append((done, time.perf_counter() - began)),
+    )
+    (early, first), (late, last) = marks[0], marks[-1]
+    return first + (last - first) / (late - early) * (TEST_EPISODES - early)
+
+
+def _plain(model: Model, files: Sequence[Path], shape: EpisodeShape, count: int, where: torch.device) -> float:
+    """Seconds of a whole test by the median of so many of its episodes."""
+    each = len(files) // shape.way
+    drawn = [evaluation_episode([each] * shape.way, shape, seed=0, index=index) for index in range(count + 1)]
+    episodes = [[*e[:, : shape.shot].ravel().tolist(), *e[:, shape.shot :].ravel().tolist()] for e in drawn]
+    answers = plain_accuracy(model, files, episodes, shape, where)
+    return median([timed(lambda: next(answers), where) for _ in episodes][1:]) * TEST_EPISODES

@@ -1,0 +1,162 @@
+"""A training step beside the authors' loop and the machine's matrix products, in one run."""
+
+import math
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+
+from frn.bench.peak import peak_rate, step_operations, timed
+from frn.bench.photos import in_memory, timed_classes
+from frn.bench.plain import PlainTraining
+from frn.bench.pools import Classes
+from frn.data.transforms import augment
+from frn.episodes import EpisodeShape
+from frn.numerics import Precision, choose_device, choose_precision
+from frn.training.loop import train
+from frn.training.presets import Preset, find_preset
+from frn.training.run import RunSettings
+from frn.training.setup import new_model
+
+PRESETS = {"resnet12": "cub-cropped-resnet12", "conv4": "cub-cropped-conv4"}
+"""The paper's runs on birds, by backbone; images of 84 x 84 pixels."""
+OURS, PLAIN, PLAIN_CAST = "frn train", "authors' loop", "authors' loop, bf16"
+WAYS = {"resnet12": 5, "conv4": 20}
+"""Classes of an episode: the paper's for Conv-4, half of it for ResNet-12, whose authors' loop takes long."""
+UNTIMED = 2
+"""First steps of a contestant: memory is taken for the first time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingTiming:
+    """Median milliseconds per step."""
+
+    backbone: str
+    shape: EpisodeShape
+    precision: Precision
+    milliseconds: Mapping[str, float]
+    augmentation: float
+    """Of `OURS`, in milliseconds: from stored pixels to a batch."""
+    peak: float
+    """Operations per second of the machine's fastest matrix products in that precision."""
+    operations: int
+    """Of the network's convolutions in a step."""
+
+    @property
+    def shares_of_peak(self) -> dict[str, float]:
+        """What each contestant reaches of the fastest matrix products, over the whole of its step, in percent."""
+        return {name: 1e5 * self.operations / ms / self.peak for name, ms in self.milliseconds.items()}
+
+    @property
+    def times_as_fast(self) -> dict[str, float]:
+        """How many times as fast as each other loop ours is."""
+        return {name: ms / self.milliseconds[OURS] for name, ms in self.milliseconds.items() if name != OURS}
+
+    def as_json(self) -> dict[str, object]:
+        """What `frn bench train --json` says of it."""
+        return {
+            **asdict(self),
+            "augmentation_share": 100 * self.augmentation / self.milliseconds[OURS],
+            "shares_of_peak": self.shares_of_peak,
+            "times_as_fast": self.times_as_fast,
+        }
+
+
+def time_training(
+    backbone: str,
+    *,
+    data: Path | None = None,
+    way: int | None = None,
+    shot: int = 5,
+    queries: int = 15,
+    rounds: int = 3,
+    precision: str = "auto",
+    device: str = "auto",
+) -> TrainingTiming:
+    """Time whole steps of the paper's run on birds, as `frn train` does it and as the authors' loop does.
+
+    Each contestant has a fresh process: in one they would hand each other torn memory.
+
+    Args:
+        backbone: one of `PRESETS`.
+        data: folder of class folders; drawn photos otherwise.
+        way: classes of an episode; `WAYS` by default.
+        shot: supports of each.
+        queries: of each.
+        rounds: steps of each contestant that count.
+        precision: of ours. The authors' loop runs in fp32, and under autocast as well where ours is in bf16.
+        device: of all.
+    """
+    where = choose_device(device)
+    wanted = choose_precision(precision, where)
+    preset = find_preset(PRESETS[backbone])
+    shape = EpisodeShape(way=way or WAYS[backbone], shot=shot, queries=queries)
+    preset = replace(preset, episode=shape)
+    contestants: dict[str, tuple[Callable[..., list[float]], Precision]] = {OURS: (our_steps, wanted)}
+    contestants[PLAIN] = (plain_steps, "fp32")
+    if wanted == "bf16":
+        contestants[PLAIN_CAST] = (plain_steps, "bf16")
+    milliseconds: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        episode = timed_classes(data, shape.way, shape.per_class, Path(folder))
+        for name, (steps, how) in contestants.items():
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
+                seconds = fresh.submit(steps, preset, episode, how, where, UNTIMED + rounds).result()
+            milliseconds[name] = 1000 * median(seconds[UNTIMED:])
+        augmentation = 1000 * _augmentation(preset, episode, where, rounds)
+    return TrainingTiming(
+        backbone=backbone,
+        shape=shape,
+        precision=wanted,
+        milliseconds=milliseconds,
+        augmentation=augmentation,
+        peak=peak_rate(where, torch.bfloat16 if wanted == "bf16" else torch.float32),
+        operations=step_operations(backbone, shape.way * shape.per_class),
+    )
+
+
+def our_steps(preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int) -> list[float]:
+    """Seconds of so many steps of `frn train`, reports and metrics included."""
+    torch.set_num_threads(1)
+    # One epoch holds all steps: no checkpoint comes between them.
+    images = in_memory({name: files * (count + 1) for name, files in episode.items()}, preset.data.max_side)
+    ends = [time.perf_counter()]
+    settings = RunSettings(precision=how, device=where, save_every=math.inf)
+    with tempfile.TemporaryDirectory() as folder:
+        train(
+            preset,
+            images,
+            None,
+            Path(folder) / "run",
+            settings,
+            report=lambda event: ends.append(time.perf_counter() + timed(lambda: None, where)),
+            stop=lambda: len(ends) > count,
+        )
+    return np.diff(ends).tolist()
+
+
+def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int) -> list[float]:
+    """Seconds of so many steps of the authors' loop."""
+    torch.set_num_threads(1)
+    shot = preset.episode.shot
+    files = [file for of_class in episode.values() for file in of_class[:shot]]
+    files += [file for of_class in episode.values() for file in of_class[shot:]]
+    loop = PlainTraining(new_model(preset, 0), files, preset.episode, how, where)
+    return [timed(loop.step, where) for _ in range(count)]
+
+
+def _augmentation(preset: Preset, episode: Classes, where: torch.device, rounds: int) -> float:
+    """Seconds."""
+    images, generator = in_memory(episode, preset.data.max_side), np.random.default_rng(0)
+    drawn = np.arange(len(images))
+    return median(
+        timed(lambda: augment(*images.gather(drawn), preset.augmentation, generator, where), where)
+        for _ in range(UNTIMED + rounds)
+    )
