@@ -10,7 +10,7 @@ from pathlib import Path
 from frn_tui.engine.pipes import Sender, redirect_stdout
 from frn_tui.protocol import PROTOCOL_VERSION
 
-BEHIND = 5
+BEHIND = 7
 """Niceness of the engine: where there are few cores, keys come first."""
 AUTOGROUP = Path("/proc/self/autogroup")
 """Where Linux shares the processor between sessions, only this counts between them."""
