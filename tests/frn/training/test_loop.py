@@ -137,6 +137,13 @@ PIECES = {
     "a head beside": replace(TINY, aux_heads=("proto",)),
     "dropout": replace(TINY, method="bifrn", aux="off"),
     "noise": replace(TINY, method="frn-tdm"),
+    "fine-tuning": replace(
+        TINY,
+        classical=0.5,
+        fixed_statistics=True,
+        schedule=replace(TINY.schedule, learning_rate=1e-3),
+        validation=replace(TINY.validation, start=True, shares=(0.5,)),
+    ),
 }
 
 
@@ -430,6 +437,10 @@ def test_a_preset_refuses_what_does_not_fit_together() -> None:
         replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)
+    with pytest.raises(FrnError, match="shares of the way from the start are between 0 and 1"):
+        ValidationProtocol(shares=(0.5, 1.0))
+    with pytest.raises(FrnError, match=r"a loss has a weight of 0 or more, not -0\.5"):
+        replace(TINY, classical=-0.5)
     with pytest.raises(FrnError, match="at least two images"):
         Pretraining(batch=1)
 
