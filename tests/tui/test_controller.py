@@ -101,6 +101,19 @@ def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run
     run(test)
 
 
+def test_questions_about_the_same_photos_at_once_leave_an_answer_to_each(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.add_classes({"jay": photos("jay", 2)})
+        paths = [f"/q/jay-{number}.jpg" for number in range(9)]
+        await asyncio.gather(controller.ask(paths[:6]), controller.ask(paths[3:]), controller.ask([*paths, paths[0]]))
+        assert [answer["path"] for answer in controller.query.answers] == paths
+        controller.query.drop(paths[1:3])
+        await asyncio.gather(controller.ask(paths[:5]), controller.ask(paths))
+        assert sorted(answer["path"] for answer in controller.query.answers) == paths
+
+    run(test)
+
+
 def test_a_correction_makes_the_photo_an_example_once(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.add_classes({"jay": photos("jay", 2), "wren": photos("wren", 2)})

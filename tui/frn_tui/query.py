@@ -30,6 +30,8 @@ class Query:
     def __init__(self, engine: Engine, changed: Callable[[], None]) -> None:
         self._engine, self._changed = engine, changed
         self.answers: list[Answer] = []
+        self._places: dict[str, int] = {}
+        """Where each photo's answer is, by path: several questions may be on their way, about the same photos too."""
         self.at = 0
         """Which of them is on show."""
         self.first: dict[str, Answer] = {}
@@ -47,12 +49,17 @@ class Query:
 
     def clear(self) -> None:
         self.answers, self.at, self.first, self.seen = [], 0, {}, set()
+        self._find_places()
+
+    def _find_places(self) -> None:
+        self._places = {answer["path"]: place for place, answer in enumerate(self.answers)}
 
     def drop(self, paths: Collection[str]) -> None:
         """Forget some of the answers."""
         shown = self.answer
         self.answers = [answer for answer in self.answers if answer["path"] not in paths]
         self.at = next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
+        self._find_places()
         for path in paths:
             self.first.pop(path, None)
         self.seen.difference_update(paths)
@@ -67,16 +74,16 @@ class Query:
             answer["path"] = places.get(answer["path"], answer["path"])
         self.first = {places.get(path, path): answer for path, answer in self.first.items()}
         self.seen = {places.get(path, path) for path in self.seen}
+        self._find_places()
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[Problem]:
         """Ask about photos too: answers come behind those that are there, or in their place.
 
         The first one is shown as soon as it is there. Returns what cannot be read.
         """
-        places = {answer["path"]: place for place, answer in enumerate(self.answers)}
 
         def show(answers: list[Answer]) -> None:
-            place = self._put(answers[-1], places)
+            place = self._put(answers[-1])
             if len(answers) == 1:
                 self.at = place
                 self._see()
@@ -86,18 +93,13 @@ class Query:
         answers = await self._answers(list(paths), show, progress)
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
-    def _put(self, answer: Answer, places: dict[str, int]) -> int:
-        """Put an answer in the place of an older one to the same photo, or behind all; `places` is where they were."""
+    def _put(self, answer: Answer) -> int:
+        """Put an answer in the place of an older one to the same photo, or behind all; return where it is."""
         path = answer["path"]
         if "scores" in answer:
             self.first.setdefault(path, answer)
-        place = places.get(path, len(self.answers))
-        if place < len(self.answers) and self.answers[place]["path"] == path:
-            self.answers[place] = answer
-        else:  # it is new, or some were dropped meanwhile
-            self.answers.append(answer)
-            place = len(self.answers) - 1
-        places[path] = place
+        place = self._places.setdefault(path, len(self.answers))
+        self.answers[place : place + 1] = [answer]
         return place
 
     def _see(self) -> None:
