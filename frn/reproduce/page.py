@@ -14,7 +14,7 @@ def figure(mean: float | None, ci95: float | None, digits: int = 2) -> str:
 
 def heading(column: str) -> str:
     """Of figures by shot, or by what images are regenerated from."""
-    return f"{column}-shot" if column.isdigit() else column
+    return f"{column}-shot" if column.isdigit() else column.replace("_", " ")
 
 
 def minutes(row: Row, found: Report) -> str:

@@ -192,6 +192,7 @@ def test_a_decoder_is_trained_on_a_run_and_its_errors_are_a_row(
     page = (out / "tiny.md").read_text()
     assert f"| moths | 0.200 | {truth['mean']:.3f} ± {truth['ci95']:.3f} | 0.200 |" in page
     assert "mean and 95 % interval of the error." in page
+    assert "| | ground truth published | ground truth here | same class published |" in page
     assert "frn visualize train runs/tiny --epochs 2 --batch 40 --data cifar-fs --out runs/decoder\n" in page
     assert not frn(*words, "--dry-run").stdout
     assert frn(*words[:2], "--runs", runs, "--out", out).stdout == page
