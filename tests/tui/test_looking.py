@@ -109,6 +109,11 @@ def test_the_map_lies_beside_the_photo_where_there_is_room_and_else_over_it(driv
         text = "\n".join(lines(driver.app))
         assert "frame: what the network sees of it" in text
         assert "h: what ‹ owl › does not explain" in text
+        workspace.photos_pane.gallery.focus()  # among photos h goes to the left
+        await driver.idle()
+        assert "H: what ‹ owl › does not explain" in "\n".join(lines(driver.app))
+        picture.preview.focus()
+        await driver.idle()
         await driver.keys("h")
         assert "clear: explained" in "\n".join(lines(driver.app))
         await driver.keys("h")

@@ -46,6 +46,8 @@ class PicturePane(Vertical):
         self.smooth, self.numbers = True, False
         self.heat_class: int | None = None
         """Id of the class whose error map is shown; None: the likeliest."""
+        self.look_key = "h"
+        """Of `action_look`: where `h` moves, `H`."""
         self._path = ""
         self._wanted: dict[Preview, RenderPreview] = {}
         self._drawn: dict[Preview, RenderPreview | None] = {}
@@ -60,8 +62,18 @@ class PicturePane(Vertical):
     def show(self) -> None:
         answer = self.controller.query.answer
         self.set_class(answer is None or "maps" not in answer, "-no-map")
-        self.query_one("#caption", Static).update(self._caption(answer))
+        self._tell(answer)
         self.draw()
+
+    def name_key(self, look_key: str) -> None:
+        """Say by which key the next way of looking comes."""
+        if look_key != self.look_key:
+            self.look_key = look_key
+            if self.is_attached:
+                self._tell(self.controller.query.answer)
+
+    def _tell(self, answer: Answer | None) -> None:
+        self.query_one("#caption", Static).update(self._caption(answer))
 
     @property
     def mode(self) -> str:
@@ -99,7 +111,7 @@ class PicturePane(Vertical):
             return Text("the whole photo")
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
         if self.look == "photo" and not self.has_map:
-            return Text(f"frame: what the network sees of it\nh: what ‹ {name} › does not explain")
+            return Text(f"frame: what the network sees of it\n{self.look_key}: what ‹ {name} › does not explain")
         text = Text(f"not explained by ‹ {name} ›  [ ] other\n")
         if self.mode not in COLOURED:
             return text.append("digits and ink: the more, the less is explained")
@@ -112,7 +124,7 @@ class PicturePane(Vertical):
         for red, green, blue in ramp:
             text.append("  ", style=f"on rgb({red},{green},{blue})")
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
-        return text.append(f" light: not   h: {following}")
+        return text.append(f" light: not   {self.look_key}: {following}")
 
     def _mapped(self, answer: Answer) -> list[int]:
         """Ids of the classes that have a map, the likeliest first; a class may be gone meanwhile."""

@@ -90,6 +90,7 @@ class QueryPane(Pane):
         """Digits name the class of the photo that was asked about, unless photos of a class have the focus."""
         keys = "y right   x none   tab: it is N" if in_photos else "y right   1-9 it is N   m by name   x none"
         self.border_subtitle = Text(keys if self.controller.query.answer else "")
+        self.picture.name_key("H" if in_photos else "h")  # among photos h goes to the left
 
     def action_ask(self) -> None:
         self.context.pick("Ask about a photo, several, or a folder", lambda paths: self.post_message(self.Asked(paths)))
