@@ -8,18 +8,22 @@ Shape letters: b images, H x W canvas, s side of the result.
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from frn.data.augmentation import Augmentation, Draw
 from frn.images import Pixels
+
+Floats = NDArray[np.float64]
+Lengths = NDArray[np.int64]
 
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in grey (ITU-R 601-2, as Pillow's mode L)."""
 
 
 def augment(
-    canvas: Pixels,
-    extents: np.typing.NDArray[np.int64],
+    canvas: Pixels | Tensor,
+    extents: Lengths,
     augmentation: Augmentation,
     generator: np.random.Generator,
     device: torch.device | str = "cpu",
@@ -27,47 +31,55 @@ def augment(
     """Augment images (b, 3, s, s), float32 in [0, 1].
 
     The canvas (b, H, W, 3) has the images at its top left, `extents` (b, 2) their heights and widths. The generator
-    draws the same on every device.
+    draws the same on every device; nothing waits for the device.
     """
     draw = augmentation.draw(extents, generator)
-    pixels = torch.from_numpy(canvas).to(device).permute(0, 3, 1, 2).float().div_(255)
-    cropped = crop_and_resize(pixels, extents, draw, augmentation.size)
+    pixels = torch.as_tensor(canvas).to(device, non_blocking=True).permute(0, 3, 1, 2)
+    cropped = crop_and_resize(pixels, extents, draw, augmentation.size).div_(255)
     return jitter_colours(cropped, draw) if augmentation.jitter else cropped
 
 
-def crop_and_resize(pixels: Tensor, extents: np.typing.NDArray[np.int64], draw: Draw, size: int) -> Tensor:
-    """Cut each image's box out, resize it to size x size and flip it: (b, 3, H, W) to (b, 3, s, s)."""
-    rows = axis_weights(draw.boxes[:, 0], draw.boxes[:, 2], extents[:, 0], pixels.shape[2], size)
-    columns = axis_weights(draw.boxes[:, 1], draw.boxes[:, 3], extents[:, 1], pixels.shape[3], size)
-    columns = np.where(draw.flips[:, None, None], columns[:, ::-1], columns)
-    down, across = (torch.from_numpy(m).to(pixels.device)[:, None] for m in (rows, columns))
-    return down @ pixels @ across.mT
+def crop_and_resize(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> Tensor:
+    """Cut each image's box out, resize it to size x size and flip it: (b, 3, H, W) to (b, 3, s, s), in float32."""
+    device = pixels.device
+    rows = axis_weights(draw.boxes[:, 0], draw.boxes[:, 2], extents[:, 0], pixels.shape[2], size, device)
+    columns = axis_weights(draw.boxes[:, 1], draw.boxes[:, 3], extents[:, 1], pixels.shape[3], size, device)
+    columns = torch.where(_column(draw.flips, device), columns.flip(1), columns)
+    if device.type != "cpu":
+        return rows[:, None] @ pixels.float() @ columns[:, None].mT
+    cropped = torch.empty(len(pixels), 3, size, size)
+    ends = np.minimum(np.ceil(draw.boxes[:, :2] + draw.boxes[:, 2:]), extents).astype(int)
+    for i, ((top, left), (bottom, right)) in enumerate(zip(draw.boxes[:, :2].clip(0).astype(int), ends, strict=True)):
+        # Half of the pixels lie outside the box: each image alone takes half the time of all together.
+        part = pixels[i, :, top:bottom, left:right].to(torch.float32, memory_format=torch.contiguous_format)
+        torch.matmul(rows[i, :, top:bottom] @ part, columns[i, :, left:right].mT, out=cropped[i])
+    return cropped
 
 
 def axis_weights(
-    start: np.typing.NDArray[np.float64],
-    length: np.typing.NDArray[np.float64],
-    extent: np.typing.NDArray[np.int64],
-    canvas: int,
-    size: int,
-) -> np.typing.NDArray[np.float32]:
+    start: Floats, length: Floats, extent: Lengths, canvas: int, size: int, device: torch.device
+) -> Tensor:
     """Weights (b, size, canvas) that resample [start, start + length) of each row of pixels to `size` pixels.
 
     A triangle filter, as wide as a target pixel when scaling down; pixels outside the box have no part in it, and
     those outside the image are black.
     """
-    scale = (length / size)[:, None, None]
-    centre = start[:, None, None] + (np.arange(size)[None, :, None] + 0.5) * scale
-    reach = np.maximum(scale, 1.0)
-    low, high = start[:, None, None], (start + length)[:, None, None]
+    low, high, scale, end = (_column(a, device) for a in (start, start + length, length / size, extent))
+    centre = low + (torch.arange(size, device=device)[:, None] + 0.5) * scale
     # Black pixels outside the image take part in the normalisation: reach over them, then drop their columns.
     margin = int(max(0.0, -start.min(), (start + length - canvas).max()))
-    position = np.arange(-margin, canvas + margin)[None, None, :] + 0.5
-    weights = np.clip(1 - np.abs(position - centre) / reach, 0, None)
+    position = torch.arange(-margin, canvas + margin, device=device) + 0.5
+    weights = (position - centre).abs_().div_(scale.clamp(min=1)).neg_().add_(1).clamp_(min=0)
     weights *= (position > low) & (position < high)
-    weights /= weights.sum(axis=-1, keepdims=True)
-    weights *= (position > 0) & (position < extent[:, None, None])
-    return weights[:, :, margin : margin + canvas].astype(np.float32)
+    weights /= weights.sum(-1, keepdim=True)
+    weights *= (position > 0) & (position < end)
+    return weights[:, :, margin : margin + canvas]
+
+
+def _column(values: NDArray[np.generic], device: torch.device) -> Tensor:
+    """Numbers of each image, (b, 1, 1): truth as it is, else in float32."""
+    kept = values if values.dtype == bool else values.astype(np.float32)
+    return torch.from_numpy(kept).to(device, non_blocking=True)[:, None, None]
 
 
 def jitter_colours(images: Tensor, draw: Draw) -> Tensor:
@@ -80,8 +92,7 @@ def jitter_colours(images: Tensor, draw: Draw) -> Tensor:
         kind = draw.order[:, stage]
         factor = draw.factors[np.arange(len(kind)), kind]
         wants_mean, wants_grey, factors = (
-            torch.from_numpy(a.astype(np.float32)).to(images.device)[:, None, None]
-            for a in (kind == 1, kind == 2, factor)
+            _column(a.astype(np.float32), images.device) for a in (kind == 1, kind == 2, factor)
         )
         grey = torch.einsum("bchw,c->bhw", images, luma)
         other = grey * wants_grey + grey.mean((1, 2), keepdim=True) * wants_mean
