@@ -27,6 +27,7 @@ def chromium() -> Iterator[Any]:
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     opened = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    opened.set_script_timeout(300)  # seconds: a page that answers for 200 photos on a busy machine
     yield opened
     opened.quit()
 
