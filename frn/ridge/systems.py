@@ -21,9 +21,12 @@ def gram(rows: Tensor) -> Tensor:
 def cholesky(system: Tensor, lam: Tensor) -> Tensor:
     """Lower factors of symmetric systems (way, m, m) that hold lambda.
 
-    ValueError if one of them is not positive definite.
+    ValueError if one of them is not positive definite; elsewhere than on a processor its factor is no number then, so
+    that nothing waits for the device.
     """
     factor, failed = torch.linalg.cholesky_ex(system)
+    if not system.is_cpu:
+        return factor.masked_fill(failed[..., None, None] != 0, torch.nan)
     if failed.any():
         classes = failed.nonzero().flatten().tolist()
         raise ValueError(

@@ -209,19 +209,20 @@ class _Trainer:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, position.epoch, position.step + settings.ranks.rank, 1])
         loss, logits, target = self.step(self.augmented(drawn, generator, position.epoch), drawn, generator)
-        value = loss.item()
+        right = (logits.argmax(1) == target).double().mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        singles = {name: p.detach().double() for name, p in self.model.head.named_parameters() if not p.dim()}
+        # All at once, and last: until here nothing has waited for the device.
+        value, accuracy, *numbers = torch.stack([loss.detach().double(), 100 * right, *singles.values()]).tolist()
         if not np.isfinite(value):
             raise FrnError(
                 f"the loss became {value} in epoch {position.epoch + 1}, episode {position.step + 1}. Lower the "
                 f"learning rate, or use --precision fp32; {self.folder.last} holds earlier weights."
             )
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
-        accuracy = 100 * (logits.argmax(1) == target).float().mean().item()
         epoch, step, total = position.epoch + 1, position.step + settings.ranks.world, position.total_steps + 1
-        scalars = {name: round(p.item(), 5) for name, p in self.model.head.named_parameters() if not p.dim()}
-        learned = {"learning_rate": rate, **scalars}
+        learned = {"learning_rate": rate, **{name: round(n, 5) for name, n in zip(singles, numbers, strict=True)}}
         self.folder.append_metrics(
             total_steps=total, epoch=epoch, loss=round(value, 5), accuracy=round(accuracy, 3), **learned
         )

@@ -30,8 +30,7 @@ def test_those_of_photos_are_means_over_photos_seen_nearly_whole() -> None:
     measured = measure_statistics(model, images, preset, RunSettings(seed=3))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "the model is as it was"
 
-    generator = np.random.default_rng([3, 2])
-    order = generator.permutation(64)
+    order, generator = np.random.default_rng([3, 2]).permutation(64), np.random.default_rng([3, 5])
     whole = preset.augmentation.whole(preset.transform.size, LEAST_CROP)
     assert (whole.scale, whole.jitter) == ((0.6, 1.0), 0)
     batch = augment(*images.gather(order), whole, generator)
