@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "torchvision", "onnxruntime-gpu")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = PYPROJECT["project"]
 
 
 def requirements(name: str) -> list[str]:
@@ -48,6 +49,15 @@ def test_without_torch_a_command_works_or_says_what_installs_it(words: list[str]
         assert re.fullmatch(
             r"error: this command needs torch, .* install 'torch>=2.11' 'torchvision>=0.26'\n", done.stderr
         )
+
+
+def test_the_description_of_the_package_points_to_nothing_that_is_not_there() -> None:
+    hook = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    text = (ROOT / hook["fragments"][0]["path"]).read_text(encoding="utf-8")
+    for change in hook["substitutions"]:
+        text = re.sub(change["pattern"], change["replacement"], text)
+    assert re.findall(r"\]\((?!https?:)", text) == []
+    assert "the light install has" in text
 
 
 def test_the_workflow_tests_every_python_that_is_promised() -> None:
