@@ -52,6 +52,7 @@ ELSEWHERE = {
     r"\.venv/bin/(ruff|pip install pre-commit|pytest).*": ".ci/run",
     r"docker (build|run) .*": ".github/workflows/tests.yml",
     r"(uv tool|pipx) install .*": ".github/workflows/tests.yml",
+    r"assets/benchmarks/gpu\.sh .*": "tests/frn/test_device.py",
     r"(g\+\+|rustc|node|\./classify) .*": "tests/test_runtimes.py",
     r"npm (pack|install) .*": ".github/workflows/tests.yml",
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",

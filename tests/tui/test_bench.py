@@ -32,6 +32,7 @@ def test_the_package_is_without_it() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 def test_every_target_is_measured() -> None:
     result = CliRunner(env=ENVIRONMENT).invoke(app, ["bench", "tui", "--quick", "--json"], catch_exceptions=False)
