@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -292,3 +294,39 @@ def test_a_pickle_is_not_given_the_room_that_it_asks_for() -> None:
     assert load_arrays(io.BytesIO(b"\x80\x02]r\xff\xff\xff\x7f."), "x.pkl") == []
     with pytest.raises(FrnError, match=r"^x\.pkl: is not the released file, or is damaged"):
         load_arrays(io.BytesIO(b"\x80\x02]h\x07."), "x.pkl")
+
+
+@pytest.mark.parametrize("protocol", range(6))
+def test_arrays_come_out_of_every_kind_of_pickle_as_they_went_in(protocol: int) -> None:
+    arrays = {
+        "images": np.arange(24, dtype=np.uint8).reshape(2, 3, 4),
+        "across": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "big-endian": np.arange(3, dtype=">i4"),
+        "names": np.array(["jay", "wren"]),
+        "scalar": np.int64(5),
+        "inside": [np.arange(3), (np.ones(2, bool), {"more": np.zeros(1)})],
+    }
+    found = load_arrays(io.BytesIO(pickle.dumps(arrays, protocol)), "x.pkl")
+    for name in ("images", "across", "big-endian", "names", "scalar"):
+        assert np.asarray(found[name]).dtype == np.asarray(arrays[name]).dtype
+        np.testing.assert_array_equal(found[name], arrays[name])
+    np.testing.assert_array_equal(found["inside"][0], np.arange(3))
+    np.testing.assert_array_equal(found["inside"][1][1]["more"], np.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (pickle.dumps(np.array([1, "a"], object)), "it has an array of 'O8'"),
+        (b"c_codecs\nencode\n(dVx\nI1\nsb.", "it changes something that is no array"),
+        (b"cnumpy\ndtype\n(S'u1'\nI0\nI1\ntR(I3\nS'<'\nI7\nI7\nI7\nI-1\nI-1\nI0\ntb.", None),
+    ],
+    ids=["objects", "a function's state", "a dtype's state"],
+)
+def test_a_pickle_changes_nothing_and_ends_nothing(data: bytes, reason: str | None) -> None:
+    """The last one's state goes beyond what numpy checks: it is read as far as it is of use."""
+    if reason is None:
+        load_arrays(io.BytesIO(data), "x.pkl")
+    else:
+        with pytest.raises(FrnError, match=reason):
+            load_arrays(io.BytesIO(data), "x.pkl")
