@@ -11,6 +11,7 @@ import hashlib
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,6 +59,7 @@ class FeatureStore:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._database = _connect(path)
+                weakref.finalize(self, self._database.close)  # from Python 3.13 on, sqlite3 asks for it
                 return
             except sqlite3.OperationalError:  # locked, read-only, full: do without
                 return
