@@ -1,7 +1,8 @@
-"""Shared fixtures: the oracle arrays, a private cache, a small drawn data set, reproducible threads."""
+"""Shared fixtures: the oracle arrays, a private cache, a small drawn data set, reproducible threads. No test hangs."""
 
+import faulthandler
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,25 @@ from PIL import Image
 from frn.data.synthetic import draw_moth, species
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
+PATIENCE = 300
+"""Seconds after which a test hangs: its process shows where each thread is, and ends; with `-n`, another goes on."""
+SHOWN = pytest.StashKey[int]()
+"""Where standard error goes while no test is run."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SHOWN] = os.dup(2)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    if any(item.get_closest_marker(name) for name in ("slow", "campaign", "runtimes")):
+        return (yield)
+    faulthandler.dump_traceback_later(PATIENCE, exit=True, file=item.config.stash[SHOWN])
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from frn import file_sets
+from tests.forks import ended, fork
 
 KILLED = 9
 STEPS = ("rename", "replace", "link", "unlink", "fsync", "mkdir", "rmdir")
@@ -12,13 +13,8 @@ STEPS = ("rename", "replace", "link", "unlink", "fsync", "mkdir", "rmdir")
 
 def killed_at(step: int, work: Callable[[], object]) -> bool:
     """Do some work in a fork that ends without a word before its step number `step`; False if it has fewer steps."""
-    process = os.fork()
-    if process:
-        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        assert status in (0, KILLED), status
-        return status == KILLED
-    status = 1
-    try:
+
+    def doomed() -> None:
         left = [step]
 
         def deadly(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -34,6 +30,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
             setattr(os, name, deadly(getattr(os, name)))
         file_sets._exchange = deadly(file_sets._exchange)
         work()
-        status = 0
-    finally:
-        os._exit(status)
+
+    status = ended(fork(doomed))
+    assert status in (0, KILLED), status
+    return status == KILLED

@@ -26,6 +26,7 @@ from frn.model_file import ModelConfig
 from frn.training.run_folder import Position, RunFolder
 from frn.zoo import assets_folder
 from tests.campaign.test_surroundings import project
+from tests.forks import ended, fork
 from tests.killing import killed_at
 
 pytestmark = [
@@ -139,17 +140,8 @@ def test_a_read_only_place_is_one_line_and_no_hindrance_to_reading(read_only: Pa
 
 def at_once(*works: Callable[[], object]) -> None:
     """Do all of them at the same time, each in a process of its own; none may raise."""
-    processes = []
-    for work in works:
-        if not (process := os.fork()):
-            status = 1
-            try:
-                work()
-                status = 0
-            finally:
-                os._exit(status)
-        processes.append(process)
-    assert [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in processes] == [0] * len(works)
+    processes = [fork(work) for work in works]
+    assert [ended(process) for process in processes] == [0] * len(works)
 
 
 def test_two_programs_save_one_project_and_a_third_reads_it(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from frn.confined import Confined, StoppedError
 from frn.errors import FrnError
+from tests.forks import ended, fork
 
 HANDLERS = """
 import ctypes, itertools, os
@@ -74,8 +75,9 @@ def test_a_child_answers_again_and_again_until_it_has_to_be_ended(child: Confine
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_a_child_of_its_own(child: Confined) -> None:
     mine = echo(child)
-    process = os.fork()
-    if process == 0:
-        os._exit(int(echo(child) == mine))
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+
+    def ask() -> None:
+        assert echo(child) != mine
+
+    assert ended(fork(ask)) == 0
     assert echo(child) == mine

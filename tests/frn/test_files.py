@@ -16,6 +16,7 @@ from frn.model import load_model
 from frn.model_file import read_header
 from frn.training.run_folder import Position, RunFolder
 from frn.weight_files import read_weights
+from tests.forks import ended, fork
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no umask there")
@@ -59,10 +60,11 @@ READERS: dict[str, Callable[[Path], object]] = {
 @pytest.fixture
 def patience() -> Iterator[None]:
     """What waits for a pipe waits forever."""
-    signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
     signal.alarm(20)
     yield
     signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes and devices are of POSIX")
@@ -118,23 +120,27 @@ def test_reading_a_small_file_takes_no_room_for_a_large_one(tmp_path: Path) -> N
 def test_a_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
     read, write = os.pipe()
     done, end = os.pipe()
-    if not (process := os.fork()):
+
+    def hold() -> None:
         os.close(end)
         os.write(write, b"y" if claim(tmp_path / "run") else b"n")
         os.read(done, 1)
-        os._exit(0)
+
+    process = fork(hold)
+    os.close(write)
     assert os.read(read, 1) == b"y"
     assert not claim(tmp_path / "run")
     with pytest.raises(FrnError, match="another process is training in it"):
         RunFolder(tmp_path / "run").claim()
     os.close(end)
     os.close(done)
-    os.waitpid(process, 0)
+    assert ended(process) == 0
     assert claim(tmp_path / "run")
     assert claim(tmp_path / "run")  # it is ours already
     release(tmp_path / "run")
-    if not (process := os.fork()):
-        os._exit(0 if claim(tmp_path / "run") else 1)
-    assert os.waitpid(process, 0)[1] == 0
-    for descriptor in (read, write):
-        os.close(descriptor)
+
+    def claimed() -> None:
+        assert claim(tmp_path / "run")
+
+    assert ended(fork(claimed)) == 0
+    os.close(read)

@@ -15,6 +15,7 @@ from frn.inference import sessions
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import check_model
 from frn.zoo import shipped_extractors
+from tests.forks import ended, fork
 
 Model = onnx.ModelProto
 
@@ -129,9 +130,6 @@ def test_an_open_model_answers_in_a_fork_too(shipped: Path, trusted: bool) -> No
     pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     extractor = Extractor.open(shipped, trusted=trusted, threads=2, device="cpu")
     before = extractor.feature_maps(pixels)
-    process = os.fork()
-    if process == 0:
-        same = np.allclose(extractor.feature_maps(pixels), before, atol=1e-5)
-        os._exit(0 if same else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    forked = fork(lambda: np.testing.assert_allclose(extractor.feature_maps(pixels), before, rtol=0, atol=1e-5))
+    assert ended(forked) == 0
     np.testing.assert_array_equal(extractor.feature_maps(pixels), before)
