@@ -73,13 +73,19 @@ def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float
     st = pool.mT
     if formulation == EQ_10:  # rho Q ((S^T S + lam I)^-1 S^T S)
         gram = st @ pool
-        hat = (gram + lam * torch.eye(gram.shape[-1], device=pool.device)).inverse() @ gram
+        hat = _inverse(gram + lam * torch.eye(gram.shape[-1], device=pool.device)) @ gram
         return (query @ hat) * rho
     gram = pool @ st
-    inverse = (gram + lam * torch.eye(gram.shape[-1], device=pool.device)).inverse()
+    inverse = _inverse(gram + lam * torch.eye(gram.shape[-1], device=pool.device))
     if formulation == EQ_8:  # rho Q (S^T (S S^T + lam I)^-1 S)
         return (query @ (st @ inverse @ pool)) * rho
     return (query @ st @ inverse @ pool) * rho
+
+
+def _inverse(systems: Tensor) -> Tensor:
+    """Of systems (way, n, n). On a processor one after the other: of several at once, each by several threads, torch
+    2.15's LU never returns (its threads' own ones wait for each other)."""
+    return systems.inverse() if systems.is_cuda else torch.stack([system.inverse() for system in systems])
 
 
 def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead | None = None) -> Tensor:
