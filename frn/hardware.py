@@ -1,4 +1,4 @@
-"""The processor, its cores and the threads used on it. Free of torch and numpy."""
+"""The processor, its cores, and the threads and processes that share them. Free of torch and numpy."""
 
 import os
 import platform
@@ -23,5 +23,16 @@ def processor() -> str:
 
 
 def cores() -> int:
-    """Processor cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Processor cores that this process may run on; its share of them where torchrun has started several here."""
+    every = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, every // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+def world() -> int:
+    """Processes that torchrun has started to work together; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def is_first() -> bool:
+    """Whether this process is rank 0 of them, or the only one; known before they have met."""
+    return os.environ.get("RANK", "0") == "0"

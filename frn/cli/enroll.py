@@ -9,6 +9,7 @@ from frn.cli.console import print_table, printable, report_left_out, stdout, use
 from frn.cli.options import ClassifierDevice
 from frn.cli.results import AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
+from frn.hardware import is_first, world
 from frn.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def enroll(
             raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
         members, skipped = _members(sources)
         classifier = Classifier(load_extractor(model, device), FeatureStore())
-        left_out = [*map(str, classifier.enroll(members)), *skipped]
+        left_out = [*map(str, _enroll(classifier, members)), *skipped]
+        if not is_first():
+            return
         report_left_out(left_out)
         classifier.threshold_override = threshold
         state = dataclasses.replace(classifier.state, threshold=threshold)
@@ -60,6 +63,17 @@ def enroll(
     summary = _summary(out, classifier, len(left_out))
     if not printed(wants, summary, rows_of(summary["classes"])):
         _show(out, classifier)
+
+
+def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[FrnError]:
+    """Enroll, together with the other ranks where torchrun has started some: they take torch."""
+    if world() == 1:
+        return classifier.enroll(members)
+    from frn.evaluation.enrolment import enroll_together
+    from frn.evaluation.ranks import joined
+
+    with joined("cpu") as together:  # what they exchange is on processors
+        return enroll_together(classifier, members, together)
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:

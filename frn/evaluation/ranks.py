@@ -5,11 +5,12 @@ BatchNorm sees the images of its own rank, as with one process; its running stat
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,9 +18,20 @@ from torch import Tensor, nn
 
 from frn.data.cache import StoredImages
 from frn.errors import FrnError, one_line
+from frn.hardware import world
+
+Thing = TypeVar("Thing")
+Made = TypeVar("Made")
+
+PIECE = 64
+"""Things of a rank between two gatherings: photos, whose maps pass through memory."""
 
 PATIENCE = timedelta(hours=1)
 """For the others: rank 0 may be decoding a data set."""
+
+MEETING = "frn/meeting"
+ANSWER = timedelta(seconds=5)
+"""For whoever should keep the meeting place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,19 @@ class Ranks:
         """This rank's share of so many things."""
         return range(total * self.rank // self.world, total * (self.rank + 1) // self.world)
 
+    def each(self, things: Sequence[Thing], work: Callable[[Sequence[Thing]], Iterable[Made]]) -> Iterator[Made]:
+        """What `work` makes of things, in their order, on rank 0; it is given a share of each piece on every rank."""
+        size = PIECE * self.world
+        for start in range(0, len(things), size):
+            piece = things[start : start + size]
+            own = self.share(len(piece))
+            made = list(work(piece[own.start : own.stop]))
+            parts = [made] * self.world if self.first else None
+            if self.world > 1:
+                dist.gather_object(made, parts)
+            for part in parts or ():
+                yield from part
+
     def gather(self, part: Tensor, total: int) -> Tensor:
         """What is known of all `total` things, from each rank's share of them: (m, ...) to (n, ...)."""
         if self.world == 1:
@@ -115,34 +140,54 @@ def restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
-def is_first() -> bool:
-    """Whether this process is rank 0, or the only one; known before they have met."""
-    return os.environ.get("RANK", "0") == "0"
-
-
 @contextmanager
 def joined(device: str) -> Iterator[Ranks]:
     """Meet the other ranks, if torchrun started any, until the work is done.
 
     FrnError where another rank is gone.
     """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
+    if (ranks := world()) == 1:
         yield ALONE
         return
     rank, cuda = int(os.environ["RANK"]), device != "cpu" and torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     try:
-        dist.init_process_group("nccl" if cuda else "gloo", timeout=PATIENCE)
-        yield Ranks(rank, world)
+        store = _meeting_place(rank)
+        dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
+        yield Ranks(rank, ranks)
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
             raise FrnError(
-                f"rank {rank} of {world} has lost another one ({one_line(error, 120)}). Call the command again with "
-                "--resume; torchrun --max-restarts does that by itself."
+                f"rank {rank} of {ranks} has lost another one ({one_line(error, 120)}). Call the command again, a run "
+                "with --resume; torchrun --max-restarts does that by itself."
             ) from error
         raise
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _meeting_place(rank: int) -> Any:  # a TCPStore, of which torch has no public type
+    """Where ranks find each other: kept by rank 0, at a port that it tells the others through torchrun's store.
+
+    That store outlives restarts, with what earlier ranks have left there (torch 2.15): new ones that met in it would
+    wait for those that are gone. An old port leads to nobody, and is asked for again.
+    """
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in every build of torch
+
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return TCPStore(host, port, is_master=rank == 0, timeout=PATIENCE, wait_for_workers=False)
+    shared = TCPStore(host, port, timeout=PATIENCE)
+    if rank == 0:
+        own = TCPStore(host, 0, is_master=True, timeout=PATIENCE, wait_for_workers=False)
+        shared.set(MEETING, str(own.port))
+        return own
+    while True:
+        try:
+            found = TCPStore(host, int(shared.get(MEETING)), timeout=ANSWER)
+        except dist.DistError:
+            continue
+        found.set_timeout(PATIENCE)
+        return found

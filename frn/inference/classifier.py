@@ -1,7 +1,8 @@
 """A classifier from a few images per class: a query goes to the enrolled class that rebuilds it best."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -74,8 +75,15 @@ class Classifier:
             self._calibrated = calibrate(list(self.left_out.values()))
         return self._calibrated
 
-    def enroll(self, classes: Mapping[str, Sequence[Path]], known: Mapping[Path, str] | None = None) -> list[FrnError]:
-        """Replace the classes by those of image files; `known` content keys save opening files whose maps are stored.
+    def enroll(
+        self,
+        classes: Mapping[str, Sequence[Path]],
+        known: Mapping[Path, str] | None = None,
+        read: Callable[[Sequence[Path]], Iterable[tuple[Path, Embedded | FrnError]]] | None = None,
+    ) -> list[FrnError]:
+        """Replace the classes by those of image files.
+
+        `known` content keys save opening files whose maps are stored; `read` embeds files in the extractor's place.
 
         Returns why some files were left out (unreadable, or the same photo again); the rest of their class is used.
         FrnError if a class has no readable image.
@@ -84,10 +92,9 @@ class Classifier:
         broken: dict[str, list[FrnError]] = {name: [] for name in classes}
         supports: dict[str, list[Support]] = {name: [] for name in classes}
         feature_maps: dict[str, Maps] = {}
-        files = (path for paths in classes.values() for path in paths)
-        for name, (path, outcome) in zip(
-            labels, self.extractor.read(files, store=self.store, known=known), strict=True
-        ):
+        files = [path for paths in classes.values() for path in paths]
+        read = read or partial(self.extractor.read, store=self.store, known=known)
+        for name, (path, outcome) in zip(labels, read(files), strict=True):
             if isinstance(outcome, FrnError):
                 broken[name].append(outcome)
             else:

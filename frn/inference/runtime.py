@@ -7,6 +7,7 @@ What is run here is parsed first and must consist of plain tensors and known ope
 import ctypes
 import json
 import math
+import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -133,7 +134,8 @@ def open_session(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
-    providers = ["CUDAExecutionProvider"] * wants_cuda + ["CPUExecutionProvider"]
+    own = {"device_id": os.environ.get("LOCAL_RANK", "0")}  # one GPU for each process that torchrun starts
+    providers = [("CUDAExecutionProvider", own)] * wants_cuda + [("CPUExecutionProvider", {})]
     onnxruntime.set_default_logger_severity(4)  # a fallback would print pages otherwise
     try:
         unwanted = None if fold else ["ConstantFolding"]

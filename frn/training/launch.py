@@ -8,10 +8,10 @@ from frn.data.cache import StoredImages, load_images
 from frn.data.concat import ConcatImages
 from frn.episodes import EpisodeShape
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.ranks import ALONE, Ranks, is_first, restarted
+from frn.evaluation.ranks import ALONE, Ranks, restarted
 from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.evaluation.run import ProgressBars, no_bars
-from frn.hardware import cores, processor
+from frn.hardware import cores, is_first, processor
 from frn.model import Model, load_model
 from frn.numerics import choose_device, choose_precision, set_threads
 from frn.training.data import draw_demo, load_splits

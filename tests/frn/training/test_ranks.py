@@ -1,34 +1,47 @@
 """Several processes that train one model together: two of them here, by gloo."""
 
 import hashlib
+import importlib
 import json
 import os
+import select
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout, suppress
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from frn import evaluation
+from frn.cli.enroll import enroll
+from frn.data.cache import StoredImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import Episode, EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.ranks import Ranks, joined
+from frn.evaluation.ranks import ALONE, Ranks, joined, restarted
 from frn.evaluation.report import EvaluationPlan, evaluate_images
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
-from frn.training import loop
+from frn.training import launch, loop
+from frn.training.launch import prepare_run
 from frn.training.loop import train
-from frn.training.presets import Schedule, demo
-from frn.training.presets.preset import ValidationProtocol
+from frn.training.options import RunOptions
+from frn.training.presets import PRESETS, Preset, Schedule, demo
+from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.run import RunResult, RunSettings
 
 TINY = replace(
@@ -38,65 +51,103 @@ TINY = replace(
     validation=ValidationProtocol(every=1, episodes=20),
 )
 
+PRETRAINING = replace(TINY, objective="frn-pretrain", pretraining=Pretraining(batch=8))
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 
 
 Work = Callable[[Ranks, Path], object]
+Launch = Callable[..., list[str]]
+
+PATIENCE = 120
+"""Seconds that ranks may take on a machine that does other things as well; whoever takes longer is killed."""
 
 
-def ranks(work: Work, folder: Path) -> list[str]:
-    """Run in two processes that have met; what each has to say, or its `FrnError`.
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Launch]:
+    """Runs in two processes that torchrun's engine starts; what each has to say, or its `FrnError`.
 
-    They are forks of a fresh interpreter: this one may have threads of torch's, which a fork would wait for.
+    They are forks of one fresh interpreter: this one may have threads of torch's, which a fork would wait for.
     """
-    command = [sys.executable, __file__, work.__name__, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    said: list[str] = json.loads(done.stdout)
-    return said
+    command = [sys.executable, __file__]
+    parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+    def start(work: Work, folder: Path, restarts: int = 0) -> list[str]:
+        answers = folder.parent / f"{folder.name}-{work.__name__}"
+        answers.mkdir()
+        assert parent.stdin
+        assert parent.stdout
+        parent.stdin.write(json.dumps([work.__name__, str(folder), str(answers), restarts]).encode() + b"\n")
+        parent.stdin.flush()
+        assert select.select([parent.stdout], [], [], PATIENCE + 60)[0], "they hang"
+        assert parent.stdout.readline() == b"done\n"
+        return [path.read_text() for path in sorted(answers.glob("rank*"))]
+
+    with parent:
+        yield start
+        os.killpg(parent.pid, signal.SIGKILL)
 
 
-def forked(work: Work, folder: Path, world: int = 2) -> list[str]:
-    """What each of several forks of this process has to say."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    children = [_child(work, folder, rank, world, port) for rank in range(world)]
-    said = []
-    for process, reading in children:
-        with os.fdopen(reading) as pipe:
-            said.append(pipe.read())
+def serve() -> None:
+    """Let torchrun's engine start ranks, as often as a line asks for it."""
+    importlib.import_module("torch._dynamo")  # optimisers do, which takes a fork a second
+    for line in sys.stdin:
+        if not (process := os.fork()):
+            signal.alarm(PATIENCE + 30)
+            elastic(*json.loads(line))
+            os._exit(0)
         os.waitpid(process, 0)
-    return said
+        print("done", flush=True)
 
 
-def _child(work: Work, folder: Path, rank: int, world: int, port: int) -> tuple[int, int]:
-    reading, writing = os.pipe()
-    if process := os.fork():
-        os.close(writing)
-        return process, reading
-    signal.alarm(300)
-    said = ""
+def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
+    """What `torchrun --nproc-per-node 2 --max-restarts N` does, but for starting interpreters."""
+    wanted = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",  # a port that is free
+        max_restarts=restarts,
+        start_method="fork",
+        logs_specs=DefaultLogsSpecs(log_dir=answers),
+    )
+    with suppress(ChildFailedError):
+        elastic_launch(wanted, rank)(work, Path(folder), Path(answers))
+
+
+def rank(work: str, folder: Path, answers: Path) -> None:
+    """Be one of the ranks."""
+    signal.alarm(PATIENCE)
     try:
-        os.environ |= {
-            "RANK": f"{rank}",
-            "WORLD_SIZE": f"{world}",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": f"{port}",
-        }
-        with joined("cpu") as met:
-            said = str(work(met, folder))
+        if work == enrolled.__name__:  # a command, which joins the others by itself
+            said = enrolled(ALONE, folder)
+        else:
+            with joined("cpu") as met:
+                said = str(globals()[work](met, folder))
     except FrnError as error:
         said = f"error: {error}"
     except BaseException:
         said = traceback.format_exc()
-    finally:
-        os.write(writing, said.encode())
-        os._exit(0)
+    (answers / f"rank{os.environ['RANK']}").write_text(said)
+    if said.startswith("error"):
+        os._exit(1)  # as the command does
 
 
-def run(out: Path, met: Ranks, *, steps: int | None = None, resume: bool = False, seed: int = 0) -> RunResult:
-    images, val = draw_classes(4, 9, size=32, seed=1), draw_classes(3, 18, size=32, seed=2)
+def drawn_splits(*_: object) -> tuple[StoredImages, StoredImages]:
+    return draw_classes(4, 9, size=32, seed=1), draw_classes(3, 18, size=32, seed=2)
+
+
+def run(
+    out: Path,
+    met: Ranks,
+    *,
+    preset: Preset = TINY,
+    steps: int | None = None,
+    resume: bool = False,
+    seed: int = 0,
+) -> RunResult:
+    images, val = drawn_splits()
     left = [steps]
 
     def stop() -> bool:
@@ -105,7 +156,7 @@ def run(out: Path, met: Ranks, *, steps: int | None = None, resume: bool = False
         return left[0] == 0
 
     settings = RunSettings(seed=seed, ranks=met, resume=resume)
-    return train(TINY, images, val, out, settings, stop=stop)
+    return train(preset, images, val, out, settings, stop=stop)
 
 
 def digest(model: Model) -> str:
@@ -113,7 +164,7 @@ def digest(model: Model) -> str:
     return hashlib.sha256(b"".join(state[name].numpy().tobytes() for name in sorted(state))).hexdigest()
 
 
-def watched(met: Ranks, out: Path) -> str:
+def watched(met: Ranks, out: Path, preset: Preset = TINY) -> str:
     """Train, and say which episodes were taken in which epoch, and with which weights it ended."""
     seen: list[tuple[int, str]] = []
     models: list[Model] = []
@@ -125,15 +176,20 @@ def watched(met: Ranks, out: Path) -> str:
         return augmented(trainer, drawn, *rest)  # type: ignore[arg-type]
 
     with patch.object(loop._Trainer, "augmented", note):
-        run(out, met)
+        run(out, met, preset=preset)
     return json.dumps({"seen": seen, "weights": digest(models[0])})
 
 
-def test_ranks_take_other_episodes_and_end_with_the_same_weights(tmp_path: Path) -> None:
-    first, second = map(json.loads, ranks(watched, tmp_path / "two"))
+def pretrained(met: Ranks, out: Path) -> str:
+    return watched(met, out, PRETRAINING)
+
+
+@pytest.mark.parametrize("work", [watched, pretrained])
+def test_ranks_take_other_steps_and_end_with_the_same_weights(ranks: Launch, tmp_path: Path, work: Work) -> None:
+    first, second = map(json.loads, ranks(work, tmp_path / "two"))
     assert first["weights"] == second["weights"]
-    alone = json.loads(watched(Ranks(), tmp_path / "one"))["seen"]
-    together = [episode for pair in zip(first["seen"], second["seen"], strict=True) for episode in pair]
+    alone = json.loads(str(work(Ranks(), tmp_path / "one")))["seen"]
+    together = [step for pair in zip(first["seen"], second["seen"], strict=True) for step in pair]
     expected = []
     for epoch in range(TINY.schedule.epochs):
         own = [entry for entry in alone if entry[0] == epoch]
@@ -145,7 +201,7 @@ def one_step(met: Ranks, out: Path) -> int:
     return run(out, met, steps=1).position.step
 
 
-def test_a_run_of_two_ranks_is_resumed_by_one(tmp_path: Path) -> None:
+def test_a_run_of_two_ranks_is_resumed_by_one(ranks: Launch, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert ranks(one_step, out) == ["2", "2"], "a step of two ranks takes two episodes"
     ended = run(out, Ranks(), resume=True)
@@ -157,11 +213,38 @@ def seeded_by_rank(met: Ranks, out: Path) -> RunResult:
     return run(out, met, seed=met.rank)
 
 
-def test_ranks_that_disagree_are_told_so(tmp_path: Path) -> None:
+def test_ranks_that_disagree_are_told_so(ranks: Launch, tmp_path: Path) -> None:
     said = ranks(seeded_by_rank, tmp_path / "run")
     assert all(
         line.startswith("error: rank 1 has other data, settings or another version than rank 0") for line in said
     )
+
+
+def commanded(met: Ranks, out: Path, dies: bool = False) -> str:
+    """Train as `frn train` does; a rank may be killed once, in the second epoch."""
+
+    def report(event: object) -> None:
+        if dies and met.rank == 1 and not restarted() and getattr(event, "epoch", 0) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with patch.dict(PRESETS, demo=TINY), patch.object(launch, "load_splits", drawn_splits):
+        prepare_run(RunOptions(preset="demo", out=out, device="cpu"), ranks=met).train(report, lambda: False)
+    return "started anew" if restarted() else "ran through"
+
+
+def killed_once(met: Ranks, out: Path) -> str:
+    return commanded(met, out, dies=True)
+
+
+def test_torchrun_starts_ranks_anew_from_the_last_checkpoint(ranks: Launch, tmp_path: Path) -> None:
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    assert ranks(killed_once, killed, restarts=1) == ["started anew"] * 2
+    assert ranks(commanded, undisturbed) == ["ran through"] * 2
+    assert (killed / "metrics.jsonl").read_text() == (undisturbed / "metrics.jsonl").read_text(), (
+        "no step lost or twice"
+    )
+    weights = [load_file(out / "last.safetensors") for out in (killed, undisturbed)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
 
 
 def evaluated(met: Ranks, out: Path) -> str:
@@ -174,19 +257,40 @@ def evaluated(met: Ranks, out: Path) -> str:
     return f"{result['accuracy']:.6f} {result['ci95']:.6f}"
 
 
-def test_two_ranks_evaluate_as_one_does(tmp_path: Path) -> None:
-    assert ranks(evaluated, tmp_path) == [evaluated(Ranks(), tmp_path)] * 2
+def test_two_ranks_evaluate_as_one_does(ranks: Launch, tmp_path: Path) -> None:
+    assert ranks(evaluated, tmp_path / "run") == [evaluated(Ranks(), tmp_path)] * 2
+
+
+def enrolled(met: Ranks, out: Path) -> str:
+    sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
+    with redirect_stdout(StringIO()) as said, patch.object(evaluation.ranks, "PIECE", 8):  # they meet several times
+        enroll(sources, out=out.with_suffix(".frn.json"), as_json=True)
+    return said.getvalue()
+
+
+def test_two_ranks_enroll_as_one_does(ranks: Launch, tmp_path: Path, moths: Path) -> None:
+    (tmp_path / "moths").symlink_to(moths / "train")
+    shutil.copytree(next((moths / "val").iterdir()), tmp_path / "odd")
+    (tmp_path / "odd" / "00.png").write_bytes(b"no image")
+    alone = json.loads(enrolled(ALONE, tmp_path / "one"))
+    first, second = ranks(enrolled, tmp_path / "two")
+    assert second == "", "rank 0 answers"
+    assert json.loads(first) == alone | {"project": str(tmp_path / "two.frn.json")}
+    assert alone["left_out"] == 1
+    classes = [json.loads((tmp_path / f"{name}.frn.json").read_text())["classes"] for name in ("one", "two")]
+    assert classes[0] == classes[1]
 
 
 def one_dies(met: Ranks, out: Path) -> str:
     if met.rank == 1:
         os._exit(9)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, which may come before it has said what happened
     met.wait()
     return "went on"
 
 
-def test_a_rank_that_dies_is_told_in_one_line(tmp_path: Path) -> None:
-    said, _ = ranks(one_dies, tmp_path)
+def test_a_rank_that_dies_is_told_in_one_line(ranks: Launch, tmp_path: Path) -> None:
+    (said,) = ranks(one_dies, tmp_path / "run")
     assert said.startswith("error: rank 0 of 2 has lost another one")
     assert "--resume" in said
     assert "\n" not in said
@@ -194,4 +298,4 @@ def test_a_rank_that_dies_is_told_in_one_line(tmp_path: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print(json.dumps(forked(globals()[sys.argv[1]], Path(sys.argv[2]))))
+    serve()
