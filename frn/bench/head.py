@@ -83,8 +83,10 @@ def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float
 
 
 def _inverse(systems: Tensor) -> Tensor:
-    """Of systems (way, n, n). On a processor one after the other: of several at once, each by several threads, torch
-    2.15's LU never returns (its threads' own ones wait for each other)."""
+    """Of systems (way, n, n); on a processor one after the other.
+
+    Of several at once, each by several threads, torch 2.15 never returns: threads of its LU wait for each other.
+    """
     return systems.inverse() if systems.is_cuda else torch.stack([system.inverse() for system in systems])
 
 

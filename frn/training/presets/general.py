@@ -310,13 +310,34 @@ def shipped_photo_wide_longer_average() -> Preset:
 
 
 def shipped_photo_wide_longer() -> Preset:
-    """The last: episodes."""
+    """The seventh: episodes."""
     episodes = shipped_photo_wide()
     return replace(
         episodes,
-        about="resnet9-photo, last part: the same five data sets, in the same order",
+        about="resnet9-photo, seventh part: the same five data sets, in the same order",
         data=replace(episodes.data, balance=MINI_FIRST),
         pretraining=Pretraining(init_from="shipped-photo-wide-longer-average", tune_head_at_start=True),
+    )
+
+
+def shipped_photo_wide_longest_average() -> Preset:
+    """The eighth: classical once more, from a third of the first rate, where the rate before brought nothing."""
+    return replace(
+        shipped_photo_wide_longer_average(),
+        about="resnet9-photo, eighth part: the same five data sets, in the same order",
+        pretraining=Pretraining(init_from="shipped-photo-wide-longer"),
+        schedule=Schedule(epochs=7, milestones=(4, 6), learning_rate=0.03, lr_decay=0.3, warm_up=300),
+        small_first=(4, 64),
+        validation=ValidationProtocol(every=1, shot=1),
+    )
+
+
+def shipped_photo_wide_longest() -> Preset:
+    """The last: episodes."""
+    return replace(
+        shipped_photo_wide_longer(),
+        about="resnet9-photo, last part: the same five data sets, in the same order",
+        pretraining=Pretraining(init_from="shipped-photo-wide-longest-average", tune_head_at_start=True),
     )
 
 
@@ -359,6 +380,8 @@ GENERAL: dict[str, Preset] = {
         shipped_photo_wide,
         shipped_photo_wide_longer_average,
         shipped_photo_wide_longer,
+        shipped_photo_wide_longest_average,
+        shipped_photo_wide_longest,
         general_conv4,
     )
 }
