@@ -1,12 +1,13 @@
 """What is said of the package in more than one place is the same everywhere."""
 
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+from tests import processes
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("torch", "torchvision", "onnxruntime-gpu")
@@ -41,9 +42,7 @@ def test_overrides_leave_out_what_is_heavy() -> None:
 @pytest.mark.parametrize(("words", "status"), [(["train", "demo", "--out", "x"], 1), (["models"], 0)])
 def test_without_torch_a_command_works_or_says_what_installs_it(words: list[str], status: int, tmp_path: Path) -> None:
     code = "import sys; sys.modules['torch'] = None; sys.argv[0] = 'frn'; from frn.cli.main import run; run()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path, check=False
-    )
+    done = processes.run([sys.executable, "-c", code, *words], cwd=tmp_path)
     assert done.returncode == status, done.stderr
     if status:
         assert re.fullmatch(

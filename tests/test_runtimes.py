@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from typer.testing import CliRunner
 from frn import FewShotClassifier
 from frn.cli.main import app
 from frn.zoo import assets_folder
+from tests import processes
 
 PROGRAMS = Path(__file__).parents[1] / "docs" / "runtimes"
 SAMPLES = assets_folder() / "samples"
@@ -58,7 +58,7 @@ def examples(name: str) -> list[Path]:
 def run(place: Path, kind: str, *program: object) -> list[list[str]]:
     queries = sorted((place / kind / "queries").iterdir())
     words = [*program, place / "exported", place / kind / "classes", *queries]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False)
+    done = processes.run(words)
     assert done.returncode == 0, done.stderr
     return [line.split("\t") for line in done.stdout.splitlines()]
 
@@ -87,5 +87,5 @@ def test_compiled(language: str, place: Path) -> None:
         words = ["-std=c++17", source, f"-I{ort}/include", f"-L{ort}/lib", "-lonnxruntime", rpath]
     else:
         words = ["--edition", "2021", source, "-L", f"{ort}/lib", "-C", f"link-arg={rpath}"]
-    subprocess.run([str(word) for word in [compiler, *words, "-o", program]], check=True)
+    processes.run([compiler, *words, "-o", program], check=True)
     assert_as_python([(label, float(share)) for _, label, share in run(place, "ppm", program)])

@@ -7,6 +7,7 @@ another pose, light and place. Species of one genus share their colours and diff
 import colorsys
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageEnhance, ImageFilter
@@ -17,6 +18,8 @@ from frn.images import Pixels
 Colour = tuple[int, int, int]
 
 OVERSAMPLING = 3
+CIRCLE = [(math.cos(a), math.sin(a)) for a in np.linspace(0, 2 * math.pi, 24)]
+BODY = [(0.06 * math.sin(a), 0.12 - 0.38 * math.cos(a)) for a in np.linspace(0, 2 * math.pi, 32)]
 GENERA = 12
 """Colour schemes; far more species than genera, so that colour alone does not tell a species."""
 
@@ -124,7 +127,7 @@ class _Pose:
 
     def __call__(self, points: list[tuple[float, float]]) -> list[tuple[float, float]]:
         placed = np.asarray(points) @ self.matrix.T + self.origin
-        return [(float(x), float(y)) for x, y in placed]
+        return [(x, y) for x, y in placed.tolist()]
 
 
 def _vary(colour: Colour, generator: np.random.Generator) -> Colour:
@@ -148,12 +151,14 @@ def _background(generator: np.random.Generator, side: int) -> Image.Image:
     return Image.fromarray((base + np.asarray(picture)[..., None]).clip(0, 255).astype(np.uint8))
 
 
+@cache
 def _forewing(kind: Species, mirror: float) -> list[tuple[float, float]]:
     tip = (kind.span * math.cos(kind.sweep), -kind.span * math.sin(kind.sweep))
     outer = (kind.span * 0.9, 0.16)
     return [(x * mirror, y) for x, y in _smooth([(0.03, -0.20), tip, outer, (0.05, 0.10)])]
 
 
+@cache
 def _hindwing(kind: Species, mirror: float) -> list[tuple[float, float]]:
     low = 0.52 + kind.tail
     return [(x * mirror, y) for x, y in _smooth([(0.04, 0.0), (kind.span * 0.72, 0.12), (0.40, low), (0.06, 0.40)])]
@@ -165,7 +170,7 @@ def _smooth(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
     for _ in range(3):
         following = np.roll(points, -1, axis=0)
         points = np.stack([0.8 * points + 0.2 * following, 0.2 * points + 0.8 * following], axis=1).reshape(-1, 2)
-    return [(float(x), float(y)) for x, y in points]
+    return [(x, y) for x, y in points.tolist()]
 
 
 def _bands(kind: Species, mirror: float) -> list[list[tuple[float, float]]]:
@@ -207,14 +212,13 @@ def _draw_wing(
 
 
 def _disc(layer: Image.Image, at: tuple[float, float], radius: float, colour: Colour, pose: _Pose) -> None:
-    circle = [(at[0] + radius * math.cos(a), at[1] + radius * math.sin(a)) for a in np.linspace(0, 2 * math.pi, 24)]
+    circle = [(at[0] + radius * x, at[1] + radius * y) for x, y in CIRCLE]
     ImageDraw.Draw(layer).polygon(pose(circle), fill=(*colour, 255))
 
 
 def _draw_body(layer: Image.Image, colour: Colour, pose: _Pose) -> None:
     pen = ImageDraw.Draw(layer)
-    body = [(0.06 * math.sin(a), 0.12 - 0.38 * math.cos(a)) for a in np.linspace(0, 2 * math.pi, 32)]
-    pen.polygon(pose(body), fill=(*(c * 3 // 4 for c in colour), 255))
+    pen.polygon(pose(BODY), fill=(*(c * 3 // 4 for c in colour), 255))
     for mirror in (-1.0, 1.0):
         feeler = [(0.02 * mirror, -0.24), (0.10 * mirror, -0.42), (0.22 * mirror, -0.52)]
         pen.line(pose(feeler), fill=(*colour, 255), width=max(1, round(pose.scale / 50)))

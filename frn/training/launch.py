@@ -23,6 +23,8 @@ from frn.training.run import RunResult, RunSettings
 from frn.training.run_folder import RunFolder
 from frn.training.setup import new_model
 
+TEST_EPISODES = 2000
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
@@ -73,7 +75,9 @@ class PreparedRun:
         """Accuracy on classes never seen, where they are drawn: data sets on disk have `frn eval`."""
         if self.preset.data.prepare is not None:
             return []
-        plan = EvaluationPlan(shapes=[EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)], episodes=2000)
+        plan = EvaluationPlan(
+            shapes=[EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)], episodes=TEST_EPISODES
+        )
         extractor = TorchExtractor(load_model(self.best), self.settings.precision)
         return evaluate_images(extractor, draw_demo("test", self.settings.seed), plan)
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests import processes
+
 PATIENCE = 60.0
 COLOURS = """
 const canvas = document.getElementById("pictures");
@@ -28,12 +30,9 @@ def address(tmp_path: Path) -> Iterator[str]:
     pytest.importorskip("textual_serve", reason="needs textual-serve")
     command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
     environ = {**os.environ, "FRN_STATE": str(tmp_path)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
-    assert process.stdout is not None
-    yield process.stdout.readline().split()[1]
-    process.terminate()
-    process.wait()
-    process.stdout.close()
+    with processes.started(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[1]
 
 
 def test_photos_are_drawn_over_the_page(address: str, show: Callable[..., Any]) -> None:

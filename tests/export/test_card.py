@@ -27,6 +27,7 @@ from frn.inference.extractor import Extractor
 from frn.model import Model
 from frn.model_file import ModelConfig
 from frn.ridge.parameters import HeadParameters
+from tests import processes
 
 TRANSFORMS = {
     "shorter": EvaluationTransform(size=32, resize=40),
@@ -52,7 +53,7 @@ def code_blocks(card: str) -> list[str]:
 def bare_python(tmp_path: Path) -> Path:
     """A Python that has numpy, pillow and onnxruntime, and nothing else."""
     home = tmp_path / "bare"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    processes.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     packages = next(home.glob("[Ll]ib/**/site-packages"))
     for package in (np, PIL, onnxruntime):
         folder = Path(str(package.__file__)).parent
@@ -64,7 +65,7 @@ def bare_python(tmp_path: Path) -> Path:
 
 
 def run(python: Path, code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([python, "-I", "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    return processes.run([python, "-I", "-c", code], cwd=folder)
 
 
 def test_the_code_of_the_card_runs_in_a_bare_python_and_answers_as_the_classifier(

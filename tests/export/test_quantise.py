@@ -1,7 +1,6 @@
 """Smaller extractors, made of the shipped model."""
 
 import hashlib
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from frn.images import Pixels, open_image
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import FEATURES_FORMAT, check_model
 from frn.zoo import shipped_extractors
+from tests import processes
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_another_process_makes_the_same_bytes_and_needs_no_torch(
     (tmp_path / "features.onnx").write_bytes(features)
     np.save(tmp_path / "pixels.npy", pixels)
     words = [sys.executable, "-c", code, str(tmp_path / "features.onnx"), str(tmp_path / "pixels.npy")]
-    result = subprocess.run(words, capture_output=True, text=True, check=True)
+    result = processes.run(words, check=True)
     expected = [hashlib.sha256(data).hexdigest() for data in (half(features), quantised)]
     assert result.stdout.split() == [*expected, "False"]
     assert result.stderr == ""

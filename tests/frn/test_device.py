@@ -6,7 +6,6 @@ whatever asks for a number fails.
 
 import copy
 import os
-import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,6 +30,7 @@ from frn.training.objectives import build_objective
 from frn.training.presets import Preset, Schedule, demo, find_preset
 from frn.training.run import RunSettings
 from frn.training.setup import build_optimizer, new_model
+from tests import processes
 
 DEVICE = torch.device(os.environ.get("FRN_TEST_DEVICE", "cpu"))
 SHAPE = EpisodeShape(way=3, shot=2, queries=2)
@@ -143,7 +143,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path: Path) -> None
 def test_the_script_for_gpus_writes_its_page(tmp_path: Path) -> None:
     script, page = Path(__file__).parents[2] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
     environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_where"}
-    subprocess.run([script, "cpu", page], check=True, capture_output=True, env=environment, timeout=200)
+    processes.run([script, "cpu", page], check=True, env=environment, timeout=200)
     written = page.read_text(encoding="utf-8")
     assert f"torch {torch.__version__}" in written
     assert "test_episodes_are_scored_where_the_maps_are PASSED" in written

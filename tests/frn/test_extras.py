@@ -1,13 +1,14 @@
 """Hints that name an install which works."""
 
 import shlex
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from frn.cli.main import app
 from frn.extras import EXTRAS, install_command
 
 ROOT = Path(__file__).parents[2]
@@ -28,15 +29,11 @@ def test_a_hint_is_a_command_of_the_running_python_that_needs_no_published_packa
     assert not any("frn" in word for word in words)
 
 
-def test_timm_that_is_missing_is_told_in_one_line(tmp_path: Path) -> None:
-    code = (
-        "import sys; sys.modules['timm'] = None; sys.modules['huggingface_hub'] = None\n"
-        "from frn.cli.main import app; app(sys.argv[1:])"
-    )
+def test_timm_that_is_missing_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("timm", "huggingface_hub"):
+        monkeypatch.setitem(sys.modules, name, None)
     words = ["import", "timm:resnet18", "--out", str(tmp_path / "x.safetensors")]
     for more in ([], ["--download"], ["--weights", __file__]):
-        result = subprocess.run(
-            [sys.executable, "-c", code, *words, *more], capture_output=True, text=True, check=False
-        )
-        assert result.returncode == 1
+        result = CliRunner().invoke(app, [*words, *more])
+        assert result.exit_code == 1
         assert result.stderr == f"error: timm: networks need timm, which is not here: {install_command('timm')}\n"

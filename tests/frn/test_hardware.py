@@ -1,10 +1,11 @@
 """Threads follow the processors that a process may run on."""
 
 import os
-import subprocess
 import sys
 
 import pytest
+
+from tests import processes
 
 ONE_PROCESSOR = """
 import os
@@ -24,7 +25,5 @@ print(torch.get_num_threads())
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux can say which processors may be used")
 def test_a_process_on_one_processor_classifies_and_trains_in_one_thread() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    result = subprocess.run(
-        [sys.executable, "-c", ONE_PROCESSOR], capture_output=True, text=True, check=False, env=environment
-    )
+    result = processes.run([sys.executable, "-c", ONE_PROCESSOR], env=environment)
     assert result.stdout.split() == ["1", "1"], result.stderr

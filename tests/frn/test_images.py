@@ -1,6 +1,5 @@
 """The only door to image files."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from frn import colour, heif, images
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.images import EvaluationTransform, decode_crop, decode_whole, limit_shorter_side, open_image, read_file
+from tests import processes
 
 HEIC = Path(__file__).parent / "moth.heic"
 
@@ -209,11 +209,11 @@ for line in Path("/proc/self/status").read_text().splitlines():
         print(line.split()[1])
 """
     held = {
-        name: int(subprocess.check_output([sys.executable, "-c", program, str(tmp_path / name)])) * 1024
+        name: int(processes.run([sys.executable, "-c", program, tmp_path / name], check=True).stdout) * 1024
         for name in ("x.png", "x.jpg")
     }
     small = save(tmp_path / "small.png", Image.new("RGB", (8, 8)))
-    base = int(subprocess.check_output([sys.executable, "-c", program, str(small)])) * 1024
+    base = int(processes.run([sys.executable, "-c", program, small], check=True).stdout) * 1024
     for name, most in held.items():
         assert most - base < 6 * pixels, name
 

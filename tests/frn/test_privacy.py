@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from frn.zoo import assets_folder
+from tests import processes
 
 
 def run(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
     settings = {**clean, "HOME": str(home), "FRN_CACHE": str(home / "ours"), **environment}
-    return subprocess.run([sys.executable, *words], env=settings, capture_output=True, text=True, check=False)
+    return processes.run([sys.executable, *words], env=settings)
 
 
 def test_a_classification_leaves_nothing_but_our_cache(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """When garbage is looked for; in a process of its own, as it is the whole process's affair."""
 
-import subprocess
 import sys
+
+from tests import processes
 
 PROGRAM = """
 import gc, weakref
@@ -34,5 +35,5 @@ assert not gc_policy.collect(gc_policy.IDLE_WHILE_WORKING, is_working=True), "th
 
 
 def test_garbage_is_only_looked_for_in_a_pause() -> None:
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    ran = processes.run([sys.executable, "-c", PROGRAM])
     assert ran.returncode == 0, ran.stderr

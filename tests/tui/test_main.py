@@ -1,6 +1,7 @@
 """The command line of the app, where there is no terminal for it."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -8,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
+
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "frn_tui.main", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return processes.run(command)
 
 
 def test_in_a_pipe_it_shows_on_the_samples_what_does_the_job_there(tmp_path: Path) -> None:
@@ -44,7 +47,7 @@ def test_help_and_version_import_nothing_of_the_app() -> None:
         "except SystemExit: pass\n"
         "assert not {'textual', 'numpy', 'torch', 'PIL', 'typer'} & set(sys.modules)"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    result = processes.run([sys.executable, "-c", code])
     assert result.returncode == 0, result.stderr
     assert "Without arguments it opens on the shipped samples" in result.stdout
 
@@ -53,19 +56,14 @@ def test_help_and_version_import_nothing_of_the_app() -> None:
 def test_it_ends_when_its_terminal_is_gone_and_no_signal_says_so(private_state: Path) -> None:
     master, slave = os.openpty()
     # A session of its own without a controlling terminal: nobody sends SIGHUP.
-    app = subprocess.Popen(
-        [sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-    )
-    try:
+    with processes.started([sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave) as app:
         os.close(slave)
         seen = b""
         while b"footman" not in seen:
+            assert select.select([master], [], [], processes.SECONDS)[0], seen
             seen += os.read(master, 65536)
         os.close(master)
         assert app.wait(timeout=30) == 128 + signal.SIGHUP
-    finally:
-        app.kill()
-        app.wait()
 
 
 @pytest.mark.parametrize(

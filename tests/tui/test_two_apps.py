@@ -14,6 +14,7 @@ from frn_tui.protocol import OPEN_ELSEWHERE, FindHolder, LoadProject, LockProjec
 from frn_tui.screens.dialogs import AskText
 from frn_tui.serialization import StateJson
 
+from tests import processes
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
@@ -24,9 +25,8 @@ STATE: StateJson = {"classes": [{"id": 1, "name": "x", "supports": []}], "thresh
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
     """Another process, which lives until it is told."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+    with processes.started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
-        process.kill()
 
 
 def engine_of(process: int) -> EngineClient:

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from frn.extras import install_command
+from tests import processes
 
 START = 60.0
 """Seconds within which it should have started, also on a busy machine."""
@@ -24,16 +25,11 @@ def server(private_state: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server on a free port, in a session of its own, and its address."""
     pytest.importorskip("textual_serve", reason=f"needs textual-serve: {install_command('web')}")
     command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    assert process.stdout is not None
-    try:
+    with processes.started(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("frn-tui: http://127.0.0.1:"), line
         yield process, line.split()[1]
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
 
 
 def page(address: str) -> str:
@@ -62,7 +58,7 @@ async def visit(address: str, origin: str) -> bytes:
 
 def children(pid: int) -> set[int]:
     """Processes below a process."""
-    found = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout.split()
+    found = processes.run(["ps", "-eo", "pid=,ppid="], check=True).stdout.split()
     parents = dict(zip(map(int, found[::2]), map(int, found[1::2]), strict=True))
     below = {pid}
     while more := {child for child, parent in parents.items() if parent in below} - below:
@@ -135,7 +131,7 @@ def test_keys_and_pictures_are_there_at_once_and_a_reload_ends_the_session_befor
 
 def engines(pid: int) -> set[int]:
     """Engines below a process."""
-    found = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout.splitlines()
+    found = processes.run(["ps", "-eo", "pid=,args="], check=True).stdout.splitlines()
     return {int(line.split()[0]) for line in found if "frn_tui.engine" in line} & children(pid)
 
 
@@ -188,9 +184,7 @@ def test_every_visitor_has_an_engine_that_ends_with_the_page_and_nobody_else_is_
 
 def test_without_the_extra_one_line_says_how_to_get_it() -> None:
     code = "import sys; sys.modules['textual_serve'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
-    found = subprocess.run(
-        [sys.executable, "-c", code + "from frn_tui.main import run; run()"], capture_output=True, text=True
-    )
+    found = processes.run([sys.executable, "-c", code + "from frn_tui.main import run; run()"])
     assert found.returncode == 1
     assert found.stderr == f"error: --web needs textual-serve, which is not here: {install_command('web')}\n"
 
@@ -200,6 +194,6 @@ def test_a_taken_port_is_one_line(server: tuple[subprocess.Popen[str], str]) -> 
     page(address)
     port = address.rpartition(":")[2]
     command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", port]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=START)
+    found = processes.run(command, timeout=START)
     assert found.returncode == 1
     assert found.stderr == f"error: port {port} cannot be used (Address already in use); try --port\n"

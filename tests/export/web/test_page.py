@@ -4,7 +4,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
 import tarfile
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +17,7 @@ from frn.cli.main import app
 from frn.errors import FrnError
 from frn.ridge.parameters import USUAL_SHOTS, temperature
 from frn.zoo import assets_folder
+from tests import processes
 
 SAMPLES = assets_folder() / "samples"
 
@@ -149,7 +149,7 @@ def test_the_page_has_the_temperature_of_python(tmp_path: Path) -> None:
         + f"{cases}.map((shots) => told(usual).temperature(shots)))));\n",
         encoding="utf-8",
     )
-    answer = subprocess.run([node, str(script)], capture_output=True, text=True, check=True).stdout
+    answer = processes.run([node, str(script)], check=True).stdout
     learned, chosen = json.loads(answer)
     assert learned == pytest.approx([temperature(7, shots) for shots in cases])
     assert chosen == [7] * len(cases)

@@ -26,6 +26,7 @@ from frn.model_file import ModelConfig
 from frn.training.options import RunOptions
 from frn.training.presets import find_preset
 from frn.zoo import assets_folder, shipped_models
+from tests import processes
 
 SAMPLES = assets_folder() / "samples"
 
@@ -49,7 +50,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False)
+    return processes.run([sys.executable, "-c", code, *words])
 
 
 @pytest.mark.parametrize(
@@ -257,7 +258,9 @@ def test_train_asks_for_what_is_missing() -> None:
     assert "needs --data DIR with train/ and val/" in frn("train", "cifar-fs-conv4").stderr
 
 
-def test_the_demo_learns_without_any_data(tmp_path: Path) -> None:
+def test_the_demo_learns_without_any_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn.training.data.DEMO_CLASSES", {"train": 24, "val": 8, "test": 8})
+    monkeypatch.setattr("frn.training.launch.TEST_EPISODES", 200)
     result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 3, "--warm-up", 4, "--json")
     steps = [json.loads(line) for line in (tmp_path / "demo" / "metrics.jsonl").read_text().splitlines()]
     assert [step["learning_rate"] for step in steps[:5]] == pytest.approx([0.025, 0.05, 0.075, 0.1, 0.1])
@@ -267,19 +270,21 @@ def test_the_demo_learns_without_any_data(tmp_path: Path) -> None:
     assert summary["test"][1]["accuracy"] > 40  # chance is 20
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "frn", "train", "demo", "--out", str(tmp_path / "run with space"), "--epochs", "500"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+def test_ctrl_c_saves_and_says_how_to_go_on(moths: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run with space"
+    train = ["train", "cifar-fs-conv4", "--data", str(moths), "--out", str(out), "--epochs", "500"]
+    train += ["--way", "5", "--shot", "1", "--queries", "5"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with processes.started([sys.executable, "-m", "frn", *train], **pipes) as process:
         deadline = time.monotonic() + 90
-        while not (tmp_path / "run with space" / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        while not (out / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     assert stdout == ""
-    assert re.search(
-        r"saved after \d+ steps\. Go on with: frn train demo --out '.*run with space' --epochs 500 --resume", stderr
-    )
+    command = r"frn train cifar-fs-conv4 .*--out '.*run with space' .*--resume"
+    assert re.search(rf"saved after \d+ steps\. Go on with: {command}", stderr)
     assert "Traceback" not in stderr
 
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from frn.cli.console import _shortage
 from frn.cli.main import app
 from frn.zoo import assets_folder
+from tests import processes
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
@@ -24,7 +25,7 @@ def frn(*words: object) -> Result:
 
 def program(*words: object, **options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "frn", *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **options})
+    return processes.run(command, env={**os.environ, **options})
 
 
 @pytest.mark.parametrize("command", ["classify", "explain"])
@@ -92,7 +93,7 @@ def test_a_terminal_that_knows_only_ascii_gets_ascii(tmp_path: Path) -> None:
 def test_output_that_cannot_be_written_is_one_line(words: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "frn", *words]
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        result = processes.run(command, stdout=full, stderr=subprocess.PIPE)
     assert result.returncode == 1
     assert result.stderr == "error: stdout cannot be written (No space left on device)\n"
 
@@ -115,7 +116,7 @@ run()
 @pytest.mark.parametrize("module", ["typer", "numpy", "onnxruntime"])
 def test_ctrl_c_while_a_module_is_loaded_ends_without_a_traceback(module: str) -> None:
     command = [sys.executable, "-c", INTERRUPTED_AT, module, "classify", str(MOTHS), str(PHOTO)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = processes.run(command)
     assert result.returncode in (-signal.SIGINT, 130)
     assert result.stderr in ("", "interrupted\n")
     assert result.stdout == ""

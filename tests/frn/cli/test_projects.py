@@ -16,6 +16,7 @@ from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
 from frn.zoo import DEFAULT_MODEL, assets_folder
+from tests import processes
 
 
 def frn(*words: object) -> Result:
@@ -164,7 +165,6 @@ def test_explain_draws_the_map_and_gives_its_numbers(birds: Path, moths: Path, e
 
 
 def test_using_a_model_imports_no_torch(birds: Path, extractor: Path, tmp_path: Path) -> None:
-    import subprocess
     import sys
 
     project, query = tmp_path / "b.frn.json", birds / "moth 40" / "00.png"
@@ -180,7 +180,7 @@ def test_using_a_model_imports_no_torch(birds: Path, extractor: Path, tmp_path: 
         "print('torch' in sys.modules)"
     )
     words = json.dumps([[str(word) for word in command] for command in commands])
-    result = subprocess.run([sys.executable, "-c", code, words], capture_output=True, text=True, check=True)
+    result = processes.run([sys.executable, "-c", code, words], check=True)
     assert result.stdout.endswith("False\n")
     assert result.stderr == ""
 

@@ -19,6 +19,7 @@ from frn.cli.main import app
 from frn.cli.schemas import SCHEMAS
 from frn.cli.topics import TOPICS
 from frn.zoo import assets_folder
+from tests import processes
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
@@ -119,17 +120,13 @@ def test_scores_and_checks_are_rows_too(moths: Path, labelled: Path, tmp_path: P
 
 def test_rows_of_photos_come_as_they_are_classified() -> None:
     """A reader of a pipe gets the first photo's row before the second is looked at."""
-    with subprocess.Popen(
-        [sys.executable, "-m", "frn", "classify", str(MOTHS), *map(str, [PHOTO] * 2000), "--csv"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    words = [sys.executable, "-m", "frn", "classify", MOTHS, *[PHOTO] * 2000, "--csv"]
+    with processes.started(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("image,label")
         assert process.stdout.readline().startswith(str(PHOTO))
         process.stdout.close()  # as `| head -2` does
-        assert process.wait() == 1
+        assert process.wait(processes.SECONDS) == 1
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
 
@@ -238,7 +235,7 @@ def test_words_are_completed(shell: str, typed: str, expected: str) -> None:
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }
     command = [sys.executable, "-c", "import sys; sys.argv = ['frn']; from frn.__main__ import run; run()"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
+    result = processes.run(command, env={**os.environ, **variables})
     assert expected in result.stdout, result.stderr
 
 

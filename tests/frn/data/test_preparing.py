@@ -4,7 +4,6 @@ import io
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from frn.data.prepare import BENCHMARKS, prepare, sources, writer
 from frn.data.prepare.download import Download
 from frn.data.prepare.pickles import load_arrays
 from frn.errors import FrnError
+from tests import processes
 from tests.frn.data.miniatures import (
     Files,
     aircraft_files,
@@ -145,7 +145,7 @@ prepare("cub-cropped", [Path(sys.argv[1])], Path(sys.argv[2]), unofficial=True)
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
 def test_killed_half_way_and_called_again_it_completes(birds: Path, tmp_path: Path) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"
-    ended = subprocess.run([sys.executable, "-c", KILLED, str(birds), str(out)], check=False)
+    ended = processes.run([sys.executable, "-c", KILLED, str(birds), str(out)])
     assert ended.returncode == -signal.SIGKILL
     before = states(out)
     kept = {name for name in prepared(out) if not Path(name).name.startswith(".")}

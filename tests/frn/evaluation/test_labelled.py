@@ -4,7 +4,6 @@ import csv
 import json
 import math
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from frn.inference.classifier import Prediction
 from frn.loading import load_classifier
 from frn.report.score import score_page
 from frn.zoo import assets_folder
+from tests import processes
 
 SAMPLES = assets_folder() / "samples"
 
@@ -130,5 +130,5 @@ def test_scoring_needs_no_torch(labelled: Path) -> None:
     code = "import sys; from frn.cli.main import app; app(sys.argv[1:], standalone_mode=False)"
     words = [sys.executable, "-c", code + "; print('torch' in sys.modules)", "score", str(SAMPLES / "moths")]
     (labelled / "eyed footman" / "broken.jpg").unlink()
-    result = subprocess.run([*words, str(labelled), "--model", "conv4"], capture_output=True, text=True, check=False)
+    result = processes.run([*words, str(labelled), "--model", "conv4"])
     assert result.stdout.rstrip().endswith("False"), result.stderr

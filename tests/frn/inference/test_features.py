@@ -1,7 +1,6 @@
 """The feature cache: the same answers with and without it, whatever is wrong with it."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 
 from frn.inference.features import FeatureStore, Maps, content_key
+from tests import processes
 
 
 def maps(seed: int, r: int = 4, d: int = 8) -> Maps:
@@ -69,9 +69,7 @@ def test_a_full_disk_ends_the_caching_not_the_program(tmp_path: Path) -> None:
         "for n in range(100): store.put('m', {str(n): np.zeros((25, 64), np.float32)})\n"
         "print(store.get('m', '0') is None or 'kept')"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "f.sqlite")], capture_output=True, text=True, check=False
-    )
+    result = processes.run([sys.executable, "-c", code, str(tmp_path / "f.sqlite")])
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
 

@@ -1,7 +1,6 @@
 """What may run, and what is refused before a session exists."""
 
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from frn.inference.extractor import Extractor
 from frn.inference.runtime import check_model, open_session, run_session
 from frn.model import Model
 from frn.model_file import ModelConfig
+from tests import processes
 
 FORMATS = ["frn-features"]
 
@@ -212,7 +212,7 @@ def test_a_session_says_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
         "Extractor.open(Path(sys.argv[1])).feature_maps(np.zeros((1, 32, 32, 3), np.uint8))\n"
         "assert 'torch' not in sys.modules"
     )
-    result = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
+    result = processes.run([sys.executable, "-c", code, str(path)])
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 

@@ -3,10 +3,7 @@
 import functools
 import json
 import os
-import signal
-import subprocess
 import sys
-import time
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +16,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from frn.data.augmentation import Augmentation
 from frn.data.cache import StoredImages
 from frn.data.concat import ConcatImages
 from frn.data.synthetic import draw_classes
@@ -37,20 +35,28 @@ from frn.training.presets.record import published_fields
 from frn.training.run import RunSettings
 from frn.training.run_folder import Position, RunFolder
 from frn.training.setup import build_optimizer, new_model
+from tests import processes
 
+ROOT = Path(__file__).parents[3]
 Objective = Literal["frn-pretrain", "average-pretrain"]
 
 TINY = replace(
     demo(),
+    augmentation=Augmentation(size=16, crop="padded", padding=2),
+    transform=EvaluationTransform(size=16),
     episode=EpisodeShape(way=4, shot=2, queries=2),
     schedule=Schedule(epochs=3, milestones=(2,)),
     validation=ValidationProtocol(every=1, episodes=20),
 )
 
 
+CLEAR: dict[str, Any] = {"augmentation": demo().augmentation, "transform": demo().transform}
+"""Of a preset whose images have the demo's 32 pixels, where a few steps learn."""
+
+
 @functools.cache
-def drawn(classes: int, seed: int) -> StoredImages:
-    return draw_classes(classes, 12, size=32, seed=seed)
+def drawn(classes: int, seed: int, side: int = 16) -> StoredImages:
+    return draw_classes(classes, 12, size=side, seed=seed)
 
 
 def quick(
@@ -58,7 +64,8 @@ def quick(
 ) -> tuple[list[StepReport | ValidationReport], bool]:
     events: list[StepReport | ValidationReport] = []
     settings = replace(settings or RunSettings(), resume=resume)
-    ended = train(preset, drawn(8, 0), drawn(5, 1), out, settings, report=events.append, **options)
+    side = preset.transform.size
+    ended = train(preset, drawn(8, 0, side), drawn(5, 1, side), out, settings, report=events.append, **options)
     return events, ended.finished
 
 
@@ -136,7 +143,7 @@ PIECES = {
     "average": pretraining("average-pretrain"),
     "a head beside": replace(TINY, aux_heads=("proto",)),
     "dropout": replace(TINY, method="bifrn", aux="off"),
-    "noise": replace(TINY, method="frn-tdm"),
+    "noise": replace(TINY, method="frn-tdm", **CLEAR),
     "fine-tuning": replace(
         TINY,
         classical=0.5,
@@ -198,43 +205,44 @@ def test_a_run_of_the_first_version_goes_on_and_its_settings_are_compared(tmp_pa
         assert_same(tmp_path / "old" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
 
 
-RUN = """
-import sys, torch
-from dataclasses import replace
+KILLED = """
+import os, signal, sys, time
 from pathlib import Path
-from frn.data.cache import StoredImages
-from frn.data.concat import ConcatImages
-from frn.data.synthetic import draw_classes
-from frn.episodes import EpisodeShape
+import numpy as np
+import torch
+import torch._dynamo  # which an optimiser imports: once here, not in each fork
 from frn.training.loop import train
 from frn.training.run import RunSettings
-from frn.training.presets import Schedule, demo
-from frn.training.presets.preset import ValidationProtocol
+from tests.forks import ended, fork
+from tests.frn.training.test_loop import TINY, Schedule, ValidationProtocol, drawn, replace
+
 torch.set_num_threads(1)
-preset = replace(demo(), episode=EpisodeShape(way=4, shot=2, queries=2),
-                 schedule=Schedule(epochs=12, milestones=(8,)), validation=ValidationProtocol(every=3, episodes=20))
-out = Path(sys.argv[1])
-print("ready", flush=True)
-train(preset, draw_classes(8, 12, size=32, seed=0), draw_classes(5, 12, size=32, seed=1), out,
-      RunSettings(save_every=0.05, resume=(out / "last.safetensors").exists()))
+validation = ValidationProtocol(every=3, episodes=20)
+preset = replace(TINY, schedule=Schedule(epochs=12, milestones=(8,)), validation=validation)
+images, val_images = drawn(8, 0), drawn(5, 1)
+
+def run(name, kill_after=None):
+    out = Path(sys.argv[1]) / name
+    settings = RunSettings(save_every=0.02, resume=(out / "last.safetensors").exists())
+    process = fork(lambda: train(preset, images, val_images, out, settings))
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(process, signal.SIGKILL)
+    return ended(process)
+
+began = time.monotonic()
+assert run("whole") == 0
+whole = time.monotonic() - began
+waits = np.random.default_rng(0).uniform(0.1, 0.4, 4) * whole
+assert [run("killed", wait) for wait in waits].count(-signal.SIGKILL) > 1
+assert run("killed") == 0
 """
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
-    def run(name: str, kill_after: float | None = None) -> int:
-        command = [sys.executable, "-c", RUN, str(tmp_path / name)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            if kill_after is not None:
-                time.sleep(kill_after)
-                process.kill()
-            return process.wait()
-
-    assert run("whole") == 0
-    waits = np.random.default_rng(0).uniform(0.3, 1.5, 3)
-    assert -signal.SIGKILL in [run("killed", kill_after=float(wait)) for wait in waits]
-    assert run("killed") == 0
+    """In forks of a fresh interpreter: this one may have threads of torch's, which a fork would wait for."""
+    processes.run([sys.executable, "-c", KILLED, tmp_path], check=True, cwd=ROOT)
     for name in ("last", "best"):
         assert_same(tmp_path / "killed" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
     assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
@@ -333,7 +341,7 @@ def test_classes_too_small_are_named_before_anything_is_written(tmp_path: Path) 
 @pytest.mark.parametrize("objective", ["frn-pretrain", "average-pretrain"])
 def test_pretraining_learns_the_classes_and_leaves_a_plain_model(tmp_path: Path, objective: Objective) -> None:
     torch.set_num_threads(1)
-    preset = pretraining(objective, schedule=Schedule(epochs=25, milestones=(20,)), every=25)
+    preset = pretraining(objective, schedule=Schedule(epochs=25, milestones=(20,)), every=25, **CLEAR)
     events, finished = quick(tmp_path / "run", preset)
     losses = [event.loss for event in events if isinstance(event, StepReport)]
     assert finished
@@ -363,8 +371,9 @@ def test_episodes_go_on_from_pretraining_with_its_backbone_and_temperature(tmp_p
 def test_a_head_that_meets_a_trained_backbone_begins_with_what_suits_it(
     tmp_path: Path, fixed: tuple[Literal["lambda", "rho"], ...]
 ) -> None:
-    quick(tmp_path / "before", pretraining("average-pretrain", schedule=Schedule(epochs=6, milestones=())))
-    standing = replace(TINY, fixed=fixed, schedule=replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12))
+    quick(tmp_path / "before", pretraining("average-pretrain", schedule=Schedule(epochs=6, milestones=()), **CLEAR))
+    still = replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12)
+    standing = replace(TINY, fixed=fixed, schedule=still, **CLEAR)
     before = load_model(tmp_path / "before" / "best.safetensors")
     for name, parameter in before.backbone.named_parameters():
         if name.startswith("blocks.3.norm"):  # faint maps
@@ -381,9 +390,10 @@ def test_a_head_that_meets_a_trained_backbone_begins_with_what_suits_it(
 
 
 def test_a_preset_can_have_its_head_chosen_after_frn_pretraining_too(tmp_path: Path) -> None:
-    quick(tmp_path / "before", pretraining(schedule=Schedule(epochs=4, milestones=())))
+    quick(tmp_path / "before", pretraining(schedule=Schedule(epochs=4, milestones=()), **CLEAR))
     before = load_model(tmp_path / "before" / "best.safetensors")
-    standing = replace(TINY, schedule=replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12))
+    still = replace(TINY.schedule, epochs=1, milestones=(), learning_rate=1e-12)
+    standing = replace(TINY, schedule=still, **CLEAR)
     loss = {}
     for tuned in (False, True):
         preset = replace(standing, pretraining=Pretraining(tune_head_at_start=tuned))
@@ -431,9 +441,9 @@ def test_a_preset_refuses_what_does_not_fit_together() -> None:
     with pytest.raises(FrnError, match="--method frn, not proto"):
         replace(TINY, method="proto", fixed=("rho",))
     assert replace(TINY, transform=EvaluationTransform(size=84)).transform.size == 84
-    with pytest.raises(FrnError, match="training crops of 32 pixels and evaluation at 16 do not fit"):
-        replace(TINY, transform=EvaluationTransform(size=16))
-    with pytest.raises(FrnError, match="training crops of 32 pixels and evaluation at 84 do not fit"):
+    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 8 do not fit"):
+        replace(TINY, transform=EvaluationTransform(size=8))
+    with pytest.raises(FrnError, match="training crops of 16 pixels and evaluation at 84 do not fit"):
         replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)

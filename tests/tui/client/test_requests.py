@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from frn_tui.protocol import (
     RenderPreview,
 )
 
+from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="look
 
 def test_hello_comes_before_anything_heavy_and_the_end_with_the_input(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "frn_tui.engine", "--log", str(tmp_path / "log")]
-    with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1) as process:
+    with processes.started(command, stdin=-1, stdout=-1, stderr=-1) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
@@ -39,7 +39,7 @@ def test_hello_comes_before_anything_heavy_and_the_end_with_the_input(tmp_path: 
         while answer.get("event") == "alive":  # on a busy machine a model takes longer than a second
             answer = json.loads(process.stdout.readline())
         process.stdin.close()
-        assert process.wait(5) == 0
+        assert process.wait(30) == 0
         before = process.stderr.read().decode()
     assert hello == {"event": "hello", "protocol": PROTOCOL_VERSION, "pid": process.pid}
     assert (answer["id"], answer["end"]) == (1, "done")

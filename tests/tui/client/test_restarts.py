@@ -20,6 +20,7 @@ from frn_tui.protocol import (
     SetClasses,
 )
 
+from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, children, eventually, kill, play
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
@@ -195,13 +196,13 @@ def test_no_engine_outlives_its_app(tmp_path: Path) -> None:
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
-    with subprocess.Popen([sys.executable, "-c", app], stdout=-1) as process:
+    with processes.started([sys.executable, "-c", app], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
         assert Path(f"/proc/{pid}").exists()
         process.kill()
         process.wait()
-    asyncio.run(eventually(lambda: not _runs(pid)))
+        asyncio.run(eventually(lambda: not _runs(pid)))
 
 
 def _runs(pid: int) -> bool:

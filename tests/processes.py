@@ -1,0 +1,41 @@
+"""Programs in processes of their own. None outlives its time or its test, nor does what it has started."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+SECONDS = 120
+"""Within which a program ends, on a busy machine too."""
+
+
+@contextlib.contextmanager
+def started(words: Sequence[object], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """Start a program with options of `subprocess.Popen`; in the end it is killed, and all processes of its session."""
+    with subprocess.Popen([str(word) for word in words], start_new_session=True, **options) as process:
+        try:
+            yield process
+        finally:
+            kill(process)
+
+
+def kill(process: subprocess.Popen[Any]) -> None:
+    """Kill a program that leads a session, and the others in it."""
+    if os.name == "nt":
+        process.kill()
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def run(
+    words: Sequence[object], *, timeout: float = SECONDS, check: bool = False, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end, as `subprocess.run` does; what it said, as text. TimeoutExpired if it does not end."""
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    with started(words, **settings) as process:
+        said, told = process.communicate(timeout=timeout)
+    assert not (check and process.returncode), told
+    return subprocess.CompletedProcess([str(word) for word in words], process.returncode, said, told)
