@@ -4,6 +4,7 @@ In training each rank takes other episodes of the same seeded epoch, gradients a
 BatchNorm sees the images of its own rank, as with one process; its running statistics are those of rank 0 everywhere.
 """
 
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,20 +63,12 @@ class Ranks:
 
     def any(self, flag: bool) -> bool:
         """Whether any rank says so."""
-        if self.world == 1:
-            return flag
-        said: list[bool] = [False] * self.world
-        dist.all_gather_object(said, flag)
-        return any(said)
+        return any(self._all(flag))
 
     def agree(self, what: object) -> None:
         """Refuse to go on where ranks see different things, by an `FrnError` on each of them."""
-        if self.world == 1:
-            return
-        said: list[object] = [None] * self.world
-        dist.all_gather_object(said, what)
-        other = next((rank for rank, value in enumerate(said) if value != said[0]), None)
-        if other is not None:
+        said = self._all(what)
+        if other := _odd(said):
             raise FrnError(
                 f"rank {other} has other data, settings or another version than rank 0 ({one_line(said[other], 200)}; "
                 f"{one_line(said[0], 200)}). Give all ranks the same."
@@ -87,11 +80,27 @@ class Ranks:
             return module
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=not uses_all)
 
-    def spread_buffers(self, module: nn.Module) -> None:
-        """Give all ranks the running statistics of rank 0."""
+    def settle(self, module: nn.Module) -> None:
+        """Give all ranks the running statistics of rank 0. FrnError if their weights have come apart."""
+        if self.world == 1:
+            return
+        for buffer in module.buffers():
+            dist.broadcast(buffer, 0)
+        digest = hashlib.blake2b()
+        for weight in module.parameters():
+            digest.update(weight.detach().cpu().numpy().tobytes())
+        if other := _odd(self._all(digest.digest())):
+            raise FrnError(
+                f"rank {other} has other weights than rank 0, which never should be: a fault of its memory or device? "
+                "Go on from the last checkpoint, without that machine."
+            )
+
+    def _all(self, what: Made) -> list[Made]:
+        """What each rank has to say."""
+        said = [what] * self.world
         if self.world > 1:
-            for buffer in module.buffers():
-                dist.broadcast(buffer, 0)
+            dist.all_gather_object(said, what)
+        return said
 
     def part(self, images: StoredImages) -> StoredImages:
         """This rank's share of uniform images, for feature extraction alone: classes are not told apart in it."""
@@ -133,6 +142,11 @@ class Ranks:
 
 
 ALONE = Ranks()
+
+
+def _odd(said: Sequence[object]) -> int:
+    """The first rank that says something else than rank 0; 0 if none does."""
+    return next((rank for rank, value in enumerate(said) if value != said[0]), 0)
 
 
 def restarted() -> bool:

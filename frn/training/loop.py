@@ -273,7 +273,7 @@ class _Trainer:
         position, protocol = self.position, self.preset.validation
         self.model.eval()
         ranks, settings = self.settings.ranks, self.settings
-        ranks.spread_buffers(self.model)
+        ranks.settle(self.model)
         part = ranks.part(self.val_images)
         own = extract_features(self.model, part, precision=settings.precision, device=settings.device)
         maps = ranks.gather(own, len(self.val_images))  # the episodes are few: each rank scores all of them

@@ -247,6 +247,19 @@ def test_torchrun_starts_ranks_anew_from_the_last_checkpoint(ranks: Launch, tmp_
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
 
 
+def come_apart(met: Ranks, out: Path) -> None:
+    model = torch.nn.Linear(2, 2, bias=False)
+    torch.nn.init.ones_(model.weight)
+    met.settle(torch.nn.BatchNorm1d(2))
+    if met.rank == 1:
+        model.weight.data[0, 0] += 1e-7
+    met.settle(model)
+
+
+def test_weights_that_have_come_apart_are_told(ranks: Launch, tmp_path: Path) -> None:
+    assert all(line.startswith("error: rank 1 has other weights than rank 0") for line in ranks(come_apart, tmp_path))
+
+
 def evaluated(met: Ranks, out: Path) -> str:
     images = draw_classes(6, 13, size=32, seed=3)  # 78 images: shares of 39; 25 episodes: of 12 and 13
     torch.manual_seed(0)
