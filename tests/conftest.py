@@ -25,7 +25,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    if any(item.get_closest_marker(name) for name in ("slow", "campaign", "runtimes")):
+    if "FRN_FUZZ" in os.environ or any(item.get_closest_marker(name) for name in ("slow", "campaign", "runtimes")):
         return (yield)
     faulthandler.dump_traceback_later(PATIENCE, exit=True, file=item.config.stash[SHOWN])
     try:
