@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frn.hardware import OPENBLAS_THREADS
+from frn.hardware import OPENBLAS_THREADS, processor
 
 SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 28
 """Multiplications of two matrices up to which OpenBLAS starts no threads; and where it was told to have one only."""
@@ -19,9 +19,9 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
     """A B^T of matrices (n, d) and (m, d).
 
     torch multiplies float32 with MKL, which reaches less than half of an AMD processor's speed; oneDNN, which torch
-    has for its layers, reaches it everywhere, but has no gradient here.
+    has for its layers, reaches it there, but has no gradient here.
     """
-    if a.is_cpu and a.dtype == torch.float32 and not _wants_gradient(a, b) and _has_onednn():
+    if a.is_cpu and a.dtype == torch.float32 and not _wants_gradient(a, b) and _prefers_onednn():
         result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
         return result
     return a @ b.mT
@@ -52,5 +52,6 @@ def _small() -> int:
 
 
 @functools.cache
-def _has_onednn() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+def _prefers_onednn() -> bool:
+    there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return there and "Intel" not in processor()

