@@ -1,6 +1,6 @@
 """FRN beside DeepEMD (SM, Speed comparison): one episode from feature maps or images, in training and testing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -11,12 +11,14 @@ from frn.backbones import build_backbone
 from frn.bench.head import EQ_8, EQ_10, plain_error
 from frn.bench.timing import take_turns
 from frn.episodes import EpisodeShape
-from frn.heads.deepemd import DeepEMDHead, Solver
+from frn.heads.deepemd import DeepEMDHead, Solver, import_solver
 from frn.heads.frn import FRNHead
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 
 POT, OPENCV, OURS = "DeepEMD, POT", "DeepEMD, OpenCV", "frn, torch"
+SOLVERS: dict[str, dict[str, Solver]] = {"train": {POT: "pot"}, "test": {POT: "pot", OPENCV: "opencv"}}
+"""OpenCV's has no gradient through the weights, so only testing has it, as in the paper."""
 QUERIES = {"train": 15, "test": 16}
 """Query images per class, as in the supplement."""
 PUBLISHED = {
@@ -90,20 +92,24 @@ class _Mapped(nn.Module):
         return maps.flatten(2).mT
 
 
+def require_solvers(phases: Iterable[str]) -> None:
+    """FrnError if a solver that these phases need is not installed: known before minutes of timing, not after them."""
+    for solver in {solver for phase in phases for solver in SOLVERS[phase].values()}:
+        import_solver(solver)
+
+
 def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_passes: int) -> EmdTiming:
     """Time each head on one episode, on one thread.
 
     In testing that is the logits; in training, also the loss and its gradients, of the maps or of the network.
-    DeepEMD's OpenCV solver has no gradient through the weights, so only testing has it, as in the paper. In testing
-    with several shots both fit the SFC. FrnError if a solver of the extra `emd` is not installed.
+    In testing with several shots both of DeepEMD's solvers fit the SFC. FrnError if one is not installed.
     """
     shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])
     train = phase == "train"
     episode = inputs.draw(shape.way * shape.per_class, torch.Generator().manual_seed(0))
     network = inputs.network().train(train)
-    solvers: dict[str, Solver] = {POT: "pot"} if train else {POT: "pot", OPENCV: "opencv"}
     heads: dict[str, Logits] = {
-        **{name: DeepEMDHead(solver=solver, sfc_passes=sfc_passes) for name, solver in solvers.items()},
+        **{name: DeepEMDHead(solver=solver, sfc_passes=sfc_passes) for name, solver in SOLVERS[phase].items()},
         EQ_10: lambda support, query: -plain_error(support, query, EQ_10),
         EQ_8: lambda support, query: -plain_error(support, query, EQ_8),
         OURS: FRNHead(),

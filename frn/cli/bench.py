@@ -140,13 +140,15 @@ def emd(
     """
     with user_errors():
         wants = chosen_format(form, as_json)
-        from frn.bench.emd import OURS, Images, Maps, time_emd
+        from frn.bench.emd import OURS, Images, Maps, require_solvers, time_emd
         from frn.errors import FrnError
 
         if whole and (d, r) != (640, 25):
             raise FrnError("ResNet-12 makes maps of 640 channels at 25 locations. Leave --whole out for others.")
         inputs = Images() if whole else Maps(d=d, r=r)
-        asked = product((phase,) if phase else ("train", "test"), shot or (1, 5))
+        phases: tuple[Phase, ...] = (phase,) if phase else ("train", "test")
+        require_solvers(phases)
+        asked = product(phases, shot or (1, 5))
         timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
     if printed(wants, [timing.as_json() for timing in timings]):
         return

@@ -9,6 +9,7 @@ Shape letters: way classes, r locations, d channels, q queries, n transports (n 
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Literal
 
 import numpy as np
@@ -137,20 +138,14 @@ class _Transport(torch.autograd.Function):
 
 
 def _pot(cost: Array, supply: Array, demand: Array) -> Plan:
-    try:
-        import ot
-    except ImportError as error:
-        raise _missing("POT") from error
+    ot = import_solver("pot")
     # float32 weights sum to one only in float32: POT wants more.
     flow, log = ot.emd(supply / supply.sum(), demand / demand.sum(), cost, log=True)
     return flow, log["u"], log["v"]
 
 
 def _opencv(cost: Array, supply: Array, demand: Array) -> Plan:
-    try:
-        import cv2
-    except ImportError as error:
-        raise _missing("OpenCV") from error
+    cv2 = import_solver("opencv")
     _, _, flow = cv2.EMD(
         supply[:, None].astype(np.float32),
         demand[:, None].astype(np.float32),
@@ -160,8 +155,13 @@ def _opencv(cost: Array, supply: Array, demand: Array) -> Plan:
     return flow.astype(np.float64), np.zeros_like(supply), np.zeros_like(demand)
 
 
-def _missing(library: str) -> FrnError:
-    return FrnError(f"the DeepEMD head needs {library} for its linear programs: {install_command('emd')}")
+def import_solver(solver: Solver) -> Any:
+    """The library of a solver; FrnError if it is not installed."""
+    module, library = {"pot": ("ot", "POT"), "opencv": ("cv2", "OpenCV")}[solver]
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise FrnError(f"the DeepEMD head needs {library} for its linear programs: {install_command('emd')}") from error
 
 
 SOLVERS: dict[Solver, Callable[[Array, Array, Array], Plan]] = {"pot": _pot, "opencv": _opencv}

@@ -2,7 +2,9 @@
 
 import json
 import os
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -84,6 +86,15 @@ def test_frn_is_compared_with_deepemd() -> None:
     assert opencv[-1] == "178"
     (ours,) = (row.split() for row in rows if "frn, torch" in row and "x frn" not in row)
     assert ours[-1] == "1.0"
+
+
+def test_a_missing_solver_is_told_before_anything_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ot", ModuleType("ot"))
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    monkeypatch.setattr("frn.bench.emd.time_emd", lambda *asked, **how: pytest.fail("timed"))
+    result = CliRunner().invoke(app, ["bench", "emd"])
+    assert result.exit_code == 1
+    assert "needs OpenCV" in result.stderr
 
 
 def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
