@@ -1,7 +1,6 @@
 """Stages for widgets and for the app, and what is seen on them. The one place that uses Textual's private parts."""
 
 import asyncio
-import gc
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -31,15 +30,6 @@ def looked_at_often() -> Iterator[None]:
         patch.setattr("textual._wait.SLEEP_IDLE", 0.0004)
         patch.setattr("textual.screen.UPDATE_PERIOD", 0.002)
         yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def imported() -> Iterator[None]:
-    """What is imported (torch, for other tests) is not looked through again whenever an app collects garbage."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
