@@ -23,9 +23,13 @@ def processor() -> str:
 
 
 def cores() -> int:
-    """Processor cores that this process may run on; its share of them where torchrun has started several here."""
-    every = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, every // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    """Processor cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def own_cores() -> int:
+    """Its share of them, where torchrun has started several processes here."""
+    return max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def world() -> int:

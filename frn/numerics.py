@@ -2,7 +2,6 @@
 
 import ctypes
 import functools
-import os
 import sys
 from contextlib import AbstractContextManager
 from typing import Literal
@@ -10,7 +9,7 @@ from typing import Literal
 import torch
 
 from frn.errors import FrnError
-from frn.hardware import cores
+from frn.hardware import own_cores
 
 Precision = Literal["fp32", "bf16"]
 
@@ -67,4 +66,4 @@ def keep_freed_memory() -> None:
 
 def set_threads(threads: int | None) -> None:
     """Use this many processor threads; by default its share of the cores, where torchrun started several processes."""
-    torch.set_num_threads(threads or max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    torch.set_num_threads(threads or own_cores())

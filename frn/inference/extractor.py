@@ -12,7 +12,7 @@ import numpy as np
 
 from frn.errors import FrnError, one_line
 from frn.files import read_regular
-from frn.hardware import cores
+from frn.hardware import own_cores
 from frn.images import EvaluationTransform, Pixels, decode_crop, read_file
 from frn.inference.features import FeatureStore, Maps, content_key
 from frn.inference.runtime import MAX_BYTES, Device, parse_json
@@ -56,7 +56,7 @@ class Extractor:
         fails the checks of `runtime`, or takes too long or too much (`sessions`).
         """
         kind = OwnModel if trusted else ForeignModel
-        self.threads = threads or cores()
+        self.threads = threads or own_cores()
         self.session: Session = kind(data, where, device, self.threads)
         self.where, self.data = where, data
         self.sha256 = hashlib.sha256(data).hexdigest()

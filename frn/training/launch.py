@@ -11,7 +11,7 @@ from frn.evaluation.features import TorchExtractor
 from frn.evaluation.ranks import ALONE, Ranks, restarted
 from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.evaluation.run import ProgressBars, no_bars
-from frn.hardware import cores, is_first, processor
+from frn.hardware import is_first, own_cores, processor
 from frn.model import Model, load_model
 from frn.numerics import choose_device, choose_precision, set_threads
 from frn.training.data import draw_demo, load_splits
@@ -63,7 +63,8 @@ class PreparedRun:
         return (
             f"{self.options.preset}: {preset.method} on {preset.backbone}, {steps}, "
             f"{len(self.images)} images of {len(self.images.names)} classes, "
-            f"{self.settings.precision} on {self.settings.device}, {self.options.threads or cores()} threads{together}"
+            f"{self.settings.precision} on {self.settings.device}, "
+            f"{self.options.threads or own_cores()} threads{together}"
         )
 
     def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
@@ -129,7 +130,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
         "preset": options.preset,
         "data": " and ".join(path.resolve().name for path in options.data or []) or "drawn moths",
         "split": "train",
-        "machine": f"{processor()}, threads: {options.threads or cores()}",
+        "machine": f"{processor()}, threads: {options.threads or own_cores()}",
     }
     precision = choose_precision(options.wanted_precision, device)
     return RunSettings(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from frn.data.cache import StoredImages
 from frn.data.concat import ConcatImages
+from frn.data.resident import where_they_fit
 from frn.data.transforms import augment
 from frn.episodes import Episode, check_classes
 from frn.errors import FrnError
@@ -126,6 +127,7 @@ class _Trainer:
     report: Callable[[StepReport | ValidationReport], None]
 
     def __post_init__(self) -> None:
+        self.pixels = where_they_fit(self.images, torch.device(self.settings.device))
         self.val_shape = None if self.val_images is None else validation_shape(self.preset, self.val_images)
 
     def train(self, folder: RunFolder, init: Model | None, stop: Callable[[], bool]) -> RunResult:
@@ -238,7 +240,7 @@ class _Trainer:
 
     def augmented(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """A step's images (b, 3, H, W)."""
-        canvas, extents = self.images.gather(drawn.ravel())
+        canvas, extents = self.pixels.gather(drawn.ravel())
         return augment(canvas, extents, self.preset.augmentation_at(epoch), generator, self.settings.device)
 
     def validate_if_due(self) -> None:

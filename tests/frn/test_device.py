@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from frn.bench.training import PRESETS
+from frn.data.resident import ResidentImages
 from frn.data.synthetic import draw_classes
 from frn.data.transforms import augment
 from frn.episodes import EpisodeShape
@@ -52,7 +53,7 @@ def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", 
     step = _Step(model.to("meta").train(), objectives, RunSettings(device="meta"))
     optimizer = build_optimizer(step.parameters(), preset.schedule)
     drawn = np.arange(12) if objective == "frn-pretrain" else np.arange(12).reshape(3, 4)
-    canvas, extents = np.zeros((12, 90, 100, 3), dtype=np.uint8), np.tile([[90, 100]], (12, 1))
+    canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(drawn.ravel())
     generator = np.random.default_rng(0)
     images = augment(canvas, extents, preset.augmentation, generator, "meta")
     with patch("torch.autocast", lambda *_, **__: nullcontext()):  # knows no such device
