@@ -62,7 +62,7 @@ def plain_ending() -> Iterator[None]:
             note("interrupted")
             sys.exit(INTERRUPTED)
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # it is of a stream, then
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would try once more at its end
+            _discard_stdout()
             note(f"error: stdout cannot be written ({error.strerror})")
             sys.exit(1)
         if shortage := _shortage(error):
@@ -72,6 +72,11 @@ def plain_ending() -> Iterator[None]:
             note(f"error: {needs_torch('this command')}")
             sys.exit(1)
         raise
+
+
+def _discard_stdout() -> None:
+    """What was not written goes nowhere: Python would try once more at its end, and end with a status of its own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _shortage(error: BaseException) -> str:
@@ -108,6 +113,7 @@ def user_errors() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone (`frn ... | head`): nobody is left to tell
+        _discard_stdout()
         raise typer.Exit(1) from None
 
 
