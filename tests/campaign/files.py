@@ -182,7 +182,7 @@ def journals() -> Part:
     os.environ["FRN_STATE"] = tempfile.gettempdir()
     from frn_tui.engine.journal import Journals
     from frn_tui.engine.worker_queues import Job
-    from frn_tui.protocol import Recover
+    from frn_tui.file_requests import Recover
 
     support = {"path": "/a.jpg", "key": "0" * 32, "size": 9, "mtime_ns": 5}
     state = {"classes": [{"id": 1, "name": "x", "supports": [support]}], "threshold": None, "next_id": 2}

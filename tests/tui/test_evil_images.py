@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client import EngineClient, EngineError
-from frn_tui.protocol import AskClasses, EmbedImages, Found, ListFolder, OpenModel, RenderPreview, ScanPath, SetClasses
+from frn_tui.file_requests import Found, ListFolder, ScanPath
+from frn_tui.protocol import AskClasses, EmbedImages, OpenModel, RenderPreview, SetClasses
 from PIL import Image
 
 Make = Callable[[Path], Path | None]

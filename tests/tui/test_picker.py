@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from frn_tui.file_requests import Entry
 from frn_tui.panes.picture import LOOKS
 from frn_tui.paths import natural_order
-from frn_tui.protocol import Entry
 from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.screens.picker import Picker, narrowed
 from frn_tui.settings import Settings

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from frn_tui.client import EngineClient, EngineError
-from frn_tui.protocol import OPEN_ELSEWHERE, FindHolder, LoadProject, LockProject, OpenModel, SaveProject
+from frn_tui.file_requests import FindHolder, LoadProject, LockProject, SaveProject
+from frn_tui.protocol import OPEN_ELSEWHERE, OpenModel
 from frn_tui.screens.dialogs import AskText
 from frn_tui.serialization import StateJson
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
-from frn_tui import protocol
+from frn_tui import file_requests, protocol
 from frn_tui.document import Document
 from frn_tui.engine_process import EngineError
-from frn_tui.protocol import Answer, ClassReport, Engine, Found, Model
+from frn_tui.file_requests import Found
+from frn_tui.protocol import Answer, ClassReport, Engine, Model
 from frn_tui.query import Problem, Query, ShowProgress
 from frn_tui.review import Arrangement, Reviewed, reviewed
 from frn_tui.serialization import state_from_json, state_to_json, support_from_json
@@ -87,14 +88,14 @@ class Controller(Document):
         await self.sync(progress)
 
     async def scan(self, path: str) -> Found:
-        return await self.engine.call(protocol.ScanPath(path))
+        return await self.engine.call(file_requests.ScanPath(path))
 
     async def holder(self, path: str) -> int | None:
-        return (await self.engine.call(protocol.FindHolder(path)))["holder"]
+        return (await self.engine.call(file_requests.FindHolder(path)))["holder"]
 
     async def start_anew(self) -> None:
         """Begin with no class."""
-        await self.engine.call(protocol.LockProject(None))
+        await self.engine.call(file_requests.LockProject(None))
         self.begin(State(threshold=self.first_threshold))
         await self.sync()
 
@@ -120,7 +121,7 @@ class Controller(Document):
 
     async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
         """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
-        found = await self.engine.call(protocol.LoadProject(path))
+        found = await self.engine.call(file_requests.LoadProject(path))
         if found["model"] != self.model_name:
             await self.open_model(found["model"])
         if self.model is not None and self.model["sha256"] != found["sha256"]:
@@ -129,24 +130,24 @@ class Controller(Document):
             )
         self.begin(state_from_json(found["state"]))
         self.project = None if copy else path
-        await self.engine.call(protocol.LockProject(self.project))
+        await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()
         await self.sync(progress)
 
     async def find_missing(self) -> None:
         """Look which examples are not where they were."""
         paths = [str(support.path) for entry in self.session.state.classes for support in entry.supports]
-        self.missing = frozenset((await self.engine.call(protocol.FindMissing(paths)))["missing"])
+        self.missing = frozenset((await self.engine.call(file_requests.FindMissing(paths)))["missing"])
         self._changed()
 
     async def save(self, path: str, *, replace: bool = False) -> None:
         """Write the project as it is now; edits that are made meanwhile are unsaved."""
         session, state = self.session, self.session.state
-        await self.engine.call(protocol.SaveProject(path, state_to_json(state), replace))
+        await self.engine.call(file_requests.SaveProject(path, state_to_json(state), replace))
         session.mark_saved(state)
         if session is self.session:  # no other was opened meanwhile
             self.project, self.place, self.sample_classes = path, None, frozenset()
-            await self.engine.call(protocol.LockProject(path))
+            await self.engine.call(file_requests.LockProject(path))
         self._changed()
 
     async def journal(self) -> None:
@@ -156,7 +157,9 @@ class Controller(Document):
             adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
         saved = self.session.is_saved and not adding
         state = state_to_json(self.session.state)
-        await self.engine.call(protocol.WriteJournal(state, self.model_name, self.project, self.place, adding, saved))
+        await self.engine.call(
+            file_requests.WriteJournal(state, self.model_name, self.project, self.place, adding, saved)
+        )
 
     async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
         """Make photos examples of a class; one edit for all of them, made when the last is embedded."""
@@ -305,7 +308,7 @@ class Controller(Document):
     async def export(self, path: str, *, replace: bool = False) -> None:
         """Write the whole classifier as one ONNX file, or into an .npz the numbers of its classes."""
         arrays = path.lower().endswith(".npz")
-        await self.engine.call(protocol.ExportClasses(path, "arrays" if arrays else "classifier", replace))
+        await self.engine.call(file_requests.ExportClasses(path, "arrays" if arrays else "classifier", replace))
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
         if not self._has_examples:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from frn.inference.session import State, Support
-from frn_tui import protocol
+from frn_tui import file_requests
 from frn_tui.controller import Controller, told_to
 from frn_tui.query import Problem, ShowProgress
 from frn_tui.serialization import state_to_json, support_from_json
@@ -15,7 +15,7 @@ async def relocate(controller: Controller, folder: str, progress: ShowProgress) 
     """Find missing examples by their content, in a folder and below: how many were, and how many there are."""
     state, missing = controller.session.state, controller.missing
     sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
-    request = protocol.RelocatePhotos(folder, sizes)
+    request = file_requests.RelocatePhotos(folder, sizes)
     outcome = await controller.engine.call(request, told_to("Looking for photos", progress))
     found = {key: support_from_json(support) for key, support in outcome["found"].items()}
     if found:
@@ -28,7 +28,7 @@ async def relocate(controller: Controller, folder: str, progress: ShowProgress) 
 
 async def bundle(controller: Controller, path: str, progress: ShowProgress, *, replace: bool = False) -> None:
     """Write the project and its photos into one folder or zip."""
-    request = protocol.WriteBundle(path, state_to_json(controller.session.state), replace)
+    request = file_requests.WriteBundle(path, state_to_json(controller.session.state), replace)
     await controller.engine.call(request, told_to("Bundling photos", progress))
 
 
@@ -36,7 +36,7 @@ async def sort(
     controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
 ) -> str:
     """Copy photos into a folder for each verdict, or move them; what came of it, in words."""
-    request = protocol.SortPhotos(folder, list(photos), move)
+    request = file_requests.SortPhotos(folder, list(photos), move)
     done = await controller.engine.call(request, told_to("Sorting photos", progress))
     places, failed = done["places"], done["failed"]
     if move:

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
+from frn_tui.file_requests import Recovered
 from frn_tui.paths import shortened
-from frn_tui.protocol import Recovered
 from frn_tui.text import count_of, display_name
 
 

@@ -8,9 +8,9 @@ from textual.worker import Worker
 
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
+from frn_tui.file_requests import LockProject, Recover, Recovered
 from frn_tui.panes.context import Context
 from frn_tui.paths import absolute
-from frn_tui.protocol import LockProject, Recover, Recovered
 from frn_tui.recovered import contents, origin
 from frn_tui.serialization import state_from_json
 

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from frn_tui.client import EngineClient
-from frn_tui.protocol import (
-    OpenModel,
-)
+from frn_tui.protocol import OpenModel
 
 Message = dict[str, Any]
 Scenario = Callable[[EngineClient], Coroutine[Any, Any, None]]

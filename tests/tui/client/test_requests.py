@@ -12,13 +12,8 @@ import pytest
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.engine.__main__ import BEHIND
 from frn_tui.engine.pipes import MAX_LOG
-from frn_tui.protocol import (
-    INTERNAL,
-    PROTOCOL_VERSION,
-    EmbedImages,
-    ListFolder,
-    RenderPreview,
-)
+from frn_tui.file_requests import ListFolder
+from frn_tui.protocol import INTERNAL, PROTOCOL_VERSION, EmbedImages, RenderPreview
 
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play

@@ -12,13 +12,8 @@ from typing import Any
 
 import pytest
 from frn_tui.client import EngineClient, EngineError
-from frn_tui.protocol import (
-    AskClasses,
-    EmbedImages,
-    RenderPreview,
-    ScanPath,
-    SetClasses,
-)
+from frn_tui.file_requests import ScanPath
+from frn_tui.protocol import AskClasses, EmbedImages, RenderPreview, SetClasses
 
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, children, eventually, kill, play

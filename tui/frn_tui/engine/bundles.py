@@ -24,7 +24,8 @@ from frn_tui.engine.file_names import fresh_name, safe_name
 from frn_tui.engine.models import LoadedModel, Models
 from frn_tui.engine.scan import is_bundle
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import EXISTS, Nothing, UnpackBundle, Unpacked, WriteBundle
+from frn_tui.file_requests import UnpackBundle, Unpacked, WriteBundle
+from frn_tui.protocol import EXISTS, Nothing
 from frn_tui.serialization import state_from_json
 
 

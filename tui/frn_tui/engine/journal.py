@@ -12,7 +12,8 @@ from frn.files import read_json, write_atomically
 from frn.inference.project import MAX_BYTES
 from frn_tui.engine.locks import birth, lives
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import Nothing, Recover, Recovered, WriteJournal
+from frn_tui.file_requests import Recover, Recovered, WriteJournal
+from frn_tui.protocol import Nothing
 from frn_tui.serialization import state_from_json, state_to_json
 from frn_tui.settings import state_folder
 

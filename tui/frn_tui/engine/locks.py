@@ -14,7 +14,8 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn.files import read_json, write_atomically
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import FindHolder, Holder, LockProject, Nothing
+from frn_tui.file_requests import FindHolder, Holder, LockProject
+from frn_tui.protocol import Nothing
 from frn_tui.settings import state_folder
 
 

@@ -12,17 +12,8 @@ from frn_tui.engine.enrolled_classes import EnrolledClasses
 from frn_tui.engine.locks import Locks
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import (
-    EXISTS,
-    MIRROR,
-    OPEN_ELSEWHERE,
-    ExportClasses,
-    Loaded,
-    LoadProject,
-    Nothing,
-    SaveProject,
-    WriteText,
-)
+from frn_tui.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
+from frn_tui.protocol import EXISTS, MIRROR, OPEN_ELSEWHERE, Nothing
 from frn_tui.serialization import state_from_json, state_to_json
 
 

@@ -11,7 +11,7 @@ from frn.inference.features import content_key
 from frn.inference.session import Support
 from frn_tui.engine.scan import images_below
 from frn_tui.engine.worker_queues import Check, Job
-from frn_tui.protocol import FindMissing, MissingFiles, Relocated, RelocatePhotos
+from frn_tui.file_requests import FindMissing, MissingFiles, Relocated, RelocatePhotos
 from frn_tui.serialization import support_to_json
 
 

@@ -10,8 +10,8 @@ from frn.errors import FrnError
 from frn.images import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
 from frn_tui.engine.worker_queues import Check, Job
+from frn_tui.file_requests import Entry, Found, Inside, ListFolder, Listing, LookInside, ScanPath
 from frn_tui.paths import absolute, natural_order
-from frn_tui.protocol import Entry, Found, Inside, ListFolder, Listing, LookInside, ScanPath
 
 ORDER = ("folder", "image", "project", "bundle", "model")
 SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn_tui.engine.file_names import fresh_name, safe_name
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import SortedPhotos, SortPhotos
+from frn_tui.file_requests import SortedPhotos, SortPhotos
 
 
 def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:

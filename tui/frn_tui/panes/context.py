@@ -15,10 +15,11 @@ from frn.errors import FrnError
 from frn.inference.session import Session
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
+from frn_tui.file_requests import Recovered
 from frn_tui.modes import Mode
 from frn_tui.paths import absolute
 from frn_tui.places import Places
-from frn_tui.protocol import EXISTS, Recovered
+from frn_tui.protocol import EXISTS
 from frn_tui.screens.dialogs import AskText, Choose, Dialog
 from frn_tui.screens.picker import Picker
 from frn_tui.text import display_name

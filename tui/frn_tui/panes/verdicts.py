@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from frn.inference.session import ClassEntry, Session
+from frn_tui.file_requests import WriteText
 from frn_tui.panes.context import Context
 from frn_tui.paths import absolute
 from frn_tui.photo_files import sort
-from frn_tui.protocol import Answer, WriteText
+from frn_tui.protocol import Answer
 from frn_tui.query import best_score
 from frn_tui.results import as_csv, as_json
 from frn_tui.review import UNREADABLE, Reviewed

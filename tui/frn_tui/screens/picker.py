@@ -18,10 +18,11 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from frn_tui.client import EngineError, render
+from frn_tui.file_requests import Entry, Inside, ListFolder, LookInside
 from frn_tui.modes import Mode
 from frn_tui.paths import name_of, parse_paths, shortened
 from frn_tui.places import Places
-from frn_tui.protocol import Engine, Entry, Inside, ListFolder, LookInside
+from frn_tui.protocol import Engine
 from frn_tui.screens.dialogs import Choose, Dialog, Line
 from frn_tui.text import count_of, display_name
 from frn_tui.widgets.options import Options
