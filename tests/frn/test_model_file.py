@@ -140,7 +140,8 @@ def test_a_checkpoint_that_would_take_any_time_or_memory_is_refused(
 ) -> None:
     slow, wide, full = tmp_path / "slow.pth", tmp_path / "wide.pth", tmp_path / "full.pth"
     torch.save({}, tmp_path / "good.pth")
-    hashed = b"\x80\x02})" + b"q\x01h\x01\x86" * 60 + b"K\x01s."  # a pair of pairs of ...: 2^60 steps
+    pairs = b"G" + struct.pack(">d", 1.0) + b"q\x01h\x01\x86" * 60  # of pairs of ...: to compare two takes 2^60 steps
+    hashed = b"\x80\x02}" + pairs + b"K\x01s" + pairs + b"K\x01s."
     with zipfile.ZipFile(tmp_path / "good.pth") as good, zipfile.ZipFile(slow, "w") as bad:
         for entry in good.namelist():
             bad.writestr(entry, hashed if entry.endswith("data.pkl") else good.read(entry))
