@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.features import FeatureStore, Maps
-from frn.inference.session import State, Support, build_state
+from frn.inference.session import ClassEntry, State, Support, build_state
 from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
 from frn.ridge.parameters import probabilities
@@ -130,11 +130,19 @@ class Classifier:
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
-        pools = {entry.name: np.stack([feature_maps[s.key] for s in entry.supports]) for entry in state.classes}
+
+        def pool(entry: ClassEntry) -> Maps:
+            return np.stack([feature_maps[support.key] for support in entry.supports])
+
         if self.extractor.untrained_head:
-            self.head = tune_by_leave_one_out(list(pools.values()))
-        self.classes = {name: enroll(pool, self.head) for name, pool in pools.items()}
-        self.left_out = {name: left_out_explained(pool, self.head) for name, pool in pools.items() if len(pool) > 1}
+            self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes])
+        classes, left_out = {}, {}
+        for entry in state.classes:  # one after the other: the pools of thousands would take as much as their maps
+            maps = pool(entry)
+            classes[entry.name] = enroll(maps, self.head)
+            if len(maps) > 1:
+                left_out[entry.name] = left_out_explained(maps, self.head)
+        self.classes, self.left_out = classes, left_out
         self._scorer = self._calibrated = None
         self.state = state
 
