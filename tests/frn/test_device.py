@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from frn.bench.training import PRESETS
+from frn.data.concat import ConcatImages
 from frn.data.resident import ResidentImages
 from frn.data.synthetic import draw_classes
 from frn.data.transforms import augment
@@ -62,6 +63,14 @@ def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", 
     optimizer.step()
     assert loss.is_meta
     assert logits.shape == (len(target), 3)
+
+
+def test_images_are_gathered_there_as_on_the_host() -> None:
+    images = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for size in (20, 33)))
+    chosen = np.array([11, 0, 4, 6])
+    canvas, _ = ResidentImages(images, DEVICE).gather(chosen)
+    assert canvas.device.type == DEVICE.type
+    np.testing.assert_array_equal(canvas.cpu().numpy(), images.gather(chosen)[0])
 
 
 def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, torch.Tensor]:
