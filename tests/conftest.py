@@ -6,12 +6,20 @@ import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
-from PIL import Image
 
-from frn.data.synthetic import draw_moth, species
+from frn.hardware import cores
+
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if WORKERS > 1:  # threads of one worker do not wait for those of another: half the time. Numpy and torch read it now
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ.setdefault(name, str(max(1, cores() // WORKERS)))
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from PIL import Image  # noqa: E402
+
+from frn.data.synthetic import draw_moth, species  # noqa: E402
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 PATIENCE = 300

@@ -18,7 +18,7 @@ def full_looks():
 gc.disable()
 gc_policy.begin()
 before, knots, seen = full_looks(), [], []
-for _ in range(40):  # garbage of every age, and what stays
+for _ in range(120):  # garbage of every age, and what stays
     knots += [Knot() for _ in range(5_000)]
     seen.append(weakref.ref(knots[0]))
     kept = knots[-10:]
