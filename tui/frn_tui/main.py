@@ -61,7 +61,11 @@ def run() -> None:
     signal.signal(signal.SIGINT, before)
     app = FrnApp(chosen.place, model=chosen.model, images=chosen.images, test_time=chosen.test_time or "")
     app.run()
-    sys.exit(app.return_code or 0)
+    status = app.return_code or 0
+    if status == 128 + getattr(signal, "SIGHUP", -128):
+        for stream in (1, 2):  # what is left to write goes nowhere, or the status would be Python's own, 120
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    sys.exit(status)
 
 
 def _refused(place: str) -> str:
