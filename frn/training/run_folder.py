@@ -129,13 +129,18 @@ class RunFolder:
         return lengthens(read_header(self.last)[1]["training"]["run"], run)
 
     def rewind_metrics(self, position: Position) -> None:
-        """Drop the lines that a killed run wrote after its last checkpoint."""
+        """Drop the lines that a killed run wrote after its last checkpoint.
+
+        The validation of an epoch that it had not left is dropped, too: it comes again.
+        """
         if not self.metrics.exists():
             return
         kept = []
         for line in read_regular(self.metrics, MAX_LINES).decode(errors="replace").splitlines():
             try:
-                if json.loads(line)["total_steps"] <= position.total_steps:
+                values = json.loads(line)
+                behind = position.total_steps - values["total_steps"]
+                if behind > 0 or (behind == 0 and ("loss" in values or not position.step)):
                     kept.append(line + "\n")
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # the half line of a kill

@@ -248,6 +248,19 @@ def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path)
     assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
+def test_a_validation_that_was_noted_just_before_a_kill_is_noted_once(tmp_path: Path) -> None:
+    quick(tmp_path / "whole")
+    whole = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines(keepends=True)
+    steps = next(number for number, line in enumerate(whole) if "val_accuracy" in line)
+    calls = iter(range(1, steps + 1))
+    quick(tmp_path / "killed", stop=lambda: next(calls) == steps)  # saved at an epoch's end, before its validation
+    metrics = tmp_path / "killed" / "metrics.jsonl"
+    assert metrics.read_text() == "".join(whole[:steps])
+    metrics.write_text("".join(whole[: steps + 1]))
+    quick(tmp_path / "killed", resume=True)
+    assert metrics.read_text() == "".join(whole)
+
+
 def test_what_another_version_notes_of_a_runs_place_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
