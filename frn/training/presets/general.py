@@ -301,7 +301,7 @@ def shipped_photo_wide_longer_average() -> Preset:
     average = shipped_photo_wide_average()
     return replace(
         average,
-        about="resnet9-photo, sixth part: --data mini-imagenet, cub, dogs, butterflies, tiny-imagenet, in this order",
+        about="resnet9-photo, sixth part (not shipped yet): the same five data sets, in the same order",
         data=replace(average.data, balance=MINI_FIRST),
         pretraining=Pretraining(init_from="shipped-photo-wide"),
         schedule=Schedule(epochs=12, milestones=(7, 9, 11), lr_decay=0.3, warm_up=300),
@@ -314,7 +314,7 @@ def shipped_photo_wide_longer() -> Preset:
     episodes = shipped_photo_wide()
     return replace(
         episodes,
-        about="resnet9-photo, seventh part: the same five data sets, in the same order",
+        about="resnet9-photo, seventh part (not shipped yet): the same five data sets, in the same order",
         data=replace(episodes.data, balance=MINI_FIRST),
         pretraining=Pretraining(init_from="shipped-photo-wide-longer-average", tune_head_at_start=True),
     )
@@ -324,7 +324,7 @@ def shipped_photo_wide_longest_average() -> Preset:
     """The eighth: classical once more, from a third of the first rate, where the rate before brought nothing."""
     return replace(
         shipped_photo_wide_longer_average(),
-        about="resnet9-photo, eighth part: the same five data sets, in the same order",
+        about="resnet9-photo, eighth part (not shipped yet): the same five data sets, in the same order",
         pretraining=Pretraining(init_from="shipped-photo-wide-longer"),
         schedule=Schedule(epochs=7, milestones=(4, 6), learning_rate=0.03, lr_decay=0.3, warm_up=300),
         small_first=(4, 64),
@@ -336,7 +336,7 @@ def shipped_photo_wide_longest() -> Preset:
     """The last: episodes."""
     return replace(
         shipped_photo_wide_longer(),
-        about="resnet9-photo, last part: the same five data sets, in the same order",
+        about="resnet9-photo, last part (not shipped yet): the same five data sets, in the same order",
         pretraining=Pretraining(init_from="shipped-photo-wide-longest-average", tune_head_at_start=True),
     )
 
