@@ -237,6 +237,11 @@ def _hold(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def discard_output(descriptor: int) -> None:
+    """What was not written to it goes nowhere: Python would try once more at its end, and end with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
 def sync_folder(folder: Path) -> None:
     """Have the names in a folder outlast a power cut."""
     if os.name == "nt":  # a folder cannot be opened there

@@ -3,7 +3,6 @@
 import errno
 import io
 import json
-import os
 import re
 import shlex
 import signal
@@ -19,6 +18,7 @@ import typer
 
 from frn.errors import FrnError, FrnWarning
 from frn.extras import needs_torch
+from frn.files import discard_output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,7 +62,7 @@ def plain_ending() -> Iterator[None]:
             note("interrupted")
             sys.exit(INTERRUPTED)
         if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # it is of a stream, then
-            _discard_stdout()
+            discard_output(sys.stdout.fileno())
             note(f"error: stdout cannot be written ({error.strerror})")
             sys.exit(1)
         if shortage := _shortage(error):
@@ -72,11 +72,6 @@ def plain_ending() -> Iterator[None]:
             note(f"error: {needs_torch('this command')}")
             sys.exit(1)
         raise
-
-
-def _discard_stdout() -> None:
-    """What was not written goes nowhere: Python would try once more at its end, and end with a status of its own."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _shortage(error: BaseException) -> str:
@@ -113,7 +108,7 @@ def user_errors() -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone (`frn ... | head`): nobody is left to tell
-        _discard_stdout()
+        discard_output(sys.stdout.fileno())
         raise typer.Exit(1) from None
 
 

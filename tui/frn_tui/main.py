@@ -63,8 +63,10 @@ def run() -> None:
     app.run()
     status = app.return_code or 0
     if status == 128 + getattr(signal, "SIGHUP", -128):
-        for stream in (1, 2):  # what is left to write goes nowhere, or the status would be Python's own, 120
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+        from frn.files import discard_output
+
+        for descriptor in (1, 2):
+            discard_output(descriptor)
     sys.exit(status)
 
 
