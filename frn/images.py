@@ -6,7 +6,6 @@ Free of torch. Everything that leaves here is RGB, upright, and of a bounded siz
 import contextlib
 import io
 import threading
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,30 +164,28 @@ def decode_here(
         formats = (heif.FORMAT,) if heif.is_heif(data) else FORMATS
         if heif.FORMAT in formats:
             heif.register()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Pillow's own bomb warning: the limits below are ours
-            with Image.open(io.BytesIO(data), formats=formats) as image:
-                width, height = image.size
-                if width * height > MAX_PIXELS:
+        with Image.open(io.BytesIO(data), formats=formats) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise FrnError(
+                    f"{where}: has {width} x {height} pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels. "
+                    "Scale it down first."
+                )
+            with alone if width * height > LARGE else contextlib.nullcontext():
+                if wish.draft is not None:
+                    image.draft(None, (wish.draft, wish.draft))
+                elif len(data) + _memory(image, width * height) > MAX_MEMORY:
+                    image.draft(None, (width // COARSE, height // COARSE))
+                if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
                     raise FrnError(
-                        f"{where}: has {width} x {height} pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels. "
-                        "Scale it down first."
+                        f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
+                        f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down first."
                     )
-                with alone if width * height > LARGE else contextlib.nullcontext():
-                    if wish.draft is not None:
-                        image.draft(None, (wish.draft, wish.draft))
-                    elif len(data) + _memory(image, width * height) > MAX_MEMORY:
-                        image.draft(None, (width // COARSE, height // COARSE))
-                    if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
-                        raise FrnError(
-                            f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
-                            f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down first."
-                        )
-                    image.load()
-                    orientation = image.getexif().get(ORIENTATION, 1)
-                    if orientation in SIDEWAYS:
-                        width, height = height, width
-                    return wish.finish(image, orientation), (width, height)
+                image.load()
+                orientation = image.getexif().get(ORIENTATION, 1)
+                if orientation in SIDEWAYS:
+                    width, height = height, width
+                return wish.finish(image, orientation), (width, height)
     except (FrnError, MustBeAloneError):
         raise
     except UnidentifiedImageError as error:

@@ -91,6 +91,7 @@ def user_errors() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("always", FrnWarning)
+            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # of photos that are read all the same
             show = warnings.showwarning
 
             def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -1,6 +1,10 @@
 """The only door to image files."""
 
+import contextlib
 import sys
+import threading
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ from PIL import Image
 from frn import colour, heif, images
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, decode_crop, decode_whole, limit_shorter_side, open_image, read_file
+from frn.images import EvaluationTransform, Wish, decode_crop, decode_whole, limit_shorter_side, open_image, read_file
 from tests import processes
 
 HEIC = Path(__file__).parent / "moth.heic"
@@ -260,3 +264,27 @@ def test_what_is_seen_is_where_the_crop_comes_from() -> None:
         np.testing.assert_allclose(edges, expected, atol=4)
     assert EvaluationTransform(size=32).seen((32, 32)) == (0, 0, 1, 1)
     assert EvaluationTransform(size=84, resize=92).seen((65_535, 1))[1:4:2] == pytest.approx((4 / 92, 88 / 92))
+
+
+def test_images_decoded_at_once_leave_warnings_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "LARGE", 0)
+    data = save(tmp_path / "x.png", Image.new("RGB", (4, 4))).read_bytes()
+    inside, first_done = threading.Barrier(2, timeout=10), threading.Event()
+
+    @contextlib.contextmanager
+    def beside_another() -> Iterator[None]:
+        if inside.wait() == 1:
+            first_done.wait(10)
+        yield
+
+    def decode() -> None:
+        images.decode_here(data, "x", Wish(), beside_another())
+        first_done.set()
+
+    before = list(warnings.filters)
+    threads = [threading.Thread(target=decode) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert list(warnings.filters) == before

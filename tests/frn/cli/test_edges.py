@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.console import _shortage
 from frn.cli.main import app
+from frn.images import open_image
 from frn.zoo import assets_folder
 from tests import processes
 
@@ -137,3 +139,12 @@ def test_ctrl_c_while_a_module_is_loaded_ends_without_a_traceback(module: str) -
 def test_what_the_machine_lacks_is_one_line(error: Exception, told: str) -> None:
     assert told in _shortage(error)
     assert bool(told) == bool(_shortage(error))
+
+
+def test_metadata_that_is_no_use_is_no_word_of_a_library(tmp_path: Path) -> None:
+    photo = tmp_path / "x.jpg"
+    Image.open(PHOTO).save(photo, exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0\x0f\x01\x02\0\xff\xff\0\0\0\x10\0\0")
+    with pytest.warns(UserWarning, match="Tag data larger|Corrupt EXIF"):
+        open_image(photo)
+    result = program("classify", MOTHS, photo, "--model", "conv4", "--json")
+    assert (result.returncode, result.stderr) == (0, "")
