@@ -25,17 +25,19 @@ from frn.training.setup import new_model
 
 TEST_EPISODES = 10_000
 """Of the paper's figures; features are computed once for all of them."""
-SIZES = [600] * 20
-"""Images of each class: those of mini-ImageNet's test split."""
+IMAGES, CLASSES = 12_000, 20
+"""Of mini-ImageNet's test split; CUB's has about 2,950 images."""
 WAY, QUERIES = 5, 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationTiming:
-    """What a test over `TEST_EPISODES` episodes of the images of `SIZES` takes, in seconds."""
+    """What a test over `TEST_EPISODES` episodes takes, in seconds."""
 
     backbone: str
     shot: int
+    images: int
+    """Of all test classes."""
     precision: Precision
     extraction: float
     """Feature maps of all images."""
@@ -73,6 +75,7 @@ def time_evaluation(
     backbone: str,
     shots: Sequence[int] = (1, 5),
     *,
+    images: int = IMAGES,
     data: Path | None = None,
     effort: Effort | None = None,
     precision: str = "fp32",
@@ -80,8 +83,9 @@ def time_evaluation(
 ) -> list[EvaluationTiming]:
     """Time a 5-way test with 16 queries at each shot, as `frn eval` does it and as the authors' loop does, in fp32.
 
-    `data` is a folder of class folders; drawn photos otherwise.
+    `data` is a folder of class folders; drawn photos otherwise. `images` are those of all test classes together.
     """
+    sizes = [images // CLASSES] * CLASSES
     effort = effort or Effort()
     keep_freed_memory()
     where = choose_device(device)
@@ -92,38 +96,39 @@ def time_evaluation(
     with tempfile.TemporaryDirectory() as folder:
         photos = timed_classes(data, WAY, max(shots) + QUERIES, Path(folder))
         files = [file for of_class in photos.values() for file in of_class]
-        images = in_memory({"all": (files * (1 + effort.images // len(files)))[: effort.images]}, preset.transform)
+        timed_images = in_memory({"all": (files * (1 + effort.images // len(files)))[: effort.images]}, preset.transform)
         maps: list[Tensor] = []
 
         def extract() -> None:
-            maps[:] = [extract_features(model, images, precision=wanted, device=where)]
+            maps[:] = [extract_features(model, timed_images, precision=wanted, device=where)]
 
         extract()  # memory is taken for the first time
-        extraction = timed(extract, where) / len(images) * sum(SIZES)
-        feature_maps = maps[0][torch.arange(sum(SIZES), device=where) % len(images)]
+        extraction = timed(extract, where) / len(timed_images) * sum(sizes)
+        feature_maps = maps[0][torch.arange(sum(sizes), device=where) % len(timed_images)]
         for shot in shots:
             shape = EpisodeShape(way=WAY, shot=shot, queries=QUERIES)
             found.append(
                 EvaluationTiming(
                     backbone=backbone,
                     shot=shot,
+                    images=sum(sizes),
                     precision=wanted,
                     extraction=extraction,
-                    scoring=_scoring(model.head, feature_maps, shape, effort.episodes),
+                    scoring=_scoring(model.head, feature_maps, sizes, shape, effort.episodes),
                     plain=_plain(model, files, shape, effort.plain, where),
                 )
             )
     return found
 
 
-def _scoring(head: Head, feature_maps: Tensor, shape: EpisodeShape, episodes: int) -> float:
+def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> float:
     """Seconds of a whole test: of what is done once, and of as many episodes by the pace of those that are timed."""
     began = time.perf_counter()
     marks: list[tuple[int, float]] = []
     evaluate_episodes(
         head,
         feature_maps,
-        SIZES,
+        sizes,
         shape,
         episodes=episodes,
         seed=0,

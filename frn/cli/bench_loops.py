@@ -67,13 +67,14 @@ def train(
 def evaluate(
     backbone: Backbone = None,
     data: Data = None,
+    images: Annotated[int, typer.Option(min=500, help="Of all test classes; CUB's are 2,950.")] = 12_000,
     precision: Precision = "fp32",
     device: Device = "auto",
     quick: Quick = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """A test of 10,000 episodes over 12,000 images beside the authors' loop: 5-way, 16 queries, 84 x 84, one thread."""
+    """A test of 10,000 episodes over some images beside the authors' loop: 5-way, 16 queries, 84 x 84, one thread."""
     with user_errors():
         wants = chosen_format(form, as_json)
         import torch
@@ -84,8 +85,14 @@ def evaluate(
         timings = []
         with progress_bar("evaluating") as show:
             for name in _chosen(backbone):
-                effort = QUICK if quick else None
-                timings += time_evaluation(name, data=data, effort=effort, precision=precision, device=device)
+                timings += time_evaluation(
+                    name,
+                    images=images,
+                    data=data,
+                    effort=QUICK if quick else None,
+                    precision=precision,
+                    device=device,
+                )
                 show(len(timings) // 2, len(_chosen(backbone)))
     found = [timing.as_json() for timing in timings]
     if printed(wants, found, found):

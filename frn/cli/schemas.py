@@ -205,7 +205,7 @@ SCHEMAS: dict[str, Schema] = {
     "bench eval": each(
         record(
             **dict.fromkeys(("backbone", "precision"), TEXT),
-            shot=COUNT,
+            **dict.fromkeys(("shot", "images"), COUNT),
             **dict.fromkeys(("extraction", "scoring", "plain"), NUMBER),
             **dict.fromkeys(("episodes_per_second", "times_as_fast"), NUMBERS),
         )

@@ -91,10 +91,9 @@ def test_a_step_is_timed_beside_the_authors(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_test_is_timed_beside_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.bench.evaluation.SIZES", [30] * 6)
     monkeypatch.setattr("frn.bench.evaluation.WAY", 2)
     monkeypatch.setattr("frn.bench.evaluation.QUERIES", 2)
-    words = ["bench", "eval", "--quick", "--backbone", "conv4", "--device", "cpu"]
+    words = ["bench", "eval", "--quick", "--backbone", "conv4", "--device", "cpu", "--images", "600"]
     result = CliRunner(env=ONE_THREAD).invoke(app, [*words, "--json"], catch_exceptions=False)
     one, five = json.loads(result.stdout)
     assert (one["shot"], five["shot"]) == (1, 5)
