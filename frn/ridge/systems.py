@@ -12,6 +12,10 @@ from torch import Tensor
 from frn.ridge.matmul import matmul_small
 
 
+class SingularError(ValueError):
+    """A system is not positive definite: the features or lambda are no numbers, or lambda is nothing beside them."""
+
+
 def gram(rows: Tensor) -> Tensor:
     """X^T X of every class: (way, n, m) to (way, m, m)."""
     rows = rows.double()
@@ -21,7 +25,7 @@ def gram(rows: Tensor) -> Tensor:
 def cholesky(system: Tensor, lam: Tensor) -> Tensor:
     """Lower factors of symmetric systems (way, m, m) that hold lambda.
 
-    ValueError if one of them is not positive definite; elsewhere than on a processor its factor is no number then, so
+    SingularError if one of them is not positive definite; elsewhere than on a processor its factor is no number then, so
     that nothing waits for the device.
     """
     factor, failed = torch.linalg.cholesky_ex(system)
@@ -29,7 +33,7 @@ def cholesky(system: Tensor, lam: Tensor) -> Tensor:
         return factor.masked_fill(failed[..., None, None] != 0, torch.nan)
     if failed.any():
         classes = failed.nonzero().flatten().tolist()
-        raise ValueError(
+        raise SingularError(
             f"the ridge system of class {classes[0]} (of {len(failed)}; {len(classes)} affected) is not "
             f"positive definite with lambda = {float(lam):.3g}: features must be finite and lambda positive"
         )

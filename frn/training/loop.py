@@ -19,6 +19,7 @@ from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
 from frn.model import Model, save_model
 from frn.numerics import autocast, keep_freed_memory
+from frn.ridge.systems import SingularError
 from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
 from frn.training.objectives import EpisodicObjective, Objective, build_objective
 from frn.training.presets import Preset
@@ -152,7 +153,10 @@ class _Trainer:
         if self.preset.validation.start and not run.position.total_steps:
             self.look_first()
             run.save()
-        return run.run_epochs(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
+        try:
+            return run.run_epochs(self.preset.schedule.epochs, self.draw, self.train_on, stop, self.validate_if_due)
+        except SingularError as error:
+            raise self.diverged(str(error)) from error
 
     def look_first(self) -> None:
         """Validate what training starts from, and fit to the photos what needs no steps."""
@@ -219,10 +223,7 @@ class _Trainer:
         # All at once, and last: until here nothing has waited for the device.
         value, accuracy, *numbers = torch.stack([loss.detach().double(), 100 * right, *singles.values()]).tolist()
         if not np.isfinite(value):
-            raise FrnError(
-                f"the loss became {value} in epoch {position.epoch + 1}, episode {position.step + 1}. Lower the "
-                f"learning rate, or use --precision fp32; {self.folder.last} holds earlier weights."
-            )
+            raise self.diverged(f"the loss became {value}")
         epoch, step, total = position.epoch + 1, position.step + settings.ranks.world, position.total_steps + 1
         learned = {"learning_rate": rate, **{name: round(n, 5) for name, n in zip(singles, numbers, strict=True)}}
         self.folder.append_metrics(
@@ -230,6 +231,13 @@ class _Trainer:
         )
         trouble = self.model.head.trouble()
         self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, trouble, total, learned))
+
+    def diverged(self, how: str) -> FrnError:
+        """What to raise when training has come to numbers that lead nowhere."""
+        return FrnError(
+            f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Begin anew "
+            f"with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
+        )
 
     def feature_maps(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """Maps (images, r, d) of a step's images, augmented."""

@@ -1,25 +1,16 @@
-"""Training: it learns, it stops, it goes on."""
+"""Training learns, and leaves what it should."""
 
-import functools
 import json
 import os
-import sys
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
-import safetensors
 import torch
-from safetensors.torch import save_file
-from torch import nn
 
-from frn.data.augmentation import Augmentation
-from frn.data.cache import StoredImages
-from frn.data.concat import ConcatImages
-from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.heads import build_head
@@ -27,76 +18,12 @@ from frn.heads.frn import FRNHead
 from frn.images import EvaluationTransform
 from frn.model import Model, load_model
 from frn.model_file import ModelConfig
-from frn.training.loop import StepReport, ValidationReport, train
+from frn.training.loop import StepReport, ValidationReport
 from frn.training.objectives import EpisodicObjective
-from frn.training.presets import Preset, Schedule, demo
+from frn.training.presets import Schedule
 from frn.training.presets.preset import Pretraining, ValidationProtocol
-from frn.training.presets.record import published_fields
 from frn.training.run import RunSettings
-from frn.training.run_folder import Position, RunFolder
-from frn.training.setup import build_optimizer, new_model
-from tests import processes
-
-ROOT = Path(__file__).parents[3]
-Objective = Literal["frn-pretrain", "average-pretrain"]
-
-TINY = replace(
-    demo(),
-    augmentation=Augmentation(size=16, crop="padded", padding=2),
-    transform=EvaluationTransform(size=16),
-    episode=EpisodeShape(way=4, shot=2, queries=2),
-    schedule=Schedule(epochs=3, milestones=(2,)),
-    validation=ValidationProtocol(every=1, episodes=20),
-)
-
-
-CLEAR: dict[str, Any] = {"augmentation": demo().augmentation, "transform": demo().transform}
-"""Of a preset whose images have the demo's 32 pixels, where a few steps learn."""
-
-
-@functools.cache
-def drawn(classes: int, seed: int, side: int = 16) -> StoredImages:
-    return draw_classes(classes, 12, size=side, seed=seed)
-
-
-def quick(
-    out: Path, preset: Preset = TINY, *, settings: RunSettings | None = None, resume: bool = False, **options: Any
-) -> tuple[list[StepReport | ValidationReport], bool]:
-    events: list[StepReport | ValidationReport] = []
-    settings = replace(settings or RunSettings(), resume=resume)
-    side = preset.transform.size
-    ended = train(preset, drawn(8, 0, side), drawn(5, 1, side), out, settings, report=events.append, **options)
-    return events, ended.finished
-
-
-def weights(path: Path) -> dict[str, torch.Tensor]:
-    return load_model(path).state_dict()
-
-
-def assert_same(a: Path, b: Path) -> None:
-    ours, theirs = weights(a), weights(b)
-    assert all(torch.equal(ours[name], theirs[name]) for name in theirs), "weights differ"
-
-
-def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    joined = ConcatImages((drawn(6, 0), draw_classes(5, 8, size=40, seed=2)))
-
-    def run(out: Path, *, stop_after: int = 10**6, resume: bool = False) -> None:
-        taken: list[object] = []
-        train(
-            TINY,
-            joined,
-            drawn(5, 1),
-            out,
-            RunSettings(resume=resume),
-            report=taken.append,
-            stop=lambda: len(taken) >= stop_after,
-        )
-
-    run(tmp_path / "whole")
-    run(tmp_path / "cut", stop_after=7)
-    run(tmp_path / "cut", resume=True)
-    assert_same(tmp_path / "whole" / "best.safetensors", tmp_path / "cut" / "best.safetensors")
+from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick
 
 
 def test_an_episode_can_be_learned(tmp_path: Path) -> None:
@@ -128,199 +55,6 @@ def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_pat
     assert (config["episode"], config["schedule"]["epochs"]) == ({"way": 4, "shot": 2, "queries": 2}, 3)
     assert (tmp_path / "run" / "config.toml").read_text().startswith("# frn train tiny\n")
     assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
-
-
-def pretraining(objective: Objective = "frn-pretrain", *, every: int = 1, batch: int = 32, **changes: Any) -> Preset:
-    changes.setdefault("method", "frn" if objective == "frn-pretrain" else "proto")
-    validation = ValidationProtocol(every=every, episodes=20, shot=1)
-    return replace(TINY, objective=objective, validation=validation, pretraining=Pretraining(batch=batch), **changes)
-
-
-PIECES = {
-    "sgd": TINY,
-    "adam": replace(TINY, schedule=replace(TINY.schedule, optimizer="adam", learning_rate=1e-3)),
-    "dummy maps": pretraining(),
-    "average": pretraining("average-pretrain"),
-    "a head beside": replace(TINY, aux_heads=("proto",)),
-    "dropout": replace(TINY, method="bifrn", aux="off"),
-    "noise": replace(TINY, method="frn-tdm", **CLEAR),
-    "fine-tuning": replace(
-        TINY,
-        classical=0.5,
-        fixed_statistics=True,
-        schedule=replace(TINY.schedule, learning_rate=1e-3),
-        validation=replace(TINY.validation, start=True, shares=(0.5,)),
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", PIECES)
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
-    torch.set_num_threads(1)
-    preset = PIECES[kind]
-    quick(tmp_path / "whole", preset)
-    finished, stops = False, iter((1, 4, 2, 1000))
-    while not finished:
-        left = next(stops)
-
-        def stop() -> bool:
-            nonlocal left
-            left -= 1
-            return left <= 0
-
-        resume = (tmp_path / "pieces" / "last.safetensors").exists()
-        _, finished = quick(tmp_path / "pieces", preset, stop=stop, resume=resume)
-    for name in ("last", "best"):
-        assert_same(tmp_path / "pieces" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
-    assert (tmp_path / "pieces" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
-
-
-def write_as_version_0_1_0(last: Path, preset: Preset) -> None:
-    """Give a checkpoint the names that the first version had for a preset's fields and for its auxiliary heads."""
-    with safetensors.safe_open(last, framework="pt") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    record = json.loads(metadata["record"])
-    run = record["training"]["run"]
-    record["training"]["run"] = {key: run[key] for key in ("seed", "precision", "images")} | published_fields(preset)
-    old = {name.replace("stage/aux_heads.", "stage/beside."): tensor for name, tensor in tensors.items()}
-    save_file(old, last, {**metadata, "record": json.dumps(record)})
-
-
-def test_a_run_of_the_first_version_goes_on_and_its_settings_are_compared(tmp_path: Path) -> None:
-    preset = replace(TINY, aux_heads=("proto",))
-    quick(tmp_path / "whole", preset)
-    left = iter((False, False, False, True))
-    quick(tmp_path / "old", preset, stop=lambda: next(left))
-    write_as_version_0_1_0(tmp_path / "old" / "last.safetensors", preset)
-    for changed, told in (
-        (TINY, r"aux_heads was \['proto'\] and is \[\]"),
-        (replace(preset, validation=replace(preset.validation, shot=1)), "validation.shot was None and is 1"),
-        (replace(preset, data=replace(preset.data, max_side=64)), "data.max_side was 32 and is 64"),
-        (replace(preset, pretraining=Pretraining(init_from="x")), "pretraining.init_from was None and is x"),
-    ):
-        with pytest.raises(FrnError, match=told):
-            quick(tmp_path / "old", changed, resume=True)
-    quick(tmp_path / "old", preset, resume=True)
-    for name in ("last", "best"):
-        assert_same(tmp_path / "old" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
-
-
-KILLED = """
-import os, signal, sys, time
-from pathlib import Path
-import numpy as np
-import torch
-import torch._dynamo  # which an optimiser imports: once here, not in each fork
-from frn.training.loop import train
-from frn.training.run import RunSettings
-from tests.forks import ended, fork
-from tests.frn.training.test_loop import TINY, Schedule, ValidationProtocol, drawn, replace
-
-torch.set_num_threads(1)
-validation = ValidationProtocol(every=3, episodes=20)
-preset = replace(TINY, schedule=Schedule(epochs=12, milestones=(8,)), validation=validation)
-images, val_images = drawn(8, 0), drawn(5, 1)
-
-def run(name, kill_after=None):
-    out = Path(sys.argv[1]) / name
-    settings = RunSettings(save_every=0.02, resume=(out / "last.safetensors").exists())
-    process = fork(lambda: train(preset, images, val_images, out, settings))
-    if kill_after is not None:
-        time.sleep(kill_after)
-        os.kill(process, signal.SIGKILL)
-    return ended(process)
-
-began = time.monotonic()
-assert run("whole") == 0
-whole = time.monotonic() - began
-waits = np.random.default_rng(0).uniform(0.1, 0.4, 4) * whole
-assert [run("killed", wait) for wait in waits].count(-signal.SIGKILL) > 1
-assert run("killed") == 0
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-def test_a_run_killed_again_and_again_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """In forks of a fresh interpreter: this one may have threads of torch's, which a fork would wait for."""
-    processes.run([sys.executable, "-c", KILLED, tmp_path], check=True, cwd=ROOT)
-    for name in ("last", "best"):
-        assert_same(tmp_path / "killed" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
-    assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
-
-
-def test_a_validation_that_was_noted_just_before_a_kill_is_noted_once(tmp_path: Path) -> None:
-    quick(tmp_path / "whole")
-    whole = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines(keepends=True)
-    steps = next(number for number, line in enumerate(whole) if "val_accuracy" in line)
-    calls = iter(range(1, steps + 1))
-    quick(tmp_path / "killed", stop=lambda: next(calls) == steps)  # saved at an epoch's end, before its validation
-    metrics = tmp_path / "killed" / "metrics.jsonl"
-    assert metrics.read_text() == "".join(whole[:steps])
-    metrics.write_text("".join(whole[: steps + 1]))
-    quick(tmp_path / "killed", resume=True)
-    assert metrics.read_text() == "".join(whole)
-
-
-def test_what_another_version_notes_of_a_runs_place_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("frn.training.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
-    folder, model = RunFolder(tmp_path), new_model(TINY, 0)
-    optimizer = build_optimizer(model.parameters(), TINY.schedule)
-    folder.save_last(model, nn.Identity(), optimizer, Position(epoch=2, best=50.0), {})
-    assert folder.load_last(model, nn.Identity(), optimizer, {}) == Position(epoch=2, best=50.0)
-
-
-def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: Path) -> None:
-    with pytest.raises(FrnError, match=r"has no last.safetensors to resume from"):
-        quick(tmp_path / "run", resume=True)
-    quick(tmp_path / "run", stop=lambda: True)
-    with pytest.raises(FrnError, match=r"already holds a run. Add --resume"):
-        quick(tmp_path / "run")
-    with pytest.raises(FrnError, match=r"other settings \(seed was 0 and is 1\)"):
-        quick(tmp_path / "run", settings=RunSettings(seed=1), resume=True)
-    changed = replace(TINY, episode=replace(TINY.episode, way=3))
-    with pytest.raises(FrnError, match=r"episode\.way was 4 and is 3"):
-        quick(tmp_path / "run", changed, resume=True)
-    with pytest.raises(FrnError, match=r"images was \['8 classes of \d+ images.*and is \['7 classes of"):
-        train(TINY, drawn(7, 0), drawn(5, 1), tmp_path / "run", RunSettings(resume=True))
-
-
-LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))
-"""Its rate falls after epoch 4, where `TINY`'s falls after 2."""
-
-
-def test_a_run_that_is_lengthened_in_time_is_the_longer_run(tmp_path: Path) -> None:
-    """Up to the shorter run's first milestone both have the same rate: then nothing tells them apart."""
-    quick(tmp_path / "whole", LONGER)
-    steps = 0
-
-    def after_an_epoch() -> bool:
-        nonlocal steps
-        steps += 1
-        return steps == 7  # of six an epoch
-
-    settings = RunSettings(command="frn train tiny")
-    quick(tmp_path / "run", stop=after_an_epoch, settings=settings)
-    quick(tmp_path / "run", LONGER, settings=replace(settings, command="frn train tiny --epochs 6"), resume=True)
-    for name in ("last", "best"):
-        assert_same(tmp_path / "run" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
-    told = (tmp_path / "run" / "config.toml").read_text()
-    assert told.startswith("# frn train tiny\n# frn train tiny --epochs 6\n")
-    assert tomllib.loads(told)["schedule"] == {**tomllib.loads(told)["schedule"], "epochs": 6, "milestones": [4]}
-
-
-def test_a_finished_run_goes_on_at_the_rate_of_the_longer_schedule(tmp_path: Path) -> None:
-    quick(tmp_path / "run")
-    events, finished = quick(tmp_path / "run", LONGER, resume=True)
-    assert finished
-    rates = {event.epoch: event.learned["learning_rate"] for event in events if isinstance(event, StepReport)}
-    assert rates == pytest.approx({4: 0.1, 5: 0.01, 6: 0.01})
-    with pytest.raises(FrnError, match=r"schedule\.epochs was 6 and is 3"):
-        quick(tmp_path / "run", resume=True)
-    other = replace(LONGER, schedule=replace(LONGER.schedule.scaled_to(9), learning_rate=0.3))
-    with pytest.raises(FrnError, match=r"schedule\.learning_rate was 0\.1 and is 0\.3"):
-        quick(tmp_path / "run", other, resume=True)
 
 
 def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:
@@ -476,3 +210,16 @@ def test_accuracy_on_the_test_split_is_logged_but_chooses_nothing(tmp_path: Path
     assert not any(validation.is_best for validation in validations)
     assert_same(tmp_path / "run" / "best.safetensors", tmp_path / "run" / "last.safetensors")
     assert "validation" not in load_model(tmp_path / "run" / "best.safetensors").record
+
+
+def test_a_run_that_diverges_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    preset = replace(TINY, schedule=replace(TINY.schedule, learning_rate=1e12))
+    told = r"training diverged in epoch \d, episode \d+: .*\. Begin anew with a lower --lr"
+    with pytest.raises(FrnError, match=told) as first:
+        quick(tmp_path / "run", preset)
+    monkeypatch.setattr(
+        "frn.ridge.systems.torch.linalg.cholesky_ex", lambda system: (system * torch.nan, torch.zeros(4))
+    )
+    with pytest.raises(FrnError, match="the loss became nan"):
+        quick(tmp_path / "other", preset)
+    assert "\n" not in str(first.value)

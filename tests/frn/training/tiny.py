@@ -1,0 +1,64 @@
+"""Runs so small that a test may make several."""
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from frn.data.augmentation import Augmentation
+from frn.data.cache import StoredImages
+from frn.data.synthetic import draw_classes
+from frn.episodes import EpisodeShape
+from frn.images import EvaluationTransform
+from frn.model import load_model
+from frn.training.loop import StepReport, ValidationReport, train
+from frn.training.presets import Preset, Schedule, demo
+from frn.training.presets.preset import Pretraining, ValidationProtocol
+from frn.training.run import RunSettings
+
+Objective = Literal["frn-pretrain", "average-pretrain"]
+
+TINY = replace(
+    demo(),
+    augmentation=Augmentation(size=16, crop="padded", padding=2),
+    transform=EvaluationTransform(size=16),
+    episode=EpisodeShape(way=4, shot=2, queries=2),
+    schedule=Schedule(epochs=3, milestones=(2,)),
+    validation=ValidationProtocol(every=1, episodes=20),
+)
+
+
+CLEAR: dict[str, Any] = {"augmentation": demo().augmentation, "transform": demo().transform}
+"""Of a preset whose images have the demo's 32 pixels, where a few steps learn."""
+
+
+@functools.cache
+def drawn(classes: int, seed: int, side: int = 16) -> StoredImages:
+    return draw_classes(classes, 12, size=side, seed=seed)
+
+
+def quick(
+    out: Path, preset: Preset = TINY, *, settings: RunSettings | None = None, resume: bool = False, **options: Any
+) -> tuple[list[StepReport | ValidationReport], bool]:
+    events: list[StepReport | ValidationReport] = []
+    settings = replace(settings or RunSettings(), resume=resume)
+    side = preset.transform.size
+    ended = train(preset, drawn(8, 0, side), drawn(5, 1, side), out, settings, report=events.append, **options)
+    return events, ended.finished
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    return load_model(path).state_dict()
+
+
+def assert_same(a: Path, b: Path) -> None:
+    ours, theirs = weights(a), weights(b)
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs), "weights differ"
+
+
+def pretraining(objective: Objective = "frn-pretrain", *, every: int = 1, batch: int = 32, **changes: Any) -> Preset:
+    changes.setdefault("method", "frn" if objective == "frn-pretrain" else "proto")
+    validation = ValidationProtocol(every=every, episodes=20, shot=1)
+    return replace(TINY, objective=objective, validation=validation, pretraining=Pretraining(batch=batch), **changes)
