@@ -96,7 +96,8 @@ def time_evaluation(
     with tempfile.TemporaryDirectory() as folder:
         photos = timed_classes(data, WAY, max(shots) + QUERIES, Path(folder))
         files = [file for of_class in photos.values() for file in of_class]
-        timed_images = in_memory({"all": (files * (1 + effort.images // len(files)))[: effort.images]}, preset.transform)
+        enough = (files * (1 + effort.images // len(files)))[: effort.images]
+        timed_images = in_memory({"all": enough}, preset.transform)
         maps: list[Tensor] = []
 
         def extract() -> None:

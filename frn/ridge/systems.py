@@ -25,8 +25,8 @@ def gram(rows: Tensor) -> Tensor:
 def cholesky(system: Tensor, lam: Tensor) -> Tensor:
     """Lower factors of symmetric systems (way, m, m) that hold lambda.
 
-    SingularError if one of them is not positive definite; elsewhere than on a processor its factor is no number then, so
-    that nothing waits for the device.
+    SingularError if one of them is not positive definite; elsewhere than on a processor its factor is no number then,
+    so that nothing waits for the device.
     """
     factor, failed = torch.linalg.cholesky_ex(system)
     if not system.is_cpu:

@@ -235,8 +235,8 @@ class _Trainer:
     def diverged(self, how: str) -> FrnError:
         """What to raise when training has come to numbers that lead nowhere."""
         return FrnError(
-            f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Begin anew "
-            f"with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
+            f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Begin "
+            f"anew with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
         )
 
     def feature_maps(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
