@@ -10,6 +10,8 @@ AuxMode = Literal["reference", "paper", "off"]
 
 AUX_WEIGHT = 0.03
 """Sec. 3.5: the auxiliary loss is downscaled by 0.03."""
+SOFTENED = 4.0
+"""Temperature of both sides of a distillation (Hinton et al., 2015; Tian et al., ECCV 2020, for few-shot features)."""
 
 
 def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "reference") -> Tensor:
@@ -44,3 +46,13 @@ def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
             cross, within = gram.sum(0).square(), gram.square()
         both_orders = cross.sum() - within.sum()
         return both_orders if mode == "paper" else both_orders / 2
+
+
+def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
+    """Divergence of softened probabilities from a teacher's, both from logits (b, classes).
+
+    Multiplied by the squared temperature, so that its gradient is about as large as cross-entropy's.
+    """
+    target = F.log_softmax(taught.float() / SOFTENED, dim=1)
+    own = F.log_softmax(logits.float() / SOFTENED, dim=1)
+    return SOFTENED**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)

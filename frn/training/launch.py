@@ -1,8 +1,10 @@
 """From options to a run: reads the images, settles device and precision, trains, and tests the demo."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from torch import Tensor
 
 from frn.data.cache import StoredImages, load_images
 from frn.data.concat import ConcatImages
@@ -20,7 +22,7 @@ from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.options import RunOptions
 from frn.training.presets import Preset
 from frn.training.run import RunResult, RunSettings
-from frn.training.run_folder import RunFolder
+from frn.training.run_folder import RunFolder, read_classifier
 from frn.training.setup import new_model
 
 TEST_EPISODES = 2000
@@ -37,6 +39,8 @@ class PreparedRun:
     val_images: StoredImages
     init: Model | None = None
     """What it starts from."""
+    classifier: Mapping[str, Tensor] | None = None
+    """Of the run that `init` is of, where that is distilled."""
 
     @property
     def best(self) -> Path:
@@ -70,7 +74,17 @@ class PreparedRun:
     def train(self, report: Callable[[StepReport | ValidationReport], None], stop: Callable[[], bool]) -> RunResult:
         """Train to the end, or until `stop` says so; see `frn.training.loop.train`."""
         folder, images, val_images = self.options.folder, self.images, self.val_images
-        return train(self.preset, images, val_images, folder, self.settings, init=self.init, report=report, stop=stop)
+        return train(
+            self.preset,
+            images,
+            val_images,
+            folder,
+            self.settings,
+            init=self.init,
+            classifier=self.classifier,
+            report=report,
+            stop=stop,
+        )
 
     def test(self) -> list[Result]:
         """Accuracy on classes never seen, where they are drawn: data sets on disk have `frn eval`."""
@@ -92,9 +106,11 @@ def prepare_run(
     init = None if options.init is None else load_model(options.init)
     if init is not None:
         new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
+    distils = preset.pretraining.distil > 0 and options.init is not None
+    classifier = read_classifier(Path(str(options.init))) if distils else None
     with ranks.first_before_others():
         images, val_images = load_splits(preset, options.data or [], options.seed, bars)
-    return PreparedRun(options, preset, settings, images, val_images, init)
+    return PreparedRun(options, preset, settings, images, val_images, init, classifier)
 
 
 def prepare_finetuning(options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars) -> PreparedRun:

@@ -17,11 +17,12 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
+from frn.losses import distillation_loss
 from frn.model import Model, save_model
 from frn.numerics import autocast, keep_freed_memory
 from frn.ridge.systems import SingularError
 from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
-from frn.training.objectives import EpisodicObjective, Objective, build_objective
+from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
 from frn.training.run import RunResult, RunSettings, TrainingRun
@@ -85,38 +86,42 @@ def train(
     settings: RunSettings,
     *,
     init: Model | None = None,
+    classifier: Mapping[str, Tensor] | None = None,
     report: Callable[[StepReport | ValidationReport], None] = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
     """Train a model by a preset; `best.safetensors` in `out` is the result.
 
     Without images of the preset's validation split, under its transform, the last weights are the result. With `init`
-    training starts from that model's weights instead of random ones. `report` is called after every episode and
-    validation, `stop` asked after every episode: True saves and returns. FrnError if the classes cannot serve the
-    episodes, the folder is taken or cannot be written, or the loss stops being finite.
+    training starts from that model's weights instead of random ones; distilling needs its run's `classifier`, too.
+    `report` is called after every episode and validation, `stop` asked after every episode: True saves and returns.
+    FrnError if the classes cannot serve the episodes, the folder is taken or cannot be written, or training diverges.
     """
     keep_freed_memory()
     if preset.trains_on_episodes:
         for part in images.parts:
             check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
-    trainer = _Trainer(preset, images, val_images, settings, report)
+    trainer = _Trainer(preset, images, val_images, settings, report, classifier)
     return trainer.train(RunFolder(out) if settings.ranks.first else FollowedFolder(out), init, stop)
 
 
 class _Step(nn.Module):
     """What a rank does with its images: the loss, and logits and targets of what was classified."""
 
-    def __init__(self, model: Model, objective: Objective, settings: RunSettings) -> None:
+    def __init__(self, model: Model, objective: Objective, settings: RunSettings, distil: float) -> None:
         super().__init__()
         self.model, self.objective = model, objective
-        self.device, self.precision = settings.device, settings.precision
+        self.device, self.precision, self.distil = settings.device, settings.precision, distil
 
     def forward(self, images: Tensor, drawn: Episode, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Of augmented images (b, 3, H, W), drawn as `drawn`."""
+        teacher = self.objective.teacher
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
+            taught = None if teacher is None else teacher(images)
         with drawing_from(generator, self.device):  # heads with dropout or noise
-            return self.objective.score(self.model, maps, drawn)
+            loss, logits, target = self.objective.score(self.model, maps, drawn)
+        return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
 
 
 @dataclass
@@ -126,6 +131,7 @@ class _Trainer:
     val_images: StoredImages | None
     settings: RunSettings
     report: Callable[[StepReport | ValidationReport], None]
+    classifier: Mapping[str, Tensor] | None
 
     def __post_init__(self) -> None:
         self.pixels = where_they_fit(self.images, torch.device(self.settings.device))
@@ -140,6 +146,8 @@ class _Trainer:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)
+        if isinstance(self.objective, PretrainingObjective) and self.preset.pretraining.distil:
+            self.objective.learn_from(self.model, self.classifier)
         if init and not settings.resume and self.preset.trains_on_episodes and self.tunes_head(init):
             self.tune_head()
         self.begun = [weight.detach().clone() for weight in self.model.parameters()]
@@ -148,7 +156,8 @@ class _Trainer:
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
         uses_all = self.preset.trains_on_episodes and self.preset.method == "frn"
-        self.step = settings.ranks.together(_Step(self.model, self.objective, settings), uses_all=uses_all)
+        step = _Step(self.model, self.objective, settings, self.preset.pretraining.distil)
+        self.step = settings.ranks.together(step, uses_all=uses_all)
         self.position = run.position
         if self.preset.validation.start and not run.position.total_steps:
             self.look_first()

@@ -1,7 +1,8 @@
 """What an optimiser step is made of: an episode, or in pre-training a batch of images of all classes."""
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -19,6 +20,13 @@ from frn.training.presets import Preset
 
 class Objective(nn.Module, ABC):
     """Draws the images of each step and scores their feature maps. What it learns itself is not part of the model."""
+
+    teacher: "Teacher | None"
+    """Whose answers count, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.teacher = None
 
     @abstractmethod
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
@@ -90,6 +98,22 @@ class PretrainingObjective(Objective):
         for fixed in (model.head.ridge.alpha, model.head.ridge.beta):
             fixed.requires_grad_(False)
 
+    def learn_from(self, model: Model, classifier: Mapping[str, Tensor] | None) -> None:
+        """Go on from a run's linear classifier, and take it and `model` as teacher; None if all is yet to be restored.
+
+        FrnError if it is of other classes.
+        """
+        assert isinstance(self.head, AveragePoolHead)  # no preset asks otherwise
+        if classifier is not None:
+            own = self.head.state_dict()
+            if _shapes(classifier) != _shapes(own):
+                classes = self.head.classifier.out_features
+                raise FrnError(
+                    f"--init: distilling takes a run of classical pre-training on the same {classes} classes"
+                )
+            self.head.load_state_dict(dict(classifier))
+        self.teacher = Teacher(model, self.head)
+
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Batches of image indices (batch,)."""
         generator = np.random.default_rng([seed, epoch])
@@ -106,6 +130,29 @@ class PretrainingObjective(Objective):
             logits = self.head(maps * model.map_scale(model.head))
         target = torch.from_numpy(self.labels[drawn]).to(logits.device)
         return F.cross_entropy(logits, target), logits, target
+
+
+class Teacher(nn.Module):
+    """A model and its linear classifier as they are now; they learn no more."""
+
+    def __init__(self, model: Model, head: AveragePoolHead) -> None:
+        super().__init__()
+        self.model, self.head = copy.deepcopy(model).eval(), copy.deepcopy(head).eval()
+        self.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> "Teacher":
+        """Stay as it is."""
+        return self
+
+    @torch.no_grad()
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (b, classes) of images (b, 3, H, W)."""
+        logits: Tensor = self.head(self.model.feature_maps(images) * self.model.map_scale(self.model.head))
+        return logits
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in tensors.items()}
 
 
 def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:

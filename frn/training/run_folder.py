@@ -206,6 +206,15 @@ class FollowedFolder(RunFolder):
         """Rank 0 does."""
 
 
+def read_classifier(run: Path) -> dict[str, Tensor]:
+    """The linear classifier that a run of classical pre-training has learned. FrnError if it has none."""
+    last, part = RunFolder(run).last, f"{STAGE}head."
+    if not last.is_file():
+        raise FrnError(f"--init {run}: distilling takes the folder of a run, with its last.safetensors")
+    with safetensors.safe_open(last, framework="pt") as file:
+        return {n.removeprefix(part): file.get_tensor(n) for n in file.keys() if n.startswith(part)}  # noqa: SIM118
+
+
 def _objective_name(name: str) -> str:
     # Version 0.1.0 called the heads of `EpisodicObjective.aux_heads` "beside".
     return re.sub("^beside\\.", "aux_heads.", name.removeprefix(STAGE))

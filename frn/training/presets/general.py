@@ -341,6 +341,27 @@ def shipped_photo_wide_longest() -> Preset:
     )
 
 
+def shipped_photo_wide_distilled_average() -> Preset:
+    """Classical once more, with the same network as it was before for a teacher."""
+    average = shipped_photo_wide_longest_average()
+    return replace(
+        average,
+        about="resnet9-photo, a further part (not shipped yet): the same five data sets, in the same order",
+        pretraining=Pretraining(init_from="shipped-photo-wide-longest-average", distil=0.5),
+        schedule=Schedule(epochs=8, milestones=(5, 7), learning_rate=0.05, lr_decay=0.2, warm_up=300),
+        small_first=(5, 64),
+    )
+
+
+def shipped_photo_wide_distilled() -> Preset:
+    """Episodes after that."""
+    return replace(
+        shipped_photo_wide_longest(),
+        about="resnet9-photo, a further part (not shipped yet): the same five data sets, in the same order",
+        pretraining=Pretraining(init_from="shipped-photo-wide-distilled-average", tune_head_at_start=True),
+    )
+
+
 def general_conv4() -> Preset:
     """Conv-4 as the paper has it, for 84 x 84 images of everything."""
     return Preset(
@@ -382,6 +403,8 @@ GENERAL: dict[str, Preset] = {
         shipped_photo_wide_longer,
         shipped_photo_wide_longest_average,
         shipped_photo_wide_longest,
+        shipped_photo_wide_distilled_average,
+        shipped_photo_wide_distilled,
         general_conv4,
     )
 }

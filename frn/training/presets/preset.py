@@ -125,6 +125,9 @@ class Pretraining:
     tune_head_at_start: bool = False
     """After pre-training, let the first episodes choose lambda, rho and gamma to begin with. The paper does not."""
 
+    distil: float = 0.0
+    """Share of the loss of classical pre-training that is agreement with what `--init`'s run, left as it is, says."""
+
     def __post_init__(self) -> None:
         if self.batch < 2:
             raise FrnError(f"a batch of pre-training needs at least two images: {self}")

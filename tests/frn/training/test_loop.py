@@ -16,13 +16,15 @@ from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.images import EvaluationTransform
+from frn.losses import distillation_loss
 from frn.model import Model, load_model
 from frn.model_file import ModelConfig
 from frn.training.loop import StepReport, ValidationReport
-from frn.training.objectives import EpisodicObjective
+from frn.training.objectives import EpisodicObjective, PretrainingObjective
 from frn.training.presets import Schedule
 from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.run import RunSettings
+from frn.training.run_folder import read_classifier
 from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick
 
 
@@ -165,6 +167,35 @@ def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behi
     quick(tmp_path / "run", replace(TINY, aux_heads=("proto",)))
     model = load_model(tmp_path / "run" / "best.safetensors")
     assert {name for name, _ in model.head.named_parameters()} == {"alpha", "beta", "gamma"}
+
+
+def test_a_run_that_distils_begins_as_its_teacher_and_agrees_with_it_more(tmp_path: Path) -> None:
+    plain = pretraining("average-pretrain")
+    quick(tmp_path / "before", plain)
+    start, classifier = load_model(tmp_path / "before" / "last.safetensors"), read_classifier(tmp_path / "before")
+    schedule = replace(TINY.schedule, learning_rate=0.02)
+
+    def apart(share: float) -> float:
+        preset = pretraining("average-pretrain", distil=share, schedule=schedule)
+        quick(tmp_path / str(share), preset, init=start, classifier=classifier)
+        own = load_model(tmp_path / str(share) / "last.safetensors")
+        taught = PretrainingObjective(start, [12] * 8, batch=32, average=True)
+        taught.learn_from(start, classifier)
+        learned = PretrainingObjective(own, [12] * 8, batch=32, average=True)
+        learned.learn_from(own, read_classifier(tmp_path / str(share)))
+        images = torch.rand(32, 3, 16, 16)
+        assert taught.teacher is not None
+        assert learned.teacher is not None
+        return float(distillation_loss(learned.teacher(images), taught.teacher(images)))
+
+    assert apart(0.9) < 0.7 * apart(0.01)
+    with pytest.raises(FrnError, match="the same 8 classes"):
+        quick(
+            tmp_path / "other",
+            pretraining("average-pretrain", distil=0.5),
+            init=start,
+            classifier={},
+        )
 
 
 def test_pretraining_says_what_it_lacks(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ PIECES = {
     "adam": replace(TINY, schedule=replace(TINY.schedule, optimizer="adam", learning_rate=1e-3)),
     "dummy maps": pretraining(),
     "average": pretraining("average-pretrain"),
+    "distilled": pretraining("average-pretrain", distil=0.5),
     "a head beside": replace(TINY, aux_heads=("proto",)),
     "dropout": replace(TINY, method="bifrn", aux="off"),
     "noise": replace(TINY, method="frn-tdm", **CLEAR),
