@@ -130,6 +130,8 @@ class RunOptions:
                 f"preset {name!r} goes on from another: `frn {command} {start} --out RUN` first, then "
                 "give its result by --init RUN"
             )
+        if preset.pretraining.distil and self.init is None and not self.resume:
+            raise FrnError("distil needs a teacher: give the folder of a run of classical pre-training by --init RUN")
         if (prepare := preset.data.prepare) is not None and not self.data:
             raise FrnError(
                 f"preset {name!r} needs --data DIR with train/ and {preset.validation.split}/ "

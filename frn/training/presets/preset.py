@@ -131,6 +131,8 @@ class Pretraining:
     def __post_init__(self) -> None:
         if self.batch < 2:
             raise FrnError(f"a batch of pre-training needs at least two images: {self}")
+        if not 0 <= self.distil <= 1:
+            raise FrnError(f"distil is a share of the loss from 0 to 1, not {self.distil}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,6 +176,8 @@ class Preset:
             raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
         if self.objective == "frn-pretrain" and self.method != "frn":
             raise FrnError(f"FRN pre-training is for --method frn, not {self.method}")
+        if self.pretraining.distil and self.objective != "average-pretrain":
+            raise FrnError("distil is for classical pre-training: the teacher is a linear classifier of all classes")
         larger = self.transform.size > self.augmentation.size  # FRN takes any r, but dummy maps have one of their own
         if self.transform.size < self.augmentation.size or (larger and self.objective == "frn-pretrain"):
             raise FrnError(

@@ -229,6 +229,10 @@ def test_a_preset_refuses_what_does_not_fit_together() -> None:
         ValidationProtocol(shares=(0.5, 1.0))
     with pytest.raises(FrnError, match=r"a loss has a weight of 0 or more, not -0\.5"):
         replace(TINY, classical=-0.5)
+    with pytest.raises(FrnError, match="a share of the loss from 0 to 1, not 2"):
+        Pretraining(distil=2)
+    with pytest.raises(FrnError, match="distil is for classical pre-training"):
+        replace(TINY, pretraining=Pretraining(distil=0.5))
     with pytest.raises(FrnError, match="at least two images"):
         Pretraining(batch=1)
 
