@@ -33,7 +33,6 @@ MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
 RENEWED = {
     "c47680dcb98c557b": "ac1fd3c7d0ebaded5fd1e06d33d97401ec135eb59d5852af13772aad9b69d6f2",  # conv4
     "66fc5a796ca02ba6": "d9c2f7212db2c074cbd88e614778f3c896faf6b8303d266cfddf3cee86bf0867",  # resnet12-small
-    "1db936c1c347a5c0": "67c57584548a2895e87e57c55c60ec899175fac04b9625701be1f90cb3e5c787",  # resnet9-photo
 }
 """SHA-256 of extractors shipped with ONNX's IR version 10, as it begins, and of the same graphs with version 8."""
 

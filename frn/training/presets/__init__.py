@@ -6,6 +6,7 @@ from frn.errors import FrnError
 from frn.training.presets.fine_grained import FINE_GRAINED
 from frn.training.presets.general import GENERAL, demo
 from frn.training.presets.imagenet import IMAGENET
+from frn.training.presets.photo import PHOTO
 from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Schedule
 from frn.training.presets.small import SMALL
 
@@ -13,7 +14,7 @@ __all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Sc
 
 PAPER: dict[str, Preset] = {**SMALL, **FINE_GRAINED, **IMAGENET}
 """By the paper's recipe: in float32, as its authors train, unless another precision is asked for."""
-PRESETS: dict[str, Preset] = {**GENERAL, **PAPER}
+PRESETS: dict[str, Preset] = {**GENERAL, **PHOTO, **PAPER}
 
 
 def find_preset(name: str) -> Preset:

@@ -13,6 +13,7 @@ from frn.errors import FrnError
 from frn.images import EvaluationTransform
 from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
 from frn.training.presets.general import GENERAL
+from frn.training.presets.photo import PHOTO
 from frn.training.presets.small import SMALL
 
 CROPS = {
@@ -93,7 +94,7 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
 
 
 def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
-    assert set(PRESETS) == set(GENERAL) | set(SMALL) | {row["name"] for _, row in rows()}
+    assert set(PRESETS) == set(GENERAL) | set(PHOTO) | set(SMALL) | {row["name"] for _, row in rows()}
     for preset in PRESETS.values():
         start = preset.pretraining.init_from
         assert start is None or start in PRESETS
