@@ -108,7 +108,7 @@ def train(
 class _Step(nn.Module):
     """What a rank does with its images: the loss, and logits and targets of what was classified."""
 
-    def __init__(self, model: Model, objective: Objective, settings: RunSettings, distil: float) -> None:
+    def __init__(self, model: Model, objective: Objective, settings: RunSettings, distil: float = 0.0) -> None:
         super().__init__()
         self.model, self.objective = model, objective
         self.device, self.precision, self.distil = settings.device, settings.precision, distil

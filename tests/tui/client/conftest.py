@@ -26,6 +26,7 @@ def mischief(path, read=frn.images.read_file):
     if "poison" in path.name:
         os.kill(os.getpid(), 9)
     while "hang" in path.name:
+        path.with_suffix(".begun").touch()
         time.sleep(0.05)
     if "slow" in path.name:
         time.sleep(0.02)
