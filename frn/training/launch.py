@@ -23,7 +23,7 @@ from frn.training.options import RunOptions
 from frn.training.presets import Preset
 from frn.training.run import RunResult, RunSettings
 from frn.training.run_folder import RunFolder, read_classifier
-from frn.training.setup import new_model
+from frn.training.setup import describe_images, new_model
 
 TEST_EPISODES = 2000
 
@@ -106,10 +106,11 @@ def prepare_run(
     init = None if options.init is None else load_model(options.init)
     if init is not None:
         new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
-    distils = preset.pretraining.distil > 0 and options.init is not None
-    classifier = read_classifier(Path(str(options.init))) if distils else None
     with ranks.first_before_others():
         images, val_images = load_splits(preset, options.data or [], options.seed, bars)
+    classifier = None
+    if preset.pretraining.distil and options.init is not None:
+        classifier = read_classifier(Path(options.init), describe_images(images))
     return PreparedRun(options, preset, settings, images, val_images, init, classifier)
 
 

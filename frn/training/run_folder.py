@@ -206,11 +206,18 @@ class FollowedFolder(RunFolder):
         """Rank 0 does."""
 
 
-def read_classifier(run: Path) -> dict[str, Tensor]:
-    """The linear classifier that a run of classical pre-training has learned. FrnError if it has none."""
+def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
+    """The linear classifier that a run of classical pre-training has learned of these images.
+
+    FrnError if it has none, or its run saw other images, or in another order: its classes are known by their places.
+    """
     last, part = RunFolder(run).last, f"{STAGE}head."
     if not last.is_file():
         raise FrnError(f"--init {run}: distilling takes the folder of a run, with its last.safetensors")
+    _, record = read_header(last)
+    learned = record.get("training", {}).get("run", {}).get("images")
+    if learned != list(images):
+        raise FrnError(f"--init {run}: distilling takes the data of that run, in its order: {', '.join(learned or [])}")
     with safetensors.safe_open(last, framework="pt") as file:
         return {n.removeprefix(part): file.get_tensor(n) for n in file.keys() if n.startswith(part)}  # noqa: SIM118
 

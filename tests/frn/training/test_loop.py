@@ -25,7 +25,8 @@ from frn.training.presets import Schedule
 from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.run import RunSettings
 from frn.training.run_folder import read_classifier
-from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick
+from frn.training.setup import describe_images
+from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, drawn, pretraining, quick
 
 
 def test_an_episode_can_be_learned(tmp_path: Path) -> None:
@@ -172,7 +173,10 @@ def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behi
 def test_a_run_that_distils_begins_as_its_teacher_and_agrees_with_it_more(tmp_path: Path) -> None:
     plain = pretraining("average-pretrain")
     quick(tmp_path / "before", plain)
-    start, classifier = load_model(tmp_path / "before" / "last.safetensors"), read_classifier(tmp_path / "before")
+    seen = describe_images(drawn(8, 0))
+    with pytest.raises(FrnError, match=r"the data of that run, in its order: 8 classes of 96 images"):
+        read_classifier(tmp_path / "before", describe_images(drawn(7, 0)))
+    start, classifier = load_model(tmp_path / "before" / "last.safetensors"), read_classifier(tmp_path / "before", seen)
     schedule = replace(TINY.schedule, learning_rate=0.02)
 
     def apart(share: float) -> float:
@@ -182,7 +186,7 @@ def test_a_run_that_distils_begins_as_its_teacher_and_agrees_with_it_more(tmp_pa
         taught = PretrainingObjective(start, [12] * 8, batch=32, average=True)
         taught.learn_from(start, classifier)
         learned = PretrainingObjective(own, [12] * 8, batch=32, average=True)
-        learned.learn_from(own, read_classifier(tmp_path / str(share)))
+        learned.learn_from(own, read_classifier(tmp_path / str(share), seen))
         images = torch.rand(32, 3, 16, 16)
         assert taught.teacher is not None
         assert learned.teacher is not None
