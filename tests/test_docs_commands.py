@@ -32,6 +32,7 @@ ONLY_READ = {
     "bench": "times things for minutes: tests/frn/bench",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
     "import": "reads weights of others: tests/frn/test_imported_weights.py",
+    "average": "reads runs: tests/frn/training/test_soup.py",
     "plot": "reads runs: tests/frn/report/test_curves.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",

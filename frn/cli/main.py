@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from frn import __version__
+from frn.cli.average import average
 from frn.cli.bench import app as bench_app
 from frn.cli.cache import app as cache_app
 from frn.cli.classify import classify
@@ -66,6 +67,7 @@ app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
 app.command(rich_help_panel="Train and measure")(pretrain)
+app.command(rich_help_panel="Train and measure")(average)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(plot)
 app.command(rich_help_panel="Train and measure")(presets)

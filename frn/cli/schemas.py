@@ -161,6 +161,7 @@ SCHEMAS: dict[str, Schema] = {
     "presets": {"oneOf": [PRESET, named(PRESET)]},
     "train": record({"test": each(EVALUATED)}, model=TEXT, validation=NUMBER, seconds=NUMBER),
     "pretrain": record(model=TEXT, validation=NUMBER, seconds=NUMBER),
+    "average": record(model=TEXT, mean_of=each(TEXT)),
     "finetune": record(model=TEXT, start=NUMBER, validation=NUMBER, seconds=NUMBER),
     "reproduce": {"oneOf": [REPRODUCED, each(LISTED)]},
     "visualize train": record(decoder=TEXT, steps=COUNT, seconds=NUMBER),

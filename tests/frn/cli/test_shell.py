@@ -204,7 +204,7 @@ def test_defaults_come_from_frn_toml_the_nearer_first(elsewhere: Path, tmp_path:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[clasify]\ntop = 1\n", "frn.toml: it has 'clasify', but `frn ` knows: bench, "),
+        ("[clasify]\ntop = 1\n", "frn.toml: it has 'clasify', but `frn ` knows: average, bench, "),
         ("[classify]\ntpo = 1\n", "frn.toml: [classify] has 'tpo', but `frn classify ` knows: "),
         ("top = 1\n", "frn.toml: it has 'top'"),
         ("[classify\n", "frn.toml: is not TOML"),
