@@ -12,8 +12,9 @@ from frn.model import Model
 def mean_model(models: Sequence[Model]) -> Model:
     """A model whose every weight and running statistic is the mean of those of `models`; it costs no time to use.
 
-    Means are taken in float64; what is counted, not measured, is the first one's. FrnError if there are fewer than two
-    models, or they are not of one kind.
+    Means are taken in float64; what is counted, not measured, is the first one's. Its record is what theirs agree on,
+    the first one's preset (of which `frn finetune` takes its augmentation), and theirs as `mean_of`; its accuracy is
+    for who measures it. FrnError if there are fewer than two models, or they are not of one kind.
     """
     if len(models) < 2:
         raise FrnError(f"a mean needs two models at least, not {len(models)}")
@@ -35,5 +36,8 @@ def mean_model(models: Sequence[Model]) -> Model:
             for name, value in states[0].items()
         }
     )
-    mean.record = {**first.record, "mean_of": [model.record for model in models]}
+    agreed = {key: value for key, value in first.record.items() if all(m.record.get(key) == value for m in models)}
+    agreed.pop("validation", None)
+    preset = {"preset": first.record["preset"]} if "preset" in first.record else {}
+    mean.record = {**agreed, **preset, "mean_of": [model.record for model in models]}
     return mean.eval()
