@@ -134,10 +134,10 @@ def shipped_photo_wide_longest_average() -> Preset:
 
 
 def shipped_photo_wide_longest() -> Preset:
-    """Episodes after that: the model as it shipped before; the next part goes on from the eighth, too."""
+    """Episodes after that: the model as it shipped once; the next part goes on from the eighth, too."""
     return replace(
         shipped_photo_wide_longer(),
-        about="resnet9-photo as it shipped before, last part: the same five data sets, in the same order",
+        about="resnet9-photo as it shipped once, last part: the same five data sets, in the same order",
         pretraining=Pretraining(init_from="shipped-photo-wide-longest-average", tune_head_at_start=True),
     )
 
@@ -171,14 +171,34 @@ def shipped_photo_wide_distilled() -> Preset:
 
 
 def shipped_photo_wide_distilled_longer() -> Preset:
-    """The last: more episodes. What ships is the mean of this, of the part before, and of that part with seed 1."""
+    """More episodes, for the mean of this, of the part before, and of that part with seed 1."""
     episodes = shipped_photo_wide_distilled()
     return replace(
         episodes,
-        about="resnet9-photo, last part: the same five data sets, in the same order",
+        about="resnet9-photo, tenth part, more of it: the same five data sets, in the same order",
         data=replace(episodes.data, balance=(0.65, 0.08, 0.06, 0.08, 0.13)),
         pretraining=Pretraining(init_from="shipped-photo-wide-distilled"),
         schedule=Schedule(epochs=4, milestones=(1, 2, 3), learning_rate=0.006, lr_decay=0.4),
+    )
+
+
+def shipped_photo_wide_redistilled_average() -> Preset:
+    """The eleventh: the ninth once more, with what that made for a teacher."""
+    return replace(
+        shipped_photo_wide_distilled_average(),
+        about="resnet9-photo, eleventh part: the same five data sets, in the same order",
+        pretraining=Pretraining(init_from="shipped-photo-wide-distilled-average", distil=0.5),
+        schedule=Schedule(epochs=6, milestones=(4, 5), learning_rate=0.05, lr_decay=0.2, warm_up=300),
+        small_first=(4, 64),
+    )
+
+
+def shipped_photo_wide_redistilled() -> Preset:
+    """The last: episodes. What ships is the mean of this and of the tenth part's mean."""
+    return replace(
+        shipped_photo_wide_distilled(),
+        about="resnet9-photo, last part: the same five data sets, in the same order",
+        pretraining=Pretraining(init_from="shipped-photo-wide-redistilled-average", tune_head_at_start=True),
     )
 
 
@@ -197,5 +217,7 @@ PHOTO: dict[str, Preset] = {
         shipped_photo_wide_distilled_average,
         shipped_photo_wide_distilled,
         shipped_photo_wide_distilled_longer,
+        shipped_photo_wide_redistilled_average,
+        shipped_photo_wide_redistilled,
     )
 }
