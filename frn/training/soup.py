@@ -36,8 +36,10 @@ def mean_model(models: Sequence[Model]) -> Model:
             for name, value in states[0].items()
         }
     )
-    agreed = {key: value for key, value in first.record.items() if all(m.record.get(key) == value for m in models)}
-    agreed.pop("validation", None)
-    preset = {"preset": first.record["preset"]} if "preset" in first.record else {}
-    mean.record = {**agreed, **preset, "mean_of": [model.record for model in models]}
+    kept = {
+        key: value
+        for key, value in first.record.items()
+        if key == "preset" or (key != "validation" and all(other.record.get(key) == value for other in others))
+    }
+    mean.record = {**kept, "mean_of": [model.record for model in models]}
     return mean.eval()
