@@ -1,12 +1,14 @@
 """Augmentation of whole batches."""
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageEnhance
 
 from frn.data.augmentation import Augmentation, Draw
-from frn.data.transforms import augment, crop_and_resize, jitter_colours
+from frn.data.transforms import augment, crop_and_resize, crop_together, jitter_colours, jitter_together
 from frn.errors import FrnError
 
 
@@ -20,7 +22,7 @@ def noise(height: int, width: int, seed: int = 0) -> np.typing.NDArray[np.uint8]
 
 
 def as_batch(image: np.typing.NDArray[np.uint8]) -> torch.Tensor:
-    return torch.from_numpy(image)[None].permute(0, 3, 1, 2).float() / 255
+    return torch.from_numpy(image)[None].permute(0, 3, 1, 2)
 
 
 @pytest.mark.parametrize(("box", "size"), [((5, 3, 40, 30), 20), ((0, 0, 50, 60), 84), ((10, 20, 8, 9), 32)])
@@ -56,7 +58,7 @@ def test_colour_jitter_is_pillows_in_every_order(order: tuple[int, int, int]) ->
         enhancer = (ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color)[kind]
         expected = enhancer(expected).enhance(factors[kind])
     draw = Draw(np.zeros((1, 4)), np.zeros(1, dtype=bool), np.array([order]), np.array([factors]))
-    ours = jitter_colours(as_batch(image), draw)
+    ours = jitter_colours(as_batch(image) / 255, draw)
     assert (
         np.abs(ours[0].permute(1, 2, 0).numpy() * 255 - np.asarray(expected).astype(float)).max() <= 3
     )  # it rounds thrice
@@ -93,11 +95,21 @@ def test_images_of_different_sizes_are_augmented_together_as_alone() -> None:
     together = augment(canvas, extents, augmentation, np.random.default_rng(3))
     draw = augmentation.draw(extents, np.random.default_rng(3))
     for row, image in enumerate((small, large)):
-        part = Draw(*(getattr(draw, name)[row : row + 1] for name in ("boxes", "flips", "order", "factors")))
+        part = draw.part(slice(row, row + 1))
         alone = jitter_colours(crop_and_resize(as_batch(image), extents[row : row + 1], part, 24), part)
         torch.testing.assert_close(together[row : row + 1], alone)
     assert together.min() >= 0
     assert together.max() <= 1
+
+
+@pytest.mark.parametrize("crop", ["resized", "padded"])
+def test_a_processor_and_other_devices_augment_alike(crop: Literal["resized", "padded"]) -> None:
+    images = torch.from_numpy(np.stack([noise(40, 40, seed) for seed in range(20)])).permute(0, 3, 1, 2)
+    extents = np.tile([[40, 40]], (20, 1))
+    draw = Augmentation(size=36, crop=crop, padding=4).draw(extents, np.random.default_rng(5))
+    cropped = crop_and_resize(images, extents, draw, 36)
+    torch.testing.assert_close(cropped, crop_together(images, extents, draw, 36))
+    torch.testing.assert_close(jitter_colours(cropped.clone(), draw), jitter_together(cropped, draw))
 
 
 def test_an_image_too_small_for_its_crop_is_refused() -> None:
