@@ -61,7 +61,7 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         trim_threshold, mmap_max = -1, -4
         mallopt(mmap_max, 0)
-        mallopt(trim_threshold, 2**31 - 1)
+        mallopt(trim_threshold, -1)  # never: the memory of a step of large images is more than 2 GiB
 
 
 def set_threads(threads: int | None) -> None:
