@@ -23,7 +23,7 @@ class ConvBlock(nn.Module):
         x = self.norm(self.conv(x))
         if self.pool:
             x = F.max_pool2d(x, 2)
-        return F.relu(x, inplace=True)
+        return F.relu(x)
 
 
 class Conv4(Backbone):

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from frn.backbones.base import Backbone
 from frn.backbones.convolution import Convolution3x3
+from frn.backbones.leaky_relu import leaky_relu
 
 
 class ResidualBlock(nn.Module):
@@ -26,13 +27,13 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (b, channels_in, h, w) to (b, channels_out, h // 2, w // 2), or keep h and w without pooling."""
-        main = F.leaky_relu(self.conv1(x), 0.1, inplace=True)
-        main = F.leaky_relu(self.conv2(main), 0.1, inplace=True)
+        main = leaky_relu(self.conv1(x))
+        main = leaky_relu(self.conv2(main))
         # LeakyReLU is increasing, so it commutes with max-pooling: pool first, activate a quarter.
         x = self.conv3(main) + self.shortcut(x)
         if self.pool:
             x = F.max_pool2d(x, 2)
-        return F.leaky_relu(x, 0.1, inplace=True)
+        return leaky_relu(x)
 
 
 WIDE = (64, 160, 320, 640)
