@@ -65,12 +65,13 @@ def reproduce(
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
         locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
         before = read(out / f"{chosen.name}.json")
-        known = [row for row in chosen.rows if before and before.has(row)]
-        kept = [row for row in known if unmeasured(row, locations)]
-        to_run = [row for row in rows if row not in kept]
+        to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
         missing, failed = _run_rows(to_run, locations, dry=dry_run)
         if dry_run:
             return
+        before = read(out / f"{chosen.name}.json")  # anew: another `frn reproduce` may have finished rows meanwhile
+        known = [row for row in chosen.rows if before and before.has(row)]
+        kept = [row for row in known if unmeasured(row, locations)]
         found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
         if before and kept:
             found = found.with_rows_of(before, kept)

@@ -124,6 +124,25 @@ def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     assert "frn train" in frn(*words, "--runs", tmp_path / "c", "--row", "tiny", "--dry-run").stdout
 
 
+def test_rows_that_two_commands_make_side_by_side_are_both_in_the_table(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = RunSpec(name="other", options=replace(TINY.options, seed=1))
+    rows = [*TABLE.rows, at_both("another seed", Measurement(name="other", run=other, flags=QUICK, prepare="cifar-fs"))]
+    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=rows))
+    words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
+
+    def run_beside_another(command: Command) -> None:
+        monkeypatch.setattr("frn.cli.reproduce._run", run_here)
+        assert frn(*words, "tiny").exit_code == 0
+        run_here(command)
+
+    monkeypatch.setattr("frn.cli.reproduce._run", run_beside_another)
+    made = json.loads(frn(*words, "other").stdout)
+    assert [line["row"] for line in made["rows"]] == ["tiny", "other"]
+    assert all(figure["accuracy"] for line in made["rows"] for figure in line["figures"].values())
+
+
 def test_a_command_that_fails_stops_its_row_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
