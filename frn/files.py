@@ -177,6 +177,27 @@ def in_the_making(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextlib.contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Wait until no other process, or thread, holds the lock, a file that is gone afterwards; then hold it.
+
+    A system without such locks lets everybody in. OSError if the file cannot be made.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+    finally:
+        os.close(descriptor)
+
+
 _claimed: dict[tuple[int, int], int] = {}
 """Folders that this process holds, by device and number, and their descriptors."""
 

@@ -2,9 +2,9 @@
 
 A cache is a folder named by what it was made from (each file's path, size and times of change, the transform, the
 format version): a changed data set is another cache. It is written beside, synced and renamed, and carries lengths
-and checksums: a stale or torn one is never opened, but built again. All pixels are checked at the first opening, and
-again whenever their file has changed since. What was not used for the longest goes where a limit is passed
-(`frn.caches`).
+and checksums: a stale or torn one is never opened, but built again. Of processes that want the same one, ranks or runs
+that start side by side, one builds it while the others wait. All pixels are checked at the first opening, and again
+whenever their file has changed since. What was not used for the longest goes where a limit is passed (`frn.caches`).
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from frn import heif
 from frn.caches import IMAGES, INDEX, MAX_INDEX, UNFINISHED, USED, limit_in_bytes, trim
 from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError, FrnWarning
-from frn.files import cache_folder, in_the_making, is_abandoned, read_json
+from frn.files import alone, cache_folder, in_the_making, is_abandoned, read_json
 from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
 
@@ -99,14 +99,18 @@ def load_images(
     if stored is None:
         limit = limit_in_bytes()
         try:
-            _check_space(home.parent, folders, paths, transform)
-            _build(home, folders, paths, transform, progress or (lambda done, total: None))
+            home.parent.mkdir(parents=True, exist_ok=True)
+            with alone(home.with_name(f"{UNFINISHED}{home.name}.lock")):
+                stored = _open(home)
+                if stored is None:
+                    _check_space(home.parent, folders, paths, transform)
+                    _build(home, folders, paths, transform, progress or (lambda done, total: None))
+                    stored = _open(home)
         except OSError as error:
             raise FrnError(
                 f"{home.parent}: the decoded images cannot be stored there ({error.strerror}). Free some space, or "
                 "set FRN_CACHE to another folder. `frn cache` shows what is there."
             ) from error
-        stored = _open(home)
         trim(limit)
     if stored is None:
         raise FrnError(f"{home}: the cache cannot be read back. Set FRN_CACHE to a folder on another disk.")
@@ -130,7 +134,6 @@ def _check_space(home: Path, folders: ClassFolders, paths: list[Path], transform
     sample = [_decoded(path, folders, transform) for path in paths[:: len(paths) // SAMPLE]]
     lengths = [image.size for image in sample if not isinstance(image, Broken)]
     needed = len(paths) * sum(lengths) // max(1, len(lengths))
-    home.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(home).free
     told = f"{folders.root}: {len(paths):,} images take about {needed / 1e9:.1f} GB decoded in {home}, where "
     if needed > free:
@@ -171,7 +174,6 @@ def _build(
     shapes: list[tuple[int, int]] = []
     broken: list[Broken] = []
     checksum = 0
-    home.parent.mkdir(parents=True, exist_ok=True)
     _remove_unfinished(home.parent)
     work = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=home.parent))
     try:
@@ -204,11 +206,12 @@ def _build(
             json.dump(index, text)
             text.flush()
             os.fsync(text.fileno())
-        shutil.rmtree(home, ignore_errors=True)  # a torn one
+        if _open(home) is None:
+            shutil.rmtree(home, ignore_errors=True)  # a torn one
         try:
             work.rename(home)
         except OSError:
-            if not home.is_dir():  # else another process was faster, with the same content
+            if _open(home) is None:  # else another process was faster, where there are no locks
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -228,7 +231,8 @@ def _remove_unfinished(folder: Path) -> None:
     """Remove the caches that killed programs were building."""
     for entry in folder.glob(f"{UNFINISHED}*"):
         if is_abandoned(entry):
-            shutil.rmtree(entry, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
 
 
 def _open(home: Path) -> StoredImages | None:

@@ -41,6 +41,9 @@ TABLE = Table(
     title="A small one",
     rows=[at_both("FRN", PLAIN, ((20.0, 0.5), (21.0,))), at_both("SimpleShot", CENTRED)],
 )
+OTHER = RunSpec(name="other", options=replace(TINY.options, seed=1))
+AGAIN = Measurement(name="other", run=OTHER, flags=QUICK, prepare="cifar-fs")
+TWO_SEEDS = replace(TABLE, rows=[*TABLE.rows, at_both("another seed", AGAIN)])
 
 
 def frn(*words: object) -> Result:
@@ -106,9 +109,7 @@ def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
 def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = RunSpec(name="other", options=replace(TINY.options, seed=1))
-    rows = [*TABLE.rows, at_both("another seed", Measurement(name="other", run=other, flags=QUICK, prepare="cifar-fs"))]
-    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=rows))
+    monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
     monkeypatch.setattr("frn.cli.reproduce._run", run_here)
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
     first = json.loads(frn(*words, "--runs", tmp_path / "a", "--row", "tiny").stdout)
@@ -127,9 +128,7 @@ def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
 def test_rows_that_two_commands_make_side_by_side_are_both_in_the_table(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = RunSpec(name="other", options=replace(TINY.options, seed=1))
-    rows = [*TABLE.rows, at_both("another seed", Measurement(name="other", run=other, flags=QUICK, prepare="cifar-fs"))]
-    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=rows))
+    monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
 
     def run_beside_another(command: Command) -> None:

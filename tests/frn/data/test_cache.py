@@ -2,7 +2,9 @@
 
 import os
 import shutil
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,7 @@ from PIL import Image
 
 from frn import files
 from frn.data import cache
-from frn.data.cache import load_images
+from frn.data.cache import StoredImages, load_images
 from frn.data.folders import scan
 from frn.errors import FrnError, FrnWarning
 from frn.images import EvaluationTransform, open_image
@@ -169,6 +171,21 @@ def test_an_interrupt_does_not_wait_for_the_photos_that_are_left() -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
+def test_of_those_who_start_together_one_decodes(tmp_path: Path, private_cache: Path, decodes: Decodes) -> None:
+    folders, together = scan(write(tmp_path / "data")), threading.Barrier(8)
+
+    def load(_: int) -> StoredImages:
+        together.wait()
+        return load_images(folders, 16)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(load, range(8)))
+    assert decodes.count == len(folders.paths)
+    assert all(np.array_equal(stored.pixels, found[0].pixels) for stored in found)
+    assert len(list((private_cache / "images").iterdir())) == 1, "a lock stays behind"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
 def test_what_a_killed_program_was_building_goes_and_what_another_is_building_stays(
     moths: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +194,8 @@ def test_what_a_killed_program_was_building_goes_and_what_another_is_building_st
     for folder in (left, held):
         folder.mkdir(parents=True)
         (folder / "pixels").write_bytes(bytes(99))
+    lock = private_cache / "images" / ".building-this.lock"
+    lock.touch()
     with files.in_the_making(held):
         load_images(scan(moths / "val"), 16)
-        assert (left.exists(), held.exists()) == (False, True)
+        assert (left.exists(), lock.exists(), held.exists()) == (False, False, True)
