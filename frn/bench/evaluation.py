@@ -16,7 +16,7 @@ from frn.bench.plain import plain_accuracy
 from frn.bench.training import PRESETS
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.episodes import evaluate_episodes
-from frn.evaluation.features import BATCH, extract_features
+from frn.evaluation.features import GPU_BATCH, extract_features
 from frn.heads.base import Head
 from frn.model import Model
 from frn.numerics import Precision, choose_device, choose_precision, keep_freed_memory
@@ -62,7 +62,7 @@ class EvaluationTiming:
 class Effort:
     """How much is timed; the rest of a test is reckoned from it."""
 
-    images: int = BATCH
+    images: int = GPU_BATCH
     episodes: int = 400
     plain: int = 3
     """Episodes of the authors' loop."""

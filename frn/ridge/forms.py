@@ -10,8 +10,9 @@ Shape letters: way classes, p pool rows, r locations per map, d channels, n = qu
 from dataclasses import dataclass
 from typing import Literal
 
-Form = Literal["whitened", "operator", "moments"]
-"""A class as its whitened pool (p, d); as its residual operator B (d, d); or that operator against second moments."""
+Form = Literal["whitened", "explained", "operator", "moments"]
+"""A class as its whitened pool (p, d) and a damping (p, p); as the rows (p, d) that both come to; as its residual
+operator B (d, d); or that operator against second moments."""
 
 CACHED = 1 << 18
 """Numbers that stay close to the core."""
@@ -33,6 +34,7 @@ class Sizes:
             return "moments" if self._moments(gradient=True) < self._by_location(gradient=True) else "whitened"
         work: dict[Form, float] = {
             "whitened": self._by_location(gradient=False),
+            "explained": self._by_rows,
             "operator": self._by_operator,
             "moments": self._moments(gradient=False),
         }
@@ -57,6 +59,11 @@ class Sizes:
         if not gradient:
             return forward
         return forward + all_classes * (2 * p * d + 2 * p**2) + self.way * 7 * p**2 * d
+
+    @property
+    def _by_rows(self) -> float:
+        p, d = self.p, self.d
+        return self.n * self.way * p * d + self.way * (3.8 * p**2 * d + 9 * p**3) if p < d else self._by_operator
 
     @property
     def _by_operator(self) -> float:

@@ -10,10 +10,10 @@ locations (n = queries * r).
 import torch
 from torch import Tensor
 
-from frn.ridge.forms import Sizes
+from frn.ridge.forms import Form, Sizes
 from frn.ridge.matmul import matmul_nt
 from frn.ridge.moments import moment_error
-from frn.ridge.systems import gram, pool_operator, ridge_factor
+from frn.ridge.systems import LARGEST_RHO, explaining_rows, gram, pool_operator, ridge_factor
 from frn.ridge.whitened import in_blocks, whitened_error
 
 
@@ -52,7 +52,7 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
     way, p, d = pool.shape
     form = Sizes(way, p, len(query), 1, d).cheapest(gradient=_wants_gradient(query, pool, lam, rho))
     with torch.autocast(query.device.type, enabled=False):
-        return _location_error(*_prepared(query, pool, lam, rho), whitened=form == "whitened")
+        return _location_error(*_prepared(query, pool, lam, rho), form)
 
 
 def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
@@ -67,14 +67,17 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
         query, pool, lam, rho = _prepared(query, pool, lam, rho)
         if form == "moments":
             return moment_error(query, pool, lam, rho)
-        errors = _location_error(query.flatten(0, 1), pool, lam, rho, whitened=form == "whitened")  # way, n
+        errors = _location_error(query.flatten(0, 1), pool, lam, rho, form)  # way, n
         return errors.unflatten(1, (queries, r)).mean(-1).mT
 
 
-def _location_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor, *, whitened: bool) -> Tensor:
-    if whitened and pool.shape[1] < pool.shape[2]:
-        return whitened_error(query, pool, lam, rho)
-    return _squared_length(query, pool_operator(pool, lam, rho))
+def _location_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor, form: Form) -> Tensor:
+    if form == "operator" or pool.shape[1] >= pool.shape[2]:
+        return _squared_length(query, pool_operator(pool, lam, rho))
+    if form == "explained" and query.is_cpu and rho <= LARGEST_RHO:  # elsewhere, looking at rho would wait for it
+        explained = _squared_length(query, explaining_rows(pool, lam, rho))
+        return torch.linalg.vector_norm(query, dim=-1).square() - explained
+    return whitened_error(query, pool, lam, rho)
 
 
 def _wants_gradient(*values: Tensor | float) -> bool:
@@ -82,7 +85,7 @@ def _wants_gradient(*values: Tensor | float) -> bool:
 
 
 def _squared_length(query: Tensor, operator: Tensor) -> Tensor:
-    """Squared length of every query through every operator: (n, d) and (way, d, d) to (way, n)."""
+    """Squared length of every query through every operator: (n, d) and (way, m, d) to (way, n)."""
     lengths = []
     for block in in_blocks(query):
         through = matmul_nt(block, operator.flatten(0, 1)).unflatten(1, operator.shape[:2])

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from frn.ridge.matmul import matmul_small
 
+LARGEST_RHO = 1.9
+"""Up to this, C C^T of `explaining_rows` has eigenvalues of 0.1 rho and more; at two they are lost in rounding."""
+
 
 class SingularError(ValueError):
     """A system is not positive definite: the features or lambda are no numbers, or lambda is nothing beside them."""
@@ -64,9 +67,21 @@ def whiten(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
     Neither has a norm above one.
     """
     rows = pool.double()
-    factor = ridge_factor(rows, lam)
-    inverse = torch.linalg.solve_triangular(factor, identity_like(factor), upper=False)
+    inverse = _inverse_factor(rows, lam)
     return (inverse @ rows).to(pool.dtype), (lam.sqrt() * inverse).to(pool.dtype)
+
+
+def explaining_rows(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
+    """G = C^T L^-1 S with rho (2 - rho) I + rho^2 lam L^-1 L^-T = C C^T, in the pool's dtype: (way, p, d).
+
+    The error of a query location is |q|^2 - |G q|^2 (`enrolment`), and no singular value of G is above one. For rho up
+    to `LARGEST_RHO`.
+    """
+    rows = pool.double()
+    inverse = _inverse_factor(rows, lam)
+    kept = matmul_small(inverse, inverse.mT).mul_(rho.square() * lam)
+    kept.diagonal(dim1=-2, dim2=-1).add_(rho * (2 - rho))
+    return (matmul_small(cholesky(kept, lam).mT, inverse) @ rows).to(pool.dtype)
 
 
 def solved_pool(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
@@ -90,6 +105,12 @@ def pool_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
         return residual_operator(gram(pool), lam, rho).to(pool.dtype)
     rows = pool.double()
     return _complement(_whitened(ridge_factor(rows, lam), rows).to(pool.dtype), rho)
+
+
+def _inverse_factor(pool: Tensor, lam: Tensor) -> Tensor:
+    """L^-1 of S S^T + lam I = L L^T: (way, p, p)."""
+    factor = ridge_factor(pool, lam)
+    return torch.linalg.solve_triangular(factor, identity_like(factor), upper=False)
 
 
 def _whitened(factor: Tensor, rows: Tensor) -> Tensor:

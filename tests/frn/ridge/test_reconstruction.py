@@ -12,6 +12,7 @@ from frn.ridge.forms import Form, Sizes
 from frn.ridge.moments import moment_error
 from frn.ridge.parameters import LAMBDA_FLOOR
 from frn.ridge.reconstruction import class_error, location_error, reconstruct
+from frn.ridge.systems import LARGEST_RHO, explaining_rows
 from frn.ridge.whitened import whitened_error
 
 
@@ -157,6 +158,20 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
             assert ((by_class - mean).abs().max() / unit).item() <= 5e-6
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("rho", [0.05, 1.0, LARGEST_RHO])
+def test_rows_explain_as_much_as_the_class_does(name: str, rho: float) -> None:
+    r, shot, d = 25, 5, 640
+    query, pool = family(name, 2, shot, r, d)
+    truth = SvdTruth(query, pool)
+    for alpha in (-3.0, 3.0):
+        lam = torch.tensor(shot * r / d * math.exp(alpha), dtype=torch.float64)
+        rows = explaining_rows(pool, lam, torch.tensor(rho, dtype=torch.float64))
+        assert torch.linalg.matrix_norm(rows.double(), 2).max() <= 1 + 1e-6
+        error = truth.length - (query @ rows.mT).double().square().sum(-1)
+        assert ((error - truth.error(float(lam), rho)).abs().max() / truth.length.mean()).item() <= 5e-6
+
+
 @pytest.mark.parametrize("beta", [-0.2, math.log(2)])
 @pytest.mark.parametrize("p", [4, 9])
 def test_gradients_are_those_of_the_formula(p: int, beta: float) -> None:
@@ -205,8 +220,8 @@ def test_float32_gradients_by_hand_are_those_of_float64(monkeypatch: pytest.Monk
 def test_episodes_take_the_form_with_the_least_work() -> None:
     """As measured: `frn bench head --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
     forms: dict[tuple[int, int, int], tuple[Form, Form]] = {
-        (640, 5, 1): ("whitened", "whitened"),
-        (640, 20, 5): ("whitened", "whitened"),
+        (640, 5, 1): ("explained", "whitened"),
+        (640, 20, 5): ("explained", "whitened"),
         (640, 5, 20): ("operator", "moments"),
         (640, 20, 20): ("moments", "moments"),
         (64, 5, 5): ("moments", "moments"),

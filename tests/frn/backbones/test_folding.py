@@ -1,0 +1,66 @@
+"""A backbone without its batch normalisations makes the same maps."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from frn.backbones import build_backbone
+from frn.backbones.base import Backbone
+from frn.backbones.folding import folded
+
+
+def trained(backbone: Backbone) -> Backbone:
+    """Give every normalisation statistics and scales of some training."""
+    torch.manual_seed(1)
+    for module in backbone.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 3)
+            module.weight.data.normal_(1, 0.5)
+            module.bias.data.normal_()
+    return backbone.eval()
+
+
+def norms(network: nn.Module) -> int:
+    return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+
+
+@pytest.mark.parametrize("name", ["conv4", "resnet12-small"])
+def test_maps_are_the_same_and_no_normalisation_is_left(name: str) -> None:
+    backbone = trained(build_backbone(name, last_pool=True, size=32)).double()
+    lean = folded(backbone, 32)
+    images = torch.randn(3, 3, 32, 32, dtype=torch.float64)
+    with torch.no_grad():
+        assert torch.allclose(lean(images), backbone(images), rtol=1e-9, atol=1e-9)
+    assert norms(lean) == 0 < norms(backbone)
+
+
+def test_in_bf16_it_is_as_near_to_float32() -> None:
+    backbone = trained(build_backbone("resnet12-small", last_pool=True, size=32))
+    lean, images = folded(backbone, 32), torch.randn(16, 3, 32, 32)
+    with torch.no_grad():
+        exact = backbone(images)
+        with torch.autocast("cpu", torch.bfloat16):
+            errors = [float((network(images).float() - exact).square().mean()) for network in (backbone, lean)]
+    assert 0 < errors[1] < 1.2 * errors[0]
+
+
+class Crossed(Backbone):
+    """Parts that follow each other in the listing, and not in use."""
+
+    d, stride = 4, 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.conv(images)
+        return maps + self.norm(maps)
+
+
+def test_a_network_that_uses_its_parts_otherwise_stays_as_it_is() -> None:
+    backbone = trained(Crossed())
+    assert folded(backbone, 8) is backbone
