@@ -206,8 +206,7 @@ def _build(
             json.dump(index, text)
             text.flush()
             os.fsync(text.fileno())
-        if _open(home) is None:
-            shutil.rmtree(home, ignore_errors=True)  # a torn one
+        shutil.rmtree(home, ignore_errors=True)  # a torn one
         try:
             work.rename(home)
         except OSError:
