@@ -1,7 +1,7 @@
 """Batch normalisation folded into the convolution before it, for a network that only extracts features.
 
 Its running statistics are constants then: w' = w s and b' = b s + t with s = scale / sqrt(variance + eps) and
-t = shift - mean s. A pass over every map is saved, and with it an eighth of ResNet-12's time in bf16.
+t = shift - mean s. A pass over every map is saved: in bf16 a tenth of ResNet-12's time, a fifth of Conv-4's.
 """
 
 import copy
