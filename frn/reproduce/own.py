@@ -13,7 +13,7 @@ def short(name: str, **changed: Any) -> RunSpec:
 
 AT_ONE_SHOT = {"way": 30, "shot": 1}
 GENTLY: dict[str, dict[str, Any]] = {"covariance": {"warm_up": 200}}
-"""At the full rate, the temperature of covariance pooling turns negative in the first step, and it learns late."""
+"""At the full rate, the temperature of covariance pooling turns negative within two steps, and it learns late."""
 FRN = short("frn")
 AVERAGE = RunSpec(name="average", options=RunOptions(preset="cifar-fs-conv4-average", epochs=24))
 DUMMY = RunSpec(name="dummy", options=RunOptions(preset="cifar-fs-conv4-pretrain", epochs=24))
