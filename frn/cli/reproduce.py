@@ -46,7 +46,7 @@ def reproduce(
     """Make a table of the paper: train what is missing, resume what is half done, evaluate, compare.
 
     Rows whose data set is not given are skipped. Ctrl-C saves and stops; the same command goes on. Rows that
-    OUT/TABLE.json has already stay in it, also without their runs.
+    OUT/TABLE.json has already stay in it, also without their runs, and so does why others are not measured.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
@@ -70,7 +70,9 @@ def reproduce(
         if dry_run:
             return
         before = read(out / f"{chosen.name}.json")  # anew: another `frn reproduce` may have finished rows meanwhile
+        others = [row for row in chosen.rows if row not in rows]
         known = [row for row in chosen.rows if before and before.has(row)]
+        known += [row for row in others if before and before.excuses(row)]
         kept = [row for row in known if unmeasured(row, locations)]
         found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
         if before and kept:

@@ -107,6 +107,10 @@ class Report:
         called = {entry.command for part in (self.runs, self.measurements) for entry in part.values()}
         return called.issuperset(commands(row))
 
+    def excuses(self, row: Row) -> bool:
+        """Whether the table says why a row is not measured."""
+        return any(line.row == row.name and line.missing for line in self.rows)
+
     def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
         """This table, with these rows as they were in an earlier one, and the runs and measurements behind them.
 

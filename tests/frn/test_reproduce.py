@@ -125,6 +125,21 @@ def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     assert "frn train" in frn(*words, "--runs", tmp_path / "c", "--row", "tiny", "--dry-run").stdout
 
 
+def test_why_another_row_is_not_measured_stays_until_it_is(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
+    monkeypatch.setattr("frn.cli.reproduce._run", run_here)
+    words = ("reproduce", "tiny", "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
+    without = json.loads(frn(*words, "other").stdout)
+    assert "cifar-fs" in without["rows"][0]["missing"]
+    with_tiny = json.loads(frn(*words, "tiny", "--data", moths).stdout)
+    assert [line["row"] for line in with_tiny["rows"]] == ["tiny", "other"]
+    assert with_tiny["rows"][1] == without["rows"][0]
+    measured = json.loads(frn(*words, "other", "--data", moths).stdout)
+    assert not [line for line in measured["rows"] if "missing" in line]
+
+
 def test_rows_that_two_commands_make_side_by_side_are_both_in_the_table(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
