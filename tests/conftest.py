@@ -39,7 +39,8 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(5_000, 10, 10)
 
 
-def pytest_unconfigure() -> None:
+def pytest_sessionfinish() -> None:
+    """Before plugins sum up: Hypothesis looks for what refers to an object, which it does not find while frozen."""
     gc.unfreeze()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 import pytest
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.file_requests import Found, ListFolder, ScanPath
@@ -198,7 +199,7 @@ EVIL: dict[str, tuple[Make, str]] = {
     "mode P with transparency": (image("pt.png", "P", transparency=3), GOOD),
     "mode RGBA": (image("rgba.png", "RGBA"), GOOD),
     "mode CMYK": (image("cmyk.jpg", "CMYK"), GOOD),
-    "mode YCbCr TIFF": (image("ycbcr.tif", "YCbCr"), GOOD),
+    "mode YCbCr TIFF": (image("ycbcr.tif", "YCbCr"), GOOD if PIL.__version__ >= "13" else BAD),  # 12 cannot read its own
     "mode LAB": (image("lab.tif", "LAB"), GOOD),
     "16 bits of grey": (image("deep.png", "I;16"), GOOD),
     "floats": (image("float.tif", "F"), GOOD),
