@@ -6,12 +6,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones.base import Backbone
+from frn.backbones.compiled import finish, fits
 from frn.backbones.convolution import Convolution3x3
-from frn.backbones.leaky_relu import leaky_relu
+from frn.backbones.leaky_relu import SLOPE, leaky_relu
 
 
 class ResidualBlock(nn.Module):
     """Three convolutions beside a 1 x 1 shortcut, then LeakyReLU(0.1) and 2 x 2 max-pooling."""
+
+    compiled = False
+    """Whether training takes what follows the convolutions as one function."""
 
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()
@@ -27,13 +31,21 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (b, channels_in, h, w) to (b, channels_out, h // 2, w // 2), or keep h and w without pooling."""
-        main = leaky_relu(self.conv1(x))
-        main = leaky_relu(self.conv2(main))
+        main = self.finished((x, self.conv1))
+        main = self.finished((main, self.conv2))
+        return self.finished((main, self.conv3), (x, self.shortcut), pool=self.pool)
+
+    def finished(self, *branches: tuple[Tensor, nn.Sequential], pool: bool = False) -> Tensor:
+        """Activate the sum of normed convolutions, each of its map, after taking the largest of 2 x 2 locations."""
+        maps = [convolution(x) for x, (convolution, _) in branches]
+        norms = [norm for _, (_, norm) in branches]
+        if self.compiled and fits(maps, norms):
+            return finish(maps, norms, slope=SLOPE, pool=pool)
+        x, *shortcut = (norm(convolved) for norm, convolved in zip(norms, maps, strict=True))
+        for other in shortcut:
+            x = x + other
         # LeakyReLU is increasing, so it commutes with max-pooling: pool first, activate a quarter.
-        x = self.conv3(main) + self.shortcut(x)
-        if self.pool:
-            x = F.max_pool2d(x, 2)
-        return leaky_relu(x)
+        return leaky_relu(F.max_pool2d(x, 2) if pool else x)
 
 
 WIDE = (64, 160, 320, 640)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -79,6 +80,7 @@ def time_training(
     rounds: int = 3,
     precision: str = "auto",
     device: str = "auto",
+    compiled: bool = False,
 ) -> TrainingTiming:
     """Time whole steps of the paper's run on birds, as `frn train` does it and as the authors' loop does.
 
@@ -93,13 +95,16 @@ def time_training(
         rounds: steps of each contestant that count.
         precision: of ours. The authors' loop runs in fp32, and under autocast as well where ours is in bf16.
         device: of all.
+        compiled: whether ours runs with `--compile`.
     """
     where = choose_device(device)
     wanted = choose_precision(precision, where)
     preset = find_preset(PRESETS[backbone])
     shape = EpisodeShape(way=way or WAYS[backbone], shot=shot, queries=queries)
     preset = replace(preset, episode=shape)
-    contestants: dict[str, tuple[Callable[..., list[float]], Precision, int]] = {OURS: (our_steps, wanted, UNTIMED)}
+    contestants: dict[str, tuple[Callable[..., list[float]], Precision, int]] = {
+        OURS: (partial(our_steps, compiled=compiled), wanted, UNTIMED)
+    }
     contestants[PLAIN] = (plain_steps, "fp32", UNTIMED_PLAIN)
     if wanted == "bf16":
         contestants[PLAIN_CAST] = (plain_steps, "bf16", UNTIMED_PLAIN)
@@ -122,13 +127,15 @@ def time_training(
     )
 
 
-def our_steps(preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int) -> list[float]:
+def our_steps(
+    preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int, *, compiled: bool = False
+) -> list[float]:
     """Seconds of so many steps of `frn train`, reports and metrics included."""
     torch.set_num_threads(1)
     # One epoch holds all steps: no checkpoint comes between them.
     images = in_memory({name: files * (count + 1) for name, files in episode.items()}, preset.data.max_side)
     ends = [time.perf_counter()]
-    settings = RunSettings(precision=how, device=where, save_every=math.inf)
+    settings = RunSettings(precision=how, device=where, compiled=compiled, save_every=math.inf)
     with tempfile.TemporaryDirectory() as folder:
         train(
             preset,

@@ -25,6 +25,7 @@ def train(
     rounds: Annotated[int, typer.Option(min=1, help="Steps of each that count.")] = 3,
     precision: Precision = "auto",
     device: Device = "auto",
+    compiled: Annotated[bool, typer.Option("--compile", help="Ours as `frn train --compile` does it.")] = False,
     quick: Quick = False,
     form: Format = None,
     as_json: AsJson = False,
@@ -39,7 +40,9 @@ def train(
             for name in _chosen(backbone):
                 tiny = {"way": 2, "shot": 1, "queries": 1, "rounds": 1}
                 sizes = tiny if quick else {"way": way, "rounds": rounds}
-                timings.append(time_training(name, data=data, precision=precision, device=device, **sizes))
+                timings.append(
+                    time_training(name, data=data, precision=precision, device=device, compiled=compiled, **sizes)
+                )
                 show(len(timings), len(_chosen(backbone)))
     found = [timing.as_json() for timing in timings]
     if printed(wants, found, found):

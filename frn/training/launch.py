@@ -9,6 +9,7 @@ from torch import Tensor
 from frn.data.cache import StoredImages, load_images
 from frn.data.concat import ConcatImages
 from frn.episodes import EpisodeShape
+from frn.errors import FrnError
 from frn.evaluation.features import TorchExtractor
 from frn.evaluation.ranks import ALONE, Ranks, restarted
 from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
@@ -150,6 +151,14 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
         "machine": f"{processor()}, threads: {options.threads or own_cores()}",
     }
     precision = choose_precision(options.wanted_precision, device)
+    if options.compiled and device.type != "cpu":
+        raise FrnError(f"--compile is for processors, but this run is on {device}: leave it out, or add --device cpu")
     return RunSettings(
-        seed=options.seed, precision=precision, device=device, resume=resume, command=command, facts=facts
+        seed=options.seed,
+        precision=precision,
+        device=device,
+        compiled=options.compiled,
+        resume=resume,
+        command=command,
+        facts=facts,
     )

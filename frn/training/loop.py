@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from frn.backbones.compiled import compile_blocks
 from frn.data.cache import StoredImages
 from frn.data.concat import ConcatImages
 from frn.data.resident import where_they_fit
@@ -143,6 +144,8 @@ class _Trainer:
         self.folder = folder
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
         self.model.record = {"seed": settings.seed, **settings.facts}
+        if settings.compiled:
+            compile_blocks(self.model.backbone)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(settings.seed)
             self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)

@@ -1,5 +1,8 @@
 """What people ask of a training run: a preset, what to change of it, and where and how to run it. Free of torch."""
 
+import os
+import shutil
+import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
@@ -17,6 +20,8 @@ FIXED: dict[str, tuple[Regulariser, ...]] = {
 }
 
 
+CXX = "clang++" if sys.platform == "darwin" else "g++"
+"""What `torch.compile` calls where the environment's CXX names no other."""
 OF_THE_RUN = ("seed", "precision", "images", "method_revision")
 """What `config.toml` says beside the preset: the first two are options, the others describe the run."""
 
@@ -48,6 +53,8 @@ class RunOptions:
     precision: str = "auto"
     device: str = "auto"
     threads: int | None = None
+    compiled: bool = False
+    """Take what follows a convolution as one function, of loops in C++ (`frn.backbones.compiled`)."""
     resume: bool = False
     init: str | None = None
     """The model to start from."""
@@ -124,6 +131,8 @@ class RunOptions:
                 f"--backbone {self.backbone}: networks of others stay as their makers trained them. "
                 f"`frn import {self.backbone} --out MODEL.safetensors` makes a model of one, which needs no training."
             )
+        if self.compiled and shutil.which(compiler := os.environ.get("CXX", CXX)) is None:
+            raise FrnError(f"--compile needs a C++ compiler, and there is no {compiler}: install one, or leave it out")
         if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
             command = "train" if find_preset(start).trains_on_episodes else "pretrain"
             raise FrnError(

@@ -36,6 +36,8 @@ class RunSettings:
     device: torch.device | str = "cpu"
     save_every: float = 60.0
     """Seconds between resumable checkpoints."""
+    compiled: bool = False
+    """Take what follows a convolution as one function; rounds otherwise, a little better."""
     resume: bool = False
     """Continue the run in the folder, bit for bit."""
     command: str = ""

@@ -1,0 +1,157 @@
+"""What follows a convolution as one compiled function: the same as norm, sum, pooling and activation, one by one."""
+
+import copy
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.backbones import build_backbone
+from frn.backbones.compiled import compile_blocks, compiled_loops, finish
+from frn.errors import FrnError
+from frn.training.loop import StepReport
+from frn.training.options import CXX, RunOptions
+from frn.training.run import RunSettings
+from tests.frn.training.tiny import assert_same, quick
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which(os.environ.get("CXX", CXX)) is None, reason="torch.compile needs a C++ compiler"
+)
+
+
+def plainly(maps: list[Tensor], norms: list[nn.BatchNorm2d], slope: float, *, pool: bool) -> Tensor:
+    x = sum((norm(each) for norm, each in zip(norms, maps, strict=True)), torch.zeros(()))
+    return F.leaky_relu(F.max_pool2d(x, 2) if pool else x, slope)
+
+
+def drawn_norm(channels: int) -> nn.BatchNorm2d:
+    """With factors of both signs, and running statistics that a batch is not near."""
+    norm = nn.BatchNorm2d(channels)
+    nn.init.uniform_(norm.weight, -1.5, 1.5)
+    nn.init.normal_(norm.bias)
+    assert norm.running_mean is not None
+    nn.init.normal_(norm.running_mean)
+    return norm
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("branches", "size", "slope", "pool", "dtype"),
+    [
+        (1, (6, 6), 0.0, True, torch.float32),
+        (1, (5, 7), 0.1, False, torch.float32),
+        (2, (7, 5), 0.1, True, torch.float32),
+        (2, (7, 5), 0.1, True, torch.bfloat16),
+    ],
+)
+def test_results_gradients_and_running_statistics_are_those_of_the_plain_functions(
+    branches: int, size: tuple[int, int], slope: float, pool: bool, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    maps = [(3 + 2 * torch.randn(9, 40, *size)).to(dtype, memory_format=torch.channels_last) for _ in range(branches)]
+    norms = [drawn_norm(40) for _ in maps]
+    height, width = (side // 2 if pool else side for side in size)
+    along = torch.randn(9, 40, height, width).to(dtype)
+    exact = [x.double().requires_grad_() for x in maps]
+    exact_norms = [copy.deepcopy(norm).double() for norm in norms]
+    maps = [x.requires_grad_() for x in maps]
+    found = finish(maps, norms, slope=slope, pool=pool)
+    found.backward(along)
+    expected = plainly(exact, exact_norms, slope, pool=pool)
+    expected.backward(along.double())
+    rounding = 1e-5 if dtype is torch.float32 else 8e-3
+    assert found.dtype == dtype
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found.double(), expected, rtol=rounding, atol=rounding)
+    for x, reference in zip(maps, exact, strict=True):
+        assert x.grad is not None
+        assert reference.grad is not None
+        # Where two of a window are as large up to rounding, either may get the gradient.
+        apart = (x.grad.double() - reference.grad).abs() > rounding * (1 + reference.grad.abs())
+        assert apart.double().mean() < (0 if dtype is torch.float32 else 1e-2) + 1e-9
+    for norm, exactly in zip(norms, exact_norms, strict=True):
+        for (name, each), (_, true) in zip(norm.state_dict().items(), exactly.state_dict().items(), strict=True):
+            torch.testing.assert_close(each.double(), true.double(), rtol=1e-5, atol=1e-5, msg=name)
+        for weight, true in ((norm.weight, exactly.weight), (norm.bias, exactly.bias)):
+            assert weight.grad is not None
+            torch.testing.assert_close(weight.grad.double(), true.grad, rtol=1e-3, atol=1e-2)
+
+
+@needs_compiler
+def test_a_backbone_learns_the_same() -> None:
+    torch.manual_seed(0)
+    plain = build_backbone("resnet12-small", size=42)
+    compiled, exact = copy.deepcopy(plain), copy.deepcopy(plain).double()
+    compile_blocks(compiled)
+    images = torch.randn(6, 3, 42, 42).contiguous(memory_format=torch.channels_last)
+    maps = {backbone: backbone.train()(images.to(next(backbone.parameters()))) for backbone in (plain, compiled, exact)}
+    along = torch.randn_like(maps[plain])
+    for each in maps.values():
+        each.backward(along.to(each))
+
+    def gradient(backbone: nn.Module) -> Tensor:
+        return torch.cat([each.grad.flatten().double() for each in backbone.parameters() if each.grad is not None])
+
+    distances = [(gradient(backbone) - gradient(exact)).norm() for backbone in (compiled, plain)]
+    assert (maps[compiled] - maps[exact]).norm() <= 2 * (maps[plain] - maps[exact]).norm()
+    assert 0 < distances[0] <= 2 * distances[1]
+    before = {key: value.clone() for key, value in compiled.state_dict().items()}
+    with torch.no_grad():
+        torch.testing.assert_close(compiled.eval()(images), plain.eval()(images), rtol=1e-3, atol=1e-4)
+    assert all(torch.equal(value, before[key]) for key, value in compiled.state_dict().items())
+
+
+@needs_compiler
+def test_one_loop_serves_maps_of_all_sizes() -> None:
+    """Each size anew would cost seconds of compiling."""
+    torch._dynamo.reset()
+    compiled_loops.cache_clear()
+    norm = drawn_norm(24)
+    torch._dynamo.utils.counters.clear()
+    for size in (12, 10, 7, 5):
+        maps = torch.randn(size + 1, 24, size, size).contiguous(memory_format=torch.channels_last).requires_grad_()
+        finish([maps], [norm], slope=0.1, pool=True).sum().backward()
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 5
+
+
+def test_what_has_no_such_blocks_is_refused() -> None:
+    with pytest.raises(FrnError, match="--compile: nothing of a Sequential"):
+        compile_blocks(nn.Sequential(nn.Conv2d(3, 4, 3)))
+
+
+@needs_compiler
+def test_a_run_learns_as_without_it_and_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    compiled = RunSettings(compiled=True)
+    plain, _ = quick(tmp_path / "plain")
+    whole, _ = quick(tmp_path / "whole", settings=compiled)
+    losses = [[event.loss for event in events if isinstance(event, StepReport)] for events in (plain, whole)]
+    assert losses[0] != losses[1]
+    assert losses[0][:3] == pytest.approx(losses[1][:3], rel=1e-3)
+    stops = iter([False] * 3 + [True])
+    quick(tmp_path / "cut", settings=compiled, stop=lambda: next(stops))
+    quick(tmp_path / "cut", settings=compiled, resume=True)
+    assert_same(tmp_path / "whole" / "best.safetensors", tmp_path / "cut" / "best.safetensors")
+
+
+def test_without_a_compiler_the_option_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(FrnError, match="--compile needs a C\\+\\+ compiler, and there is no no-such-compiler"):
+        RunOptions(preset="demo", compiled=True).check(episodes=True)
+
+
+def test_a_compiler_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object, **__: object) -> NoReturn:
+        raise torch._dynamo.exc.TorchRuntimeError("no room for the cache\nand more")
+
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: failing)
+    compiled_loops.cache_clear()
+    maps = torch.randn(2, 4, 6, 6, requires_grad=True)
+    with pytest.raises(FrnError, match=r"^--compile: no room for the cache\. Leave it out, or mend the compiler\.$"):
+        finish([maps], [drawn_norm(4)], slope=0.1, pool=True)
+    compiled_loops.cache_clear()
