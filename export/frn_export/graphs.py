@@ -12,10 +12,7 @@ from torch import Tensor, nn
 
 from frn import __version__
 from frn.backbones.conv4 import Conv4, ConvBlock
-from frn.backbones.pretrained import Pretrained
-from frn.backbones.registered import Registered
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
-from frn.errors import FrnError
 from frn.inference.extractor import FEATURES_VERSION
 from frn.inference.runtime import FEATURES_FORMAT
 from frn.model import Model
@@ -29,17 +26,17 @@ def features_graph(model: Model) -> onnx.ModelProto:
     """Build `features.onnx`: `images` (n, 3, S, S) in [0, 1] to `feature_map` (n, r, d), as `Model.feature_maps`.
 
     The head's learned numbers and the evaluation transform go into the metadata: with them the file is all that is
-    needed to enroll and classify. FrnError if the backbone has no ONNX graph here.
+    needed to enroll and classify. FrnError if the backbone has no graph here and cannot be traced.
     """
     writer = WRITERS.get(type(model.backbone))
-    if writer is None:
-        known = ", ".join(kind.__name__ for kind in WRITERS)
-        raise FrnError(f"a {model.config.backbone} backbone cannot be exported; there are: {known}")
     side = model.config.transform.size
     h, w = model.grid
     graph = GraphBuilder()
     normalised = _normalise(graph, "images", model)
-    maps = writer(graph, normalised, model.backbone)
+    if writer is None:
+        maps = write_traced(graph, normalised, model.backbone, side)
+    else:
+        maps = writer(graph, normalised, model.backbone)
     if (scale := model.map_scale(model.head)) != 1.0:
         maps = graph.node("Mul", maps, graph.constant(1 / scale))
     flat = graph.node("Reshape", maps, graph.constant(np.array([0, model.d, h * w], dtype=np.int64)))
@@ -134,7 +131,7 @@ def _array(tensor: Tensor) -> Array:
 
 
 WRITERS: dict[type[nn.Module], Callable[..., str]] = {
-    **{Conv4: _conv4, ResNet12: _resnet12},
-    **{Pretrained: write_traced, Registered: write_traced},
+    Conv4: _conv4,
+    ResNet12: _resnet12,
 }
-"""How each backbone is written; another backbone adds its own."""
+"""How a backbone is written by hand, with the operators that it needs and names; any other is traced."""

@@ -15,26 +15,25 @@ import onnx
 import torch
 from numpy.typing import NDArray
 from onnx import helper, numpy_helper
+from torch import nn
 
-from frn.backbones.pretrained import Pretrained
-from frn.backbones.registered import Registered
 from frn.errors import FrnError
 from frn_export.builder import OPSET, GraphBuilder
 
 Values = dict[str, NDArray[Any]]
 
 
-def write_traced(graph: GraphBuilder, images: str, backbone: Pretrained | Registered) -> str:
-    """Add a network to a graph: the name of normalised images (n, 3, S, S) to that of maps (n, d, h, w).
+def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: int) -> str:
+    """Add a network to a graph: the name of normalised images (n, 3, size, size) to that of maps (n, d, h, w).
 
     FrnError if it cannot be traced, or its shapes do not follow the number of images.
     """
-    return _Copy(graph, images, _trace(backbone)).maps()
+    return _Copy(graph, images, _trace(backbone, size)).maps()
 
 
-def _trace(backbone: Pretrained | Registered) -> onnx.GraphProto:
+def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
     file = io.BytesIO()
-    example = torch.zeros(2, 3, backbone.size, backbone.size, dtype=torch.float32)
+    example = torch.zeros(2, 3, size, size, dtype=torch.float32)
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one fused operator, which ONNX does not have
     try:

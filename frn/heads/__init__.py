@@ -1,6 +1,6 @@
 """Few-shot heads. Each is one file with one contract: `(support, query) -> logits`.
 
-A new head is a file here, a line in `HEADS`, and a test.
+A new head is a file here, a line in `HEADS`, its name in the commands' `MethodName`, and a test.
 """
 
 from collections.abc import Callable

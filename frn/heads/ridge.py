@@ -1,7 +1,12 @@
 """Ridge regression from features to labels: R2-D2 (Bertinetto et al., 2019), MetaOptNet-RR (Lee et al., 2019).
 
 FRN regresses a query's features on the supports; this regresses the labels of all supports on their features. The
-penalty, a scale and an offset of the logits are learned.
+penalty, a scale and an offset of the logits are learned, as in R2-D2's paper; the offset is one for all classes, and
+changes nothing.
+
+The head alone is R2-D2's, on the backbone of the other methods, which has one map where R2-D2 joins its last two.
+R2-D2's code has a bias per class (a column of ones), a fixed penalty of 50, and divides features and labels by the root
+of the number of supports, so that the penalty grows with it; here, as in the paper, it does not.
 """
 
 import torch

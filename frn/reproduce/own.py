@@ -34,7 +34,7 @@ def cifar_fs() -> list[Row]:
         "dsn": ("DSN", "dsn", NONE),
         "ctx": ("CTX", "ctx", NONE),
         "covariance": ("Covariance pooling", "covariance", NONE),
-        "r2d2": ("R2-D2", "ridge", ((60.0,), (76.1,))),
+        "r2d2": ("R2-D2's ridge regression", "ridge", ((60.0,), (76.1,))),
     }
     five, one = [], []
     for name, (label, m, figures) in methods.items():
@@ -83,7 +83,7 @@ def cub_small() -> list[Row]:
         "dsn": "DSN",
         "ctx": "CTX",
         "covariance": "Covariance pooling",
-        "ridge": "R2-D2",
+        "ridge": "R2-D2's ridge regression",
     }
     average = RunSpec(name="cub-average", options=RunOptions(preset="cub-small-conv4-average"))
     centred = Measurement(name="cub-simpleshot", run=average, flags=("--method", "simpleshot"), prepare=average.prepare)
@@ -120,7 +120,7 @@ OUR_OWN = (
         note="Every method has the same episodes (a short run: 24 epochs, 917,000 images), augmentation and "
         "schedule. SimpleShot takes the backbone of as long an average-pooled pre-training, centred on its "
         "training images; FRN after pre-training has 8 more epochs of episodes. Published: ProtoNet by the "
-        "R2-D2 paper, R2-D2 (64 channels) by an early version of it, each with its own training. "
+        "R2-D2 paper, R2-D2 (64 channels, its last two maps) by an early version of it, each with its own training. "
         "`docs/recipes.md` discusses the order. With covariance pooling the rate rises over the first 200 steps.",
     ),
     Table(
@@ -128,7 +128,9 @@ OUR_OWN = (
         "our own",
         "FRN's ablations on CIFAR-FS at 32 x 32, Conv-4 without the last pooling (r = 16)",
         cifar_fs_ablation(),
-        note="Every row has the budget of `cifar-fs`. Trained at 1 shot, the rate rises over the first 200 steps: "
+        note="Every row has the budget of `cifar-fs`, where rows of episodes after pre-training have a third more. "
+        "After average-pooled pre-training episodes begin with a lambda, rho and gamma that suit it, chosen on the "
+        "first ten of them: Table 9 begins with FRN's own. Trained at 1 shot, the rate rises over the first 200 steps: "
         "at the full rate from the first one, gamma falls to a seventh, rho to nothing (beta = -13), and nothing "
         "is learned. The auxiliary loss as the paper writes it swamps the cross-entropy: chance.",
     ),

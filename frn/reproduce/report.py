@@ -121,7 +121,7 @@ class Report:
         before = {line.row: line for line in earlier.rows}
         return replace(
             self,
-            rows=[before[line.row] if line.row in names else line for line in self.rows],
+            rows=[replace(before[line.row], label=line.label) if line.row in names else line for line in self.rows],
             runs={name: run for name, run in earlier.runs.items() if run.command in wanted} | self.runs,
             measurements={name: entry for name, entry in earlier.measurements.items() if entry.command in wanted}
             | self.measurements,

@@ -30,7 +30,7 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
         One reconstruction per class, (way, n, d), in the dtype of `query`.
 
     Raises:
-        ValueError: if the channels differ, or a class's system is not positive definite.
+        ValueError: if the channels differ, lambda is not positive (on a processor), or a class's system is singular.
     """
     with torch.autocast(query.device.type, enabled=False):
         query, pool, lam, rho = _prepared(query, pool, lam, rho)
@@ -96,9 +96,11 @@ def _squared_length(query: Tensor, operator: Tensor) -> Tensor:
 def _prepared(
     query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features in one dtype, float32 at least; lambda and rho as float64 scalars."""
+    """Features in one dtype, float32 at least; lambda and rho as float64 scalars; ValueError if lambda <= 0."""
     if query.shape[-1] != pool.shape[-1]:
         raise ValueError(f"query has {query.shape[-1]} channels but pool has {pool.shape[-1]}")
     dtype = torch.promote_types(torch.promote_types(query.dtype, pool.dtype), torch.float32)
     lam, rho = (torch.as_tensor(value, dtype=torch.float64, device=query.device) for value in (lam, rho))
+    if lam.device.type == "cpu" and lam <= 0:  # elsewhere the question would wait for the device
+        raise ValueError(f"lambda is {float(lam)}, but must be positive")
     return query.to(dtype), pool.to(dtype), lam, rho

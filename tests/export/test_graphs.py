@@ -10,7 +10,7 @@ import pytest
 import torch
 from frn_export.graphs import features_graph
 
-from frn.errors import FrnError
+from frn.backbones.base import Backbone
 from frn.images import EvaluationTransform
 from frn.model import Model
 from frn.model_file import ModelConfig
@@ -85,8 +85,23 @@ def test_the_file_says_what_it_is_and_how_to_use_it() -> None:
     assert json.loads(metadata["frn.config"])["transform"]["size"] == 32
 
 
-def test_a_backbone_without_a_graph_is_refused() -> None:
-    model = random_model("conv4")
-    model.backbone = torch.nn.Identity()  # type: ignore[assignment]
-    with pytest.raises(FrnError, match="cannot be exported"):
-        features_graph(model)
+class OfOnesOwn(Backbone):
+    """A network that no graph here is written for."""
+
+    d, stride = 64, 8
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv2d(3, 64, 8, stride=8)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(self.layer(images))
+
+
+def test_a_backbone_without_a_graph_is_traced() -> None:
+    model = random_model("conv4", last_pool=False)
+    model.backbone = OfOnesOwn()
+    images = torch.rand(3, 3, 32, 32)
+    (ours,) = session(features_graph(model)).run(["feature_map"], {"images": images.numpy()})
+    with torch.no_grad():
+        np.testing.assert_allclose(ours, model.feature_maps(images).numpy(), atol=1e-5)

@@ -1,6 +1,7 @@
 """The closed form, against recorded arrays, naive formulas and float64 SVD."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -246,8 +247,14 @@ def test_a_system_that_is_not_positive_definite_is_refused_by_name() -> None:
     pool[1, 0, 0] = math.nan
     with pytest.raises(ValueError, match=r"ridge system of class 1 \(of 3; 1 affected\) is not positive definite"):
         location_error(query, pool, 0.3, 1.0)
-    with pytest.raises(ValueError, match="features must be finite and lambda positive"):
-        reconstruct(query, features(3, 4, 6), -50.0, 1.0)
+
+
+@pytest.mark.parametrize("function", [reconstruct, location_error])
+@pytest.mark.parametrize("lam", [0.0, -1.0, -50.0])
+def test_lambda_must_be_positive(function: Callable[..., Tensor], lam: float) -> None:
+    """Of -1 the errors looked like errors, and their gradients were not numbers."""
+    with pytest.raises(ValueError, match=f"lambda is {lam}, but must be positive"):
+        function(features(2, 6), features(3, 4, 6), lam, 1.0)
 
 
 def test_channels_must_agree() -> None:
