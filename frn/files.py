@@ -59,6 +59,16 @@ def write_atomically(path: Path, content: bytes | str) -> None:
                 os.unlink(temporary)
 
 
+def is_folder(path: Path | str) -> bool:
+    """As `Path.is_dir`, which raises for a name that is too long, or lies in a folder that is closed to us."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_there(path: Path | str) -> bool:
+    """As `Path.exists`, which raises where `Path.is_dir` does."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
 def read_regular(path: Path, most: int) -> bytes:
     """The bytes of a file; never of a pipe or device, which could have no end.
 

@@ -106,9 +106,14 @@ def models_folder() -> Path:
 
 def added_models() -> dict[str, ModelFiles]:
     """Models that `frn models add` has added, by name: a folder each, that appears whole or not at all."""
-    folders = sorted(path for path in models_folder().glob("*") if NAME.fullmatch(path.name))
-    found = {folder.name: ModelFiles(folder / WEIGHTS, folder / EXTRACTOR) for folder in folders}
-    return {name: files for name, files in found.items() if files.weights.is_file()}
+    try:
+        folders = sorted(path for path in models_folder().glob("*") if NAME.fullmatch(path.name))
+        found = {folder.name: ModelFiles(folder / WEIGHTS, folder / EXTRACTOR) for folder in folders}
+        return {name: files for name, files in found.items() if files.weights.is_file()}
+    except PermissionError:
+        if os.environ.get("FRN_MODELS"):
+            raise
+        return {}  # of a service, say, whose home is closed to it
 
 
 def place_for(name: str) -> Path:

@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import os
 import re
 import shlex
 import signal
@@ -39,9 +40,10 @@ WIDE = 1000
 def plain_ending() -> Iterator[None]:
     """End a program without a traceback on Ctrl-C, and where stdout cannot take what is written.
 
-    Characters that stdout's encoding lacks are written as escapes.
+    Characters that stdout's encoding lacks are written as escapes; a stream that was closed (`2>&-`) takes everything.
     """
     interrupted = False
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal interrupted
@@ -72,6 +74,11 @@ def plain_ending() -> Iterator[None]:
             note(f"error: {needs_torch('this command')}")
             sys.exit(1)
         raise
+
+
+def _nowhere() -> io.TextIOWrapper:
+    """A stream in place of a closed one. What is printed to None lands on stdout, and the next file gets its number."""
+    return open(os.devnull, "w", encoding="utf-8")
 
 
 def _shortage(error: BaseException) -> str:
@@ -111,6 +118,10 @@ def user_errors() -> Iterator[None]:
         sys.stderr.close()  # the reader has gone (`frn ... | head`): nobody is left to tell
         discard_output(sys.stdout.fileno())
         raise typer.Exit(1) from None
+    except OSError as error:  # of a name that was given: it is too long, say, or in a folder that is closed to us
+        if error.filename is None or _shortage(error):
+            raise
+        fail(f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror})")
 
 
 def fail(message: str) -> None:

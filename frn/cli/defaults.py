@@ -10,7 +10,7 @@ import typer
 
 from frn.cli.console import note
 from frn.errors import FrnError
-from frn.files import read_regular
+from frn.files import is_there, read_regular
 
 NAME = "frn.toml"
 MAX_BYTES = 1 << 20
@@ -39,7 +39,7 @@ def _files() -> Iterator[Path]:
     from platformdirs import user_config_path
 
     for path in (user_config_path("frn", appauthor=False) / NAME, Path(NAME)):
-        if path.exists():
+        if is_there(path):
             yield path
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from frn.cli.console import _shortage
 from frn.cli.main import app
 from frn.images import open_image
-from frn.zoo import assets_folder
+from frn.zoo import added_models, assets_folder
 from tests import processes
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
@@ -148,3 +148,61 @@ def test_metadata_that_is_no_use_is_no_word_of_a_library(tmp_path: Path) -> None
         open_image(photo)
     result = program("classify", MOTHS, photo, "--model", "conv4", "--json")
     assert (result.returncode, result.stderr) == (0, "")
+
+
+TOO_LONG = "a" * 300
+"""A name that raises wherever the system is asked about it, as one in a folder does that is closed to us."""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("classify", TOO_LONG, PHOTO),
+        ("classify", MOTHS, PHOTO, "--report", f"{TOO_LONG}.html"),
+        ("classify", MOTHS, PHOTO, "--model", TOO_LONG),
+        ("enroll", MOTHS, "--out", f"{TOO_LONG}.frn.json"),
+        ("data", "check", TOO_LONG),
+        ("eval", "conv4", "--data", TOO_LONG),
+        ("plot", TOO_LONG),
+        ("average", TOO_LONG, TOO_LONG, "--out", "x.safetensors"),
+    ],
+)
+def test_a_name_that_cannot_be_looked_at_is_one_line(words: tuple[object, ...]) -> None:
+    result = frn(*words)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: aaa")
+    assert result.stderr.endswith("(File name too long)\n")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_home_that_is_closed_has_no_settings_and_no_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / TOO_LONG))
+    assert frn("presets", "demo").exit_code == 0
+
+    def closed(path: Path, pattern: str) -> list[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "glob", closed)
+    assert "Permission denied" in frn("classify", MOTHS, PHOTO).stderr
+    monkeypatch.delenv("FRN_MODELS")
+    assert added_models() == {}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX closes them")
+@pytest.mark.parametrize(
+    ("closed", "words", "status", "printed", "told"),
+    [
+        ("2>&-", ("classify", MOTHS, "none.jpg", "--csv", "--model", "conv4"), 1, "image,label", ""),
+        (">&-", ("--version",), 0, "", ""),
+        (">&-", ("models", "--json"), 0, "", ""),
+        ("<&-", ("classify", MOTHS, "-"), 1, "", "error: -: stdin is closed\n"),
+    ],
+)
+def test_a_closed_stream_takes_what_is_written_and_lists_nothing(
+    closed: str, words: tuple[object, ...], status: int, printed: str, told: str
+) -> None:
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh"]
+    result = processes.run([*shell, sys.executable, "-m", "frn", *map(str, words)])
+    assert (result.returncode, result.stderr) == (status, told)
+    assert result.stdout.startswith(printed)
+    assert len(result.stdout.splitlines()) == (2 if printed else 0)
