@@ -111,10 +111,17 @@ def _list(folder: Path) -> tuple[list[str], list[str]]:
     try:
         for entry in os.scandir(folder):
             if entry.name[0] != "." and entry.name.lower() not in SYSTEM_FILES:
-                (folders if entry.is_dir() else files).append(entry.name)
+                (folders if _is_folder(entry) else files).append(entry.name)
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error
     return sorted(files), sorted(folders)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link in a circle, or into a folder that is closed to us: it is told when it is opened
+        return False
 
 
 def split_folder(data: Path, split: str) -> Path:
