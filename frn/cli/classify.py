@@ -1,9 +1,5 @@
 """`frn classify`: label photos by a folder of class folders."""
 
-import glob
-import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,8 +26,6 @@ if TYPE_CHECKING:
 
 COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
 """Of CSV, before each class's probability."""
-MAX_LIST = 256 << 20
-"""Bytes of names that stdin may list."""
 BAR = 24
 """Width of a full bar, in characters."""
 
@@ -83,7 +77,10 @@ def classify(
         if resume and not out:
             raise FrnError("--resume goes on with the file of --out: give it.")
         refuse_a_photo(classes, images[0], "classify")
-        paths, skipped = _image_paths(_listed(images))  # before the model is loaded: a wrong path is told at once
+
+        from frn.cli.photos import find_photos
+
+        names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
         report_left_out(skipped, all_of_them="")
 
         from frn.loading import load_classifier
@@ -97,45 +94,48 @@ def classify(
                 f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
             )
         if out:
-            failed = _write_lines(classifier, paths, out, resume=resume, top=top)
+            failed = _write_lines(classifier, names, out, resume=resume, top=top)
             if failed:
                 raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
             return
         album = _album(classifier) if report else None
         failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
-        for path, outcome in album.classify(paths) if album else classifier.classify(paths):
+        classified = (album or classifier).classify(map(Path, names))
+        for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
             failed += isinstance(outcome, FrnError)
             if rows:
-                rows.write(_as_row(path, outcome))
+                rows.write(_as_row(name, outcome))
             elif isinstance(outcome, FrnError):
                 reason = str(outcome)
-                print_json({"image": str(path), "error": reason}) if wants == "json" else note(f"error: {reason}")
+                print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
             elif wants == "json":
-                print_json(_as_line(path, outcome))
+                print_json(_as_line(name, outcome))
             else:
-                _show(path, outcome, top)
+                _show(name, outcome, top)
         if album and report:
             from frn.files import write_atomically
 
             write_atomically(report, album.page(command_line()))
         if failed:
-            raise FrnError(f"{failed} of {len(paths)} images could not be read")
+            raise FrnError(f"{failed} of {len(names)} images could not be read")
 
 
-def _write_lines(classifier: "Classifier", paths: list[Path], out: Path, *, resume: bool, top: int) -> int:
-    """Answer the photos that have no line yet; returns how many could not be read."""
+def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resume: bool, top: int) -> int:
+    """Answer the photos that have no line yet; returns how many of all could not be read."""
     from frn.inference.results import ResultsFile, run_digest
 
-    failed = 0
     with ResultsFile(out, run_digest(classifier), resume=resume) as results, progress_bar("photos") as progress:
-        names = dict.fromkeys(map(str, paths))
+        names = dict.fromkeys(asked)
         left = [name for name in names if name not in results.done]
+        answered = len(names) - len(left)
+        failed = len(results.failed & names.keys())
         results.done.clear()
-        for index, (path, outcome) in enumerate(classifier.classify(map(Path, left)), 1):
+        for name, (_, outcome) in zip(left, classifier.classify(map(Path, left)), strict=True):
             failed += isinstance(outcome, FrnError)
-            error = {"image": str(path), "error": str(outcome)}
-            results.add(error if isinstance(outcome, FrnError) else _as_line(path, outcome, top))
-            progress(len(names) - len(left) + index, len(names))
+            error = {"image": name, "error": str(outcome)}
+            results.add(error if isinstance(outcome, FrnError) else _as_line(name, outcome, top))
+            answered += 1
+            progress(answered, len(names))
     stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now", markup=False)
     return failed
 
@@ -146,68 +146,27 @@ def _album(classifier: "Classifier") -> "Album":
     return Album(classifier)
 
 
-def _listed(words: Sequence[str]) -> list[str]:
-    """The words, a `-` among them replaced by what stdin lists: one to a line, or each ended by NUL."""
-    if "-" not in words:
-        return list(words)
-    data = sys.stdin.buffer.read(MAX_LIST + 1)
-    if len(data) > MAX_LIST:
-        raise FrnError(f"-: stdin lists more than {MAX_LIST >> 20} MiB of names")
-    text = os.fsdecode(data)
-    listed = [line for line in (text.split("\0") if "\0" in text else text.splitlines()) if line]
-    if not listed:
-        raise FrnError("-: stdin lists no photos. It takes one to a line.")
-    return [each for word in words for each in (listed if word == "-" else [word])]
-
-
-def _image_paths(words: Sequence[str]) -> tuple[list[Path], list[str]]:
-    """Files named by words: an existing file stands for itself, a folder for its images, the rest is a glob.
-
-    Returns the files, and why others in those folders are none of them.
-    """
-    from frn.data.folders import list_images
-
-    paths: list[Path] = []
-    skipped: list[str] = []
-    for word in words:
-        path = Path(word)
-        if path.is_dir():
-            found = list_images(path)
-            if not found.images:
-                raise FrnError(f"{path}: has no images in it")
-            paths += [path / name for name in found.images]
-            skipped += [entry.reason for entry in found.skipped]
-        elif path.exists() or not glob.has_magic(word):
-            paths.append(path)  # a missing file is reported in its turn
-        else:
-            matches = [Path(match) for match in sorted(glob.glob(word, recursive=True)) if Path(match).is_file()]
-            if not matches:
-                raise FrnError(f"{word}: no file has a name like that")
-            paths += matches
-    return paths, skipped
-
-
-def _as_line(path: Path, prediction: "Prediction", top: int | None = None) -> dict[str, object]:
+def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, object]:
     """An answer, with all classes or the `top` best of them."""
-    names = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top] if top else prediction.errors
+    shown = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top] if top else prediction.errors
     return {
-        "image": str(path),
+        "image": name,
         "label": prediction.label,
         "probability": round(prediction.probabilities[prediction.label], 6),
-        "probabilities": {name: round(prediction.probabilities[name], 6) for name in names},
-        "errors": {name: round(prediction.errors[name], 6) for name in names},
+        "probabilities": {each: round(prediction.probabilities[each], 6) for each in shown},
+        "errors": {each: round(prediction.errors[each], 6) for each in shown},
         "explained": round(prediction.explained[prediction.label], 6),
         "threshold": round(prediction.threshold, 6),
         "unknown": prediction.unknown,
     }
 
 
-def _as_row(path: Path, outcome: "Prediction | FrnError") -> dict[str, object]:
+def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
     """A photo as one flat row: a column for every class's probability."""
     if isinstance(outcome, FrnError):
-        return {"image": str(path), "error": str(outcome)}
-    line = _as_line(path, outcome)
-    shares = {_share_of(name): round(value, 6) for name, value in outcome.probabilities.items()}
+        return {"image": name, "error": str(outcome)}
+    line = _as_line(name, outcome)
+    shares = {_share_of(each): round(value, 6) for each, value in outcome.probabilities.items()}
     return {**{key: line[key] for key in COLUMNS if key in line}, **shares}
 
 
@@ -215,7 +174,7 @@ def _share_of(name: str) -> str:
     return f"probability of {name}"
 
 
-def _show(path: Path, prediction: "Prediction", top: int) -> None:
+def _show(image: str, prediction: "Prediction", top: int) -> None:
     from rich.markup import escape
 
     console = stdout()
@@ -225,7 +184,7 @@ def _show(path: Path, prediction: "Prediction", top: int) -> None:
         verdict = f"[bold]unknown[/bold] ({share:.0%} explained by {name}, of {prediction.threshold:.0%} needed)"
     else:
         verdict = f"[bold]{name}[/bold] {prediction.probabilities[label]:.1%} ({share:.0%} explained)"
-    console.print(f"{escape(printable(str(path)))}: {verdict}")
+    console.print(f"{escape(printable(image))}: {verdict}")
     if top == 1:
         return
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top]

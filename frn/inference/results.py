@@ -37,11 +37,14 @@ class ResultsFile:
         self.path, self.run = path, run
         self.done: set[str] = set()
         """The photos that have a line."""
+        self.failed: set[str] = set()
+        """Those among them whose line says why they could not be read."""
         if path.exists() and not resume:
             raise FrnError(f"{path}: is there already. Add --resume to go on with it, or give another --out.")
         if path.exists():
             require_regular(path, sys.maxsize)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a+b")  # noqa: SIM115  (closed by __exit__)
         except OSError as error:
             raise FrnError(f"{path}: cannot be written ({error.strerror})") from error
@@ -55,8 +58,10 @@ class ResultsFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        # What a full disk did not take is written again by closing: the error that is under way says it better.
+        with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
+            self._file.close()
 
     def add(self, line: Mapping[str, object]) -> None:
         """Write the line of a photo. FrnError if the disk does not take it."""
@@ -94,6 +99,8 @@ class ResultsFile:
                     "or another --out."
                 )
             self.done.add(found["image"])
+            if "error" in found:
+                self.failed.add(found["image"])
             end += len(line)
         return end
 

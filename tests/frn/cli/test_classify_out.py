@@ -1,12 +1,16 @@
 """`frn classify --out`: a line per photo, whatever stops it."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.zoo import assets_folder
+from tests import processes
 
 SAMPLES = assets_folder() / "samples"
 
@@ -33,6 +37,10 @@ def test_a_stopped_run_goes_on_behind_its_last_line(tmp_path: Path) -> None:
     assert "--resume" in classify(*asked, "--out", out).stderr
     assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1
     assert out.read_bytes() == whole
+    again = classify(*asked, "--out", out, "--top", 2, "--resume")  # nothing is left to do, and one is still broken
+    assert again.exit_code == 1
+    assert "1 images could not be read" in again.stderr
+    assert classify(classes, photos[0], "--out", out, "--resume").exit_code == 0
     other = classify(*asked, "--out", out, "--resume", "--threshold", 0.5)
     assert "line 1 was answered by other classes, another model or threshold" in other.stderr
 
@@ -41,3 +49,12 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
     assert "--out writes lines of JSON and nothing else" in classify(*words, "--out", tmp_path / "x", "--json").stderr
     assert "--resume goes on with the file of --out" in classify(*words, "--resume").stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX sets the limit")
+def test_a_disk_that_takes_no_more_is_told_of_the_file(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "results.jsonl"
+    words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--out", out, "--model", "conv4"]
+    result = processes.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "frn", *words])
+    assert result.returncode == 1
+    assert result.stderr == f"error: {out}: cannot be written (File too large). Mend that and go on with --resume.\n"
