@@ -22,6 +22,8 @@ if sys.platform != "win32":
 
 JUST_MADE = 1.0
 """Seconds within which a file may not be marked yet as being written."""
+STEM = 60
+"""Characters of a file's name in that of its temporary file; systems allow 255 bytes, and a character takes up to 4."""
 MAX_JSON = 64 << 20
 """Bytes of a small file of ours, if nothing else is said."""
 MAX_LINES = 1 << 30
@@ -31,16 +33,20 @@ _PIECE = 1 << 20
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write `content` beside `path`, sync it, and rename it over `path`.
+    """Write `content` beside `path`, sync it, and rename it over `path`, or over the file that a link there leads to.
 
-    FrnError if it cannot be written; `path` is then as it was.
+    What is no text, as in the name of a file that is not UTF-8, is written as an escape, which JSON reads back.
+    FrnError if it cannot be written, or `path` is a device or pipe; it is then as it was.
     """
-    data = content.encode() if isinstance(content, str) else content
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep_once(path)
-        new = str(path.with_name(f".{path.name}.{os.urandom(4).hex()}"))
+        if is_there(path) and not path.is_file() and not path.is_dir():
+            raise FrnError(f"{path}: is a device or pipe, and a file would take its place. Give another name.")
+        place = Path(os.path.realpath(path)) if path.is_symlink() else path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _sweep_once(place)
+        new = str(place.with_name(f".{_stem(place)}.{os.urandom(4).hex()}"))
         # The system applies the umask; asking for it would change it for every thread meanwhile.
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         temporary = new
@@ -49,8 +55,8 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        sync_folder(path.parent)
+        os.replace(temporary, place)
+        sync_folder(place.parent)
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror}, {len(data):,} bytes)") from error
     finally:
@@ -150,6 +156,11 @@ def cache_pointer() -> Path:
     return user_config_path("frn", appauthor=False) / "cache-folder"
 
 
+def _stem(path: Path) -> str:
+    """What the temporary file of a file is called by: all of its name, unless that would make too long a name."""
+    return path.name[:STEM]
+
+
 _swept: set[Path] = set()
 
 
@@ -157,7 +168,7 @@ def _sweep_once(path: Path) -> None:
     """Remove what killed writers of a file have left, when this program first writes it."""
     if path not in _swept:
         _swept.add(path)
-        remove_abandoned(path.parent, [path.name])
+        remove_abandoned(path.parent, [_stem(path)])
 
 
 def remove_abandoned(folder: Path, names: Collection[str]) -> None:

@@ -7,7 +7,7 @@ Shape letters: way classes, M rows of all classes together, r = h w locations, d
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnx
@@ -28,6 +28,15 @@ STEPS = float(1 << 22)
 """Pillow's weights are multiples of one over it."""
 
 
+def require_text(names: Iterable[str]) -> None:
+    """Refuse names of classes that are not UTF-8, as a folder's may be: graphs and pages hold text. An FrnError."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise FrnError(f"class {name!r}: its name is no valid text (UTF-8). Rename its folder.") from error
+
+
 def classifier_graph(
     features: bytes, classes: Mapping[str, EnrolledClass], *, threshold: float = 0.0, gamma: float | None = None
 ) -> onnx.ModelProto:
@@ -44,10 +53,11 @@ def classifier_graph(
         gamma: the temperature, where it was chosen with the classes; None takes what the extractor's head learned.
 
     Raises:
-        FrnError: if the extractor is refused, or there is no class.
+        FrnError: if the extractor is refused, there is no class, or the name of one is no text.
     """
     if not classes:
         raise FrnError("a classifier needs at least one class")
+    require_text(classes)
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)
     if extractor.head is None:
         raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")

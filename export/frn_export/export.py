@@ -21,7 +21,7 @@ from frn.ridge.parameters import HeadParameters
 from frn_export import parity, quantise
 from frn_export.batch import batch_graph
 from frn_export.card import TITLE, model_card
-from frn_export.classifier import classifier_graph, prepare_graph
+from frn_export.classifier import classifier_graph, prepare_graph, require_text
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.formats import ENDINGS, Format, converted
 from frn_export.graphs import features_graph
@@ -96,6 +96,7 @@ def export_model(
     a file differs from what it was made of, or int8 loses too much; then nothing is written. Files of an earlier export
     that this one does not have are removed: they would belong to another model.
     """
+    require_text(classes or ())
     readme = out / "README.md"
     earlier = readme.is_file()
     if earlier and not read_regular(readme, MAX_JSON).startswith(TITLE.encode()):

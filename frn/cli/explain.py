@@ -42,6 +42,8 @@ def explain(
 
         if out.suffix.lower() not in FORMATS:
             raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
+        if out.exists() and image.exists() and out.samefile(image):
+            raise FrnError(f"{out}: is the photo itself, and would be replaced by the picture. Give another --out.")
         refuse_a_photo(classes, str(image), "explain")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
         classifier, left_out = load_classifier(classes, model, device, test_time)

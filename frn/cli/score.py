@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.console import command_line, note, print_table, printable, report_left_out, stdout, user_errors
+from frn.cli.console import (
+    check_report,
+    command_line,
+    note,
+    print_table,
+    printable,
+    report_left_out,
+    stdout,
+    user_errors,
+)
 from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName
 from frn.cli.results import AsJson, Format, chosen_format, printed
 
@@ -44,6 +53,7 @@ def score(
     """
     with user_errors():
         wants = chosen_format(form, as_json)
+        check_report(report)
         from frn.data.folders import scan
 
         photos = scan(labelled)  # before the model is loaded: a wrong path is told at once

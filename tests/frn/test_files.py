@@ -144,3 +144,30 @@ def test_a_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
 
     assert ended(fork(claimed)) == 0
     os.close(read)
+
+
+def test_a_name_that_is_not_utf_8_is_written_as_its_escape(tmp_path: Path) -> None:
+    name = "\udcff"
+    write_atomically(tmp_path / "x.json", f'["{name}"]')
+    assert (tmp_path / "x.json").read_text() == r'["\udcff"]'
+    assert read_json(tmp_path / "x.json") == [name]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there, and pipes have no names")
+def test_a_link_stays_and_a_pipe_is_no_place_for_a_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "file")
+    for text in ("new", "old"):
+        write_atomically(tmp_path / "link", text)
+        assert (tmp_path / "far" / "file").read_text() == text
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FrnError, match="pipe: is a device or pipe"):
+        write_atomically(tmp_path / "pipe", "text")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["far", "link", "pipe"]
+
+
+def test_the_longest_name_of_a_file_leaves_room_for_that_of_its_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 250 + ".json")
+    write_atomically(path, "{}")
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

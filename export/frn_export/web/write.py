@@ -20,7 +20,7 @@ from frn.inference.runtime import open_session, run_session
 from frn.inference.unknown import MISSED
 from frn.ridge.parameters import USUAL_SHOTS
 from frn_export.batch import scores_graph
-from frn_export.classifier import prepare_graph
+from frn_export.classifier import prepare_graph, require_text
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.head import head_graph
 from frn_export.web.runtime import BINARY, Runtime
@@ -51,6 +51,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime) -> Differenc
         FrnError: if the folder holds another page, or the graphs differ from the classifier; nothing is written then.
     """
     _require_ours(out)
+    require_text(classifier.classes)
     content = _graphs(classifier)
     difference = _compare(classifier, content).require()
     feature_maps = _example_maps(classifier)

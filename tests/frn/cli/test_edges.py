@@ -206,3 +206,12 @@ def test_a_closed_stream_takes_what_is_written_and_lists_nothing(
     assert (result.returncode, result.stderr) == (status, told)
     assert result.stdout.startswith(printed)
     assert len(result.stdout.splitlines()) == (2 if printed else 0)
+
+
+def test_a_picture_never_replaces_its_photo_nor_a_report_another_file(tmp_path: Path) -> None:
+    photo = tmp_path / "x.png"
+    Image.open(PHOTO).save(photo)
+    before = photo.read_bytes()
+    assert f"{photo}: is the photo itself" in frn("explain", MOTHS, photo, "--out", photo).stderr
+    assert "a report is a page" in frn("score", MOTHS, MOTHS, "--report", tmp_path / "notes.txt").stderr
+    assert photo.read_bytes() == before

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -188,3 +189,11 @@ def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp
     export("--classes", folder, "--model", "conv4", "--out", tmp_path / "calibrated")
     session = onnxruntime.InferenceSession(tmp_path / "calibrated" / "classifier.onnx")
     assert 0.3 < json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"]) < 1
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="every name is text there")
+def test_a_class_whose_name_is_no_text_is_named_before_the_work(two_classes: Path, tmp_path: Path) -> None:
+    (two_classes / "moth 40").rename(two_classes / "\udcff")
+    result = export("--out", tmp_path / "e", "--model", "conv4", "--classes", two_classes)
+    assert result.stderr == "error: class '\\udcff': its name is no valid text (UTF-8). Rename its folder.\n"
+    assert not (tmp_path / "e").exists()
