@@ -134,7 +134,7 @@ def move(to: Path) -> None:
             f"{new}: the caches cannot be moved there ({error.strerror}). What is left stays in use in {old}; call "
             "again to go on."
         ) from error
-    write_atomically(cache_pointer(), f"{new}\n")
+    write_atomically(cache_pointer(), os.fsencode(f"{new}\n"))
 
 
 def _move_folder(source: Path, target: Path) -> None:

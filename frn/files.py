@@ -207,15 +207,25 @@ def alone(lock: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _lock_itself(lock)
     try:
-        with contextlib.suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
         try:
             yield
         finally:
             lock.unlink(missing_ok=True)
     finally:
+        os.close(descriptor)
+
+
+def _lock_itself(lock: Path) -> int:
+    """Open and lock the file of that name: what was waited for may be gone by now, and another one in its place."""
+    while True:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                return descriptor
         os.close(descriptor)
 
 
