@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.evaluation.open_set import auroc
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.session import check_name
 
 BINS = 10
 """Of the probability, for calibration."""
@@ -178,13 +179,13 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
     FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
     """
     names = tuple(classifier.classes)
-    if not members.keys() & set(names):
+    truths = [check_name(name) for name, paths in members.items() for _ in paths]  # as the classes' own folders
+    if not set(truths) & set(names):
         raise FrnError(
             f"none of its folders ({_some(members)}) is called like one of the classes ({_some(names)}): nothing can "
             "be right"
         )
     holders = classifier.state.holders()
-    truths = [name for name, paths in members.items() for _ in paths]
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
     examples, broken = [], []

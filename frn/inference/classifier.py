@@ -101,10 +101,10 @@ class Classifier:
                 feature_maps[outcome.key] = outcome.maps
                 supports[name].append(Support.of(path, outcome.key))
         state, duplicates = build_state(supports.items())
-        for entry in state.classes:
+        for given, entry in zip(classes, state.classes, strict=True):  # whose name has no blanks around it any more
             if not entry.supports:
-                tried = classes[entry.name]
-                reasons = [*map(str, broken[entry.name]), *(str(d) for d in duplicates if d.path in tried)]
+                tried = classes[given]
+                reasons = [*map(str, broken[given]), *(str(d) for d in duplicates if d.path in tried)]
                 first = f" The first: {reasons[0]}" if reasons else ""
                 raise FrnError(f"class {entry.name!r} has no usable image among {len(tried)} files.{first}")
         self.adopt(state, feature_maps)

@@ -132,3 +132,17 @@ def test_scoring_needs_no_torch(labelled: Path) -> None:
     (labelled / "eyed footman" / "broken.jpg").unlink()
     result = processes.run([*words, str(labelled), "--model", "conv4"])
     assert result.stdout.rstrip().endswith("False"), result.stderr
+
+
+def test_blanks_around_the_names_of_folders_are_none_of_the_class(tmp_path: Path) -> None:
+    """Neither for the photos that are to be scored, nor where the class has no photo that can be read."""
+    photo = SAMPLES / "queries" / "eyed footman 6.jpg"
+    shutil.copytree(SAMPLES / "moths" / "eyed footman", tmp_path / "classes" / " eyed footman")
+    (tmp_path / "labelled" / "eyed footman ").mkdir(parents=True)
+    shutil.copy(photo, tmp_path / "labelled" / "eyed footman ")
+    result = frn("score", tmp_path / "classes", tmp_path / "labelled", "--json", "--model", "conv4")
+    assert json.loads(result.stdout)["photos"] == 1
+    for path in (tmp_path / "classes" / " eyed footman").iterdir():
+        path.write_bytes(b"no photo")
+    told = frn("classify", tmp_path / "classes", photo, "--model", "conv4").stderr
+    assert "class 'eyed footman' has no usable image among" in told
