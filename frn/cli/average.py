@@ -31,4 +31,4 @@ def average(
         save_model(mean_model([load_model(model) for model in models]), out)
     if printed(wants, {"model": str(out), "mean_of": [str(model) for model in models]}):
         return
-    stdout().print(f"{out}: the mean of {len(models)} models", markup=False)
+    stdout().print(f"{out}: the mean of {len(models)} models")

@@ -43,9 +43,9 @@ def cache(context: typer.Context, form: Format = None, as_json: AsJson = False) 
         ]
         print_table(("decoded images of", "images", "size", "last used"), rows)
     total = sum(split.size for split in splits)
-    stdout().print(f"decoded images: {_size(total)} of {_size(limit)} allowed", markup=False)
-    stdout().print(f"feature maps: {_size(features)}", markup=False)
-    stdout().print(f"in {printable(str(folder))}", markup=False)
+    stdout().print(f"decoded images: {_size(total)} of {_size(limit)} allowed")
+    stdout().print(f"feature maps: {_size(features)}")
+    stdout().print(f"in {printable(str(folder))}")
 
 
 @app.command()
@@ -60,7 +60,7 @@ def clear(
         from frn.caches import clear as remove
 
         freed = remove(None if unused is None else unused * DAY)
-    stdout().print(f"freed {_size(freed)}", markup=False)
+    stdout().print(f"freed {_size(freed)}")
 
 
 @app.command()
@@ -70,7 +70,7 @@ def move(to: Annotated[Path, typer.Argument(metavar="DIR", help="An empty folder
         from frn.caches import move as move_all
 
         move_all(to)
-    stdout().print(f"the caches are in {printable(str(to.resolve()))}", markup=False)
+    stdout().print(f"the caches are in {printable(str(to.resolve()))}")
 
 
 def _size(size: int) -> str:

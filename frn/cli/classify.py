@@ -136,7 +136,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resum
             results.add(error if isinstance(outcome, FrnError) else _as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
-    stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now", markup=False)
+    stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now")
     return failed
 
 
@@ -175,25 +175,22 @@ def _share_of(name: str) -> str:
 
 
 def _show(image: str, prediction: "Prediction", top: int) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
     console = stdout()
     label, share = prediction.label, prediction.explained[prediction.label]
-    name = escape(printable(label))
-    if prediction.unknown:
-        verdict = f"[bold]unknown[/bold] ({share:.0%} explained by {name}, of {prediction.threshold:.0%} needed)"
-    else:
-        verdict = f"[bold]{name}[/bold] {prediction.probabilities[label]:.1%} ({share:.0%} explained)"
-    console.print(f"{escape(printable(image))}: {verdict}")
+    verdict = ("unknown", f" ({share:.0%} explained by {printable(label)}, of {prediction.threshold:.0%} needed)")
+    if not prediction.unknown:
+        verdict = (printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
+    line = Text.assemble(f"{printable(image)}: ", (verdict[0], "bold"), verdict[1])
+    console.print(line, soft_wrap=True)  # a long path stays on its line
     if top == 1:
         return
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top]
-    width = max(len(name) for name in ranked)
+    width = max(len(printable(name)) for name in ranked)
     full = "█" if console.encoding.startswith("utf") else "#"
     for name in ranked:
         probability = prediction.probabilities[name]
         bar = (full * round(probability * BAR)).ljust(BAR)
-        error = prediction.errors[name]
-        console.print(
-            f"  {escape(printable(name)).ljust(width)}  [green]{bar}[/green] {probability:6.1%}  error {error:.4f}"
-        )
+        told = f" {probability:6.1%}  error {prediction.errors[name]:.4f}"
+        console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

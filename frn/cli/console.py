@@ -168,14 +168,21 @@ def check_report(path: Path | None) -> None:
 
 
 def stdout() -> "Console":
-    """A console for results."""
+    """A console for results. Names hold what markup and emoji are made of, so neither is looked for unless asked."""
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def strong(name: object) -> str:
+    """A name in bold, for lines of rich markup: nothing in it is any."""
+    from rich.markup import escape
+
+    return f"[bold]{escape(printable(str(name)))}[/bold]"
 
 
 def print_table(heads: Sequence[str], rows: Iterable[Sequence["str | Text"]]) -> None:
-    """Print rows under their heads."""
+    """Print rows of plain cells under their heads."""
     from rich.table import Table
 
     table = Table(*heads, box=None, pad_edge=False)
@@ -191,10 +198,10 @@ def progress_bar(what: str) -> Iterator["Progress"]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True, emoji=False)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
+        task = bar.add_task(printable(what), total=None)
 
         def show(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total)

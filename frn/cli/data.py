@@ -80,7 +80,7 @@ def prepare(
                 progress=progress,
             )
         for part, (classes, images) in counts.items():
-            stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {out / part}")
+            stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {printable(str(out / part))}")
         record = read_record(out)
         assert record is not None  # has just been written
         if record.split_by:
@@ -122,7 +122,7 @@ def check(
         printed(wants, [report.as_json() for report in reports], counts)
         for report in reports:
             if wants == "table":
-                stdout().print(f"{printable(str(report.folder))}: {report}", markup=False)
+                stdout().print(f"{printable(str(report.folder))}: {report}")
             for broken in report.broken:
                 note(f"broken: {broken.reason}")
             for skipped in report.skipped:

@@ -131,4 +131,4 @@ def _show(out: Path, classifier: "Classifier") -> None:
         name = Text(printable(entry.name), style="bold")
         rows.append((name, str(len(entry.supports)), cells[0], printable(cells[1])))
     print_table(("class", "images", "explained by the others", "least explained"), rows)
-    stdout().print(f"{printable(str(out))}: unknown below {classifier.threshold:.0%} explained", markup=False)
+    stdout().print(f"{printable(str(out))}: unknown below {classifier.threshold:.0%} explained")

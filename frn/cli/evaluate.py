@@ -101,9 +101,9 @@ def evaluate(
         return
     console = stdout()
     for result in results:
-        console.print(describe(result))
+        console.print(describe(result), markup=True)
         if unknown:
-            console.print(f"  {describe_unknown(result['unknown'])}")
+            console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
 
 
 def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":

@@ -80,4 +80,4 @@ def explain(
     }
     if printed(wants, summary, rows_of(numbers)):
         return
-    stdout().print(f"{printable(str(out))}: {printable(label)}", markup=False)
+    stdout().print(f"{printable(str(out))}: {printable(label)}")

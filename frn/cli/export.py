@@ -119,7 +119,7 @@ def export(
         print_json({**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged})
         return
     for path in [*exported.graphs.values(), *exported.others]:
-        stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB", markup=False)
+        stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
     for difference in exported.differences.values():
         stdout().print(str(difference))
     if cost:
@@ -156,7 +156,7 @@ def _web(
         print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
         return
     megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
-    stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}", markup=False)
+    stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}")
     if classifier.classes:
         stdout().print(str(difference))
-    stdout().print(f"python -m http.server --directory {shlex.quote(str(out))}", markup=False)
+    stdout().print(f"python -m http.server --directory {shlex.quote(str(out))}")

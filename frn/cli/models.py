@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.console import note, print_table, stdout, user_errors
+from frn.cli.console import note, print_table, printable, stdout, user_errors
 from frn.cli.results import AsJson, Format, chosen_format, printed
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def add(
     if printed(wants, {added: facts}):
         return
     _show({added: facts})
-    stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}", markup=False)
+    stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}")
 
 
 @app.command()
@@ -71,7 +71,9 @@ def known(form: Format = None, as_json: AsJson = False) -> None:
     facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
     if printed(wants, facts):
         return
-    rows = [(f"[bold]{name}[/bold]", n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
+    from rich.text import Text
+
+    rows = [(Text(name, style="bold"), n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
     print_table(("name", "network", "what it is", "licence"), rows)
 
 
@@ -82,7 +84,7 @@ def remove(name: Annotated[str, typer.Argument(help="Of an added model.")]) -> N
         from frn.zoo import remove_model
 
         remove_model(name)
-    stdout().print(f"removed {name}", markup=False)
+    stdout().print(f"removed {name}")
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
@@ -108,23 +110,23 @@ def _facts(files: "ModelFiles") -> dict[str, Any]:
 
 
 def _show(found: dict[str, dict[str, Any]]) -> None:
-    from rich.markup import escape
+    from rich.text import Text
 
     rows = []
     for name, facts in found.items():
         validation = facts.get("validation")
         rows.append(
             (
-                f"[bold]{name}[/bold]",
+                Text(name, style="bold"),
                 facts["method"],
                 facts["backbone"],
                 f"{facts['size']} px",
                 f"{facts['bytes'] / 1e6:.2f} MB",
                 f"{facts['milliseconds']} ms" if "milliseconds" in facts else "",
-                escape(str(facts.get("about") or facts.get("data", ""))),
+                printable(str(facts.get("about") or facts.get("data", ""))),
                 "{accuracy:.2f} ± {ci95:.2f} % ({shape})".format(**validation)
                 if validation
-                else escape(str(facts.get("licence", ""))),
+                else printable(str(facts.get("licence", ""))),
             )
         )
     print_table(("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows)

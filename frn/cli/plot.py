@@ -47,4 +47,4 @@ def plot(
         if printed(wants, points):
             return
         for path in paths:
-            stdout().print(printable(str(path)), markup=False)
+            stdout().print(printable(str(path)))

@@ -59,5 +59,5 @@ def import_backbone(
     shape = {"size": transform.size, "resize": transform.resize, "r": h * w, "d": model.d}
     if printed(wants, {"model": str(out), "weights": str(found), **shape}):
         return
-    stdout().print(f"{out}: r = {h * w} locations ({h} x {w}) of d = {model.d} channels", markup=False)
-    stdout().print(f"weights: {found}", markup=False)
+    stdout().print(f"{out}: r = {h * w} locations ({h} x {w}) of d = {model.d} channels")
+    stdout().print(f"weights: {found}")

@@ -82,7 +82,7 @@ def reproduce(
         write_atomically(out / f"{chosen.name}.json", json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
     result = found.as_json()
     if not printed(wants, result, [row for line in result["rows"] for row in _figures(found.table, line)]):
-        stdout().print(page, markup=False, soft_wrap=True, end="")
+        stdout().print(page, soft_wrap=True, end="")
     if failed:
         raise typer.Exit(1)
 
@@ -101,7 +101,7 @@ def _run_rows(rows: "list[Row]", locations: "Locations", *, dry: bool) -> tuple[
                     note(f"[{number}/{len(rows)}] {command}")
                     _run(command)
                 elif command not in shown:
-                    stdout().print(str(command), markup=False, soft_wrap=True)
+                    stdout().print(str(command), soft_wrap=True)
                     shown.add(command)
         except (MissingDataError, CommandError) as error:
             failed |= isinstance(error, CommandError)
@@ -177,7 +177,7 @@ def _list(tables: "list[Table]", wants: FormatName) -> None:
         return
     console = stdout()
     for table in tables:
-        console.print(f"[bold]{table.name}[/bold]  {table.title} ({table.source})")
+        console.print(Text.assemble((table.name, "bold"), f"  {table.title} ({table.source})"))
         grid = Grid(box=None, show_header=False, pad_edge=True)
         for row in table.rows:
             told = (

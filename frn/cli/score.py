@@ -138,7 +138,8 @@ def _show(found: "LabelledScore", threshold: float) -> None:
     low, high = found.interval
     console.print(
         f"accuracy [bold]{found.accuracy:.1%}[/bold] ({found.right} of {len(found.known)} photos; "
-        f"95 % interval {low:.1%} to {high:.1%})"
+        f"95 % interval {low:.1%} to {high:.1%})",
+        markup=True,
     )
     rows: list[list[str | Text]] = []
     for entry in found.per_class:
@@ -152,7 +153,7 @@ def _show(found: "LabelledScore", threshold: float) -> None:
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
     for answer in found.errors[:MOST_ERRORS]:
         text = f"{answer.path}: is {answer.truth}, was called {answer.label} ({answer.probability:.0%})"
-        console.print(printable(text), markup=False)
+        console.print(printable(text), soft_wrap=True)
     if len(found.errors) > MOST_ERRORS:
         console.print(f"... and {len(found.errors) - MOST_ERRORS} more wrong answers (--csv has all)")
     said = sum(answer.probability for answer in found.known) / len(found.known)

@@ -12,9 +12,11 @@ from frn.cli.console import (
     command_line,
     end_stopped_run,
     note,
+    printable,
     progress_bar,
     report_left_out,
     stdout,
+    strong,
     user_errors,
 )
 from frn.cli.evaluate import describe
@@ -147,12 +149,16 @@ def finetune(
     if printed(wants, {**facts, "seconds": round(position.seconds, 1)}):
         return
     console, shot = stdout(), run.preset.validation.shot
-    console.print(f"trained in {position.seconds / 60:.1f} minutes: [bold]{run.best}[/bold]")
+    console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
     gain = f"from {position.start:.2f} to [bold]{position.best:.2f} %[/bold]"
     if position.best == position.start:
         gain = f"{position.start:.2f} %, as before: nothing was better than the model that it started from"
-    console.print(f"validation on {len(run.val_images.names)} classes that it did not learn, {shot}-shot: {gain}")
-    console.print(f"next: frn classify FOLDER PHOTO --model {shlex.quote(str(run.options.folder))}")
+    console.print(
+        f"validation on {len(run.val_images.names)} classes that it did not learn, {shot}-shot: {gain}", markup=True
+    )
+    console.print(
+        printable(f"next: frn classify FOLDER PHOTO --model {shlex.quote(str(run.options.folder))}"), soft_wrap=True
+    )
 
 
 def _run(given: dict[str, Any], *, episodes: bool) -> None:
@@ -201,12 +207,13 @@ def _train(run: "PreparedRun") -> "Position":
 
 def _show_result(run: "PreparedRun", position: "Position", tests: "list[Result]") -> None:
     console, preset = stdout(), run.preset
-    console.print(f"trained in {position.seconds / 60:.1f} minutes: [bold]{run.best}[/bold]")
+    console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
     if preset.validation.split == "val":
         shot = preset.validation.shot or preset.episode.shot
         console.print(f"validation: 5-way {shot}-shot {position.best:.2f} %")
     for test in tests:
-        console.print(f"test on classes never seen: {describe(test)}")
+        console.print(f"test on classes never seen: {describe(test)}", markup=True)
     for path in run.options.data or []:
         if (path / "test").is_dir():
-            console.print(f"next: frn eval {shlex.quote(str(run.best))} --data {shlex.quote(str(path))}")
+            words = ["frn", "eval", str(run.best), "--data", str(path)]
+            console.print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)

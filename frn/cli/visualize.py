@@ -13,9 +13,11 @@ from frn.cli.console import (
     end_stopped_run,
     note,
     print_table,
+    printable,
     progress_bar,
     report_left_out,
     stdout,
+    strong,
     user_errors,
 )
 from frn.cli.options import Device, EpisodeSeed, Precision, Resume, Split, SplitData, Threads
@@ -74,9 +76,10 @@ def train(
     seconds = round(trained.position.seconds, 1)
     if printed(wants, {"decoder": str(out), "steps": trained.position.total_steps, "seconds": seconds}):
         return
-    stdout().print(f"trained {trained.position.total_steps} steps in {seconds / 60:.1f} minutes: [bold]{out}[/bold]")
+    told = f"trained {trained.position.total_steps} steps in {seconds / 60:.1f} minutes: {strong(out)}"
+    stdout().print(told, markup=True)
     words = ["frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png"]
-    stdout().print(f"next: {shlex.join(words)}")
+    stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
 
 
 @app.command()
@@ -138,4 +141,4 @@ def render(
     names = ("ground-truth feature map", "same-class reconstruction", "other-class reconstruction")
     found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in (errors.truth, errors.same, errors.other))
     print_table(("regenerated from", "L2 pixel error"), zip(names, found, strict=True))
-    stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: [bold]{out}[/bold]")
+    stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: {strong(out)}", markup=True)

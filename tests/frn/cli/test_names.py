@@ -1,0 +1,71 @@
+"""Names are printed as they are: no part of one is markup, an emoji, or reason to break a line."""
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.cli.train import _show_result
+from frn.data.cache import load_images
+from frn.data.folders import scan
+from frn.zoo import assets_folder
+
+MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+PHOTO = QUERIES / "eyed footman 6.jpg"
+ODD = ":dog: [v2] [bold]"
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+@pytest.fixture
+def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three classes, one of an odd name with photos of odd names."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("eyed footman", "tailed footman", "banded footman"):
+        shutil.copytree(MOTHS / name, tmp_path / "classes" / name)
+    odd = (tmp_path / "classes" / "eyed footman").rename(tmp_path / "classes" / ODD)
+    for path in odd.iterdir():
+        path.rename(odd / f"{path.stem} [final].jpg")
+    return tmp_path / "classes"
+
+
+def test_brackets_and_colons_are_no_markup(classes: Path) -> None:
+    photo = Path(f"{ODD}.jpg")
+    shutil.copy(PHOTO, photo)
+    words = (classes, photo, "--model", "conv4")
+    assert frn("classify", *words).stdout.startswith(f"{photo}: {ODD} ")
+    assert frn("explain", *words, "--out", f"{ODD}.png").stdout == f"{ODD}.png: {ODD}\n"
+    enrolled = frn("enroll", classes, "--out", f"{ODD}.frn.json", "--model", "conv4").stdout
+    assert f"\n{ODD}" in enrolled
+    assert "[final].jpg" in enrolled
+    for out in (ODD, "a[/b]c"):
+        made = frn("data", "prepare", "folder", "--source", classes, "--out", out, "--val", 0.34, "--test", 0.34).stdout
+        assert made.endswith(f"  {Path(out) / 'test'}\n")
+    load_images(scan(classes), 16)
+    assert str(classes) in frn("cache").stdout
+
+
+def test_the_commands_that_come_next_have_the_names_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / ODD
+    (data / "test").mkdir(parents=True)
+    preset = SimpleNamespace(validation=SimpleNamespace(split="train"))
+    run: Any = SimpleNamespace(preset=preset, best=Path(ODD) / "best", options=SimpleNamespace(data=[data]))
+    _show_result(run, SimpleNamespace(seconds=60.0), [])  # type: ignore[arg-type]
+    assert capsys.readouterr().out == (
+        f"trained in 1.0 minutes: {ODD}/best\nnext: frn eval '{ODD}/best' --data '{data}'\n"
+    )
+
+
+def test_a_long_path_is_one_line(classes: Path) -> None:
+    long = Path(*["a" * 200] * 6)
+    long.mkdir(parents=True)
+    shutil.copy(PHOTO, long)
+    assert len(frn("classify", classes, long / PHOTO.name, "--model", "conv4", "--top", 1).stdout.splitlines()) == 1
