@@ -40,7 +40,8 @@ def converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
         return lambda part: part
     if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):  # deep grey: Pillow would clip instead of rescale
         parts = (image.crop(box) for box in strips((0, 0, *image.size)))
-        top = 65535.0 if max(float(np.asarray(part).max(initial=0)) for part in parts) > 255 else 255.0
+        most = max(float(np.asarray(part).max(initial=0)) for part in parts)
+        top = 65535.0 if most > 255 else 1.0 if most <= 1 and image.mode == "F" else 255.0
         return lambda part: _shallow(part, top)
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         return _on_white

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from frn import heif
 from frn.colour import SIDEWAYS, UPRIGHT, Box, converter, shrunk, strips, to_rgb, upright
@@ -130,7 +130,7 @@ class Wish:
             return Image.fromarray(self.transform(image, orientation))
         if self.longest is not None:
             return shrunk(image, orientation, self.longest)
-        return image if self.stored else _whole(image)
+        return image if self.stored else _whole(image, orientation)
 
 
 def _decode(data: bytes, where: str, wish: Wish) -> tuple[Image.Image, tuple[int, int]]:
@@ -182,7 +182,7 @@ def decode_here(
                         f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down first."
                     )
                 image.load()
-                orientation = image.getexif().get(ORIENTATION, 1)
+                orientation = _orientation(image)
                 if orientation in SIDEWAYS:
                     width, height = height, width
                 return wish.finish(image, orientation), (width, height)
@@ -219,8 +219,17 @@ def _memory(image: Image.Image, pixels: int) -> int:
     return decoded
 
 
-def _whole(image: Image.Image) -> Image.Image:
-    ImageOps.exif_transpose(image, in_place=True)
+def _orientation(image: Image.Image) -> int:
+    """EXIF's; 1, upright, where the metadata is damaged: the pixels are sound all the same."""
+    try:
+        return image.getexif().get(ORIENTATION, 1)
+    except Exception:  # Pillow's parsers raise whatever they stumble over
+        return 1
+
+
+def _whole(image: Image.Image, orientation: int) -> Image.Image:
+    if orientation in UPRIGHT:
+        image = image.transpose(UPRIGHT[orientation])
     return image if image.mode == "RGB" else to_rgb(image)
 
 

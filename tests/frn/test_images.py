@@ -133,6 +133,20 @@ def test_a_crop_larger_than_the_resize_is_refused() -> None:
         EvaluationTransform(size=84, resize=64)
 
 
+@pytest.mark.parametrize("suffix", [".png", ".webp", ".jpg"])
+def test_damaged_metadata_is_none(tmp_path: Path, suffix: str) -> None:
+    picture = Image.linear_gradient("L").resize((40, 20)).convert("RGB")
+    path = save(tmp_path / f"x{suffix}", picture, exif=b"Exif\0\0junkjunk")
+    assert open_image(path).size == (40, 20)
+    assert decode_crop(path.read_bytes(), path, EvaluationTransform(size=16)).shape == (16, 16, 3)
+
+
+def test_floats_from_0_to_1_are_shares_of_white(tmp_path: Path) -> None:
+    ramp = np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16)
+    opened = open_image(save(tmp_path / "x.tif", Image.fromarray(ramp)))
+    np.testing.assert_array_equal(np.asarray(opened)[..., 0], (ramp * 255).round())
+
+
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "F"])
 def test_a_few_rows_at_a_time_make_the_same_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     path = tmp_path / "x.tif"
