@@ -130,7 +130,7 @@ class Wish:
             return Image.fromarray(self.transform(image, orientation))
         if self.longest is not None:
             return shrunk(image, orientation, self.longest)
-        return image if self.stored else _whole(image, orientation)
+        return image if self.stored else upright_rgb(image)
 
 
 def _decode(data: bytes, where: str, wish: Wish) -> tuple[Image.Image, tuple[int, int]]:
@@ -227,8 +227,9 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
-def _whole(image: Image.Image, orientation: int) -> Image.Image:
-    if orientation in UPRIGHT:
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """All of an image of any mode, as its EXIF tag turns it."""
+    if (orientation := _orientation(image)) in UPRIGHT:
         image = image.transpose(UPRIGHT[orientation])
     return image if image.mode == "RGB" else to_rgb(image)
 

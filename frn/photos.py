@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
-from frn.colour import to_rgb
-from frn.images import Pixels, decode, read_file
+from frn.images import Pixels, decode, read_file, upright_rgb
 from frn.inference.features import content_key
 
 Photo: TypeAlias = str | Path | Image.Image | Pixels
@@ -43,7 +42,7 @@ def open_photo(photo: Photo) -> tuple[str, Image.Image]:
         data = read_file(Path(photo))
         return content_key(data), decode(data, Path(photo))
     if isinstance(photo, Image.Image):
-        image = to_rgb(ImageOps.exif_transpose(photo))
+        image = upright_rgb(photo)
     else:
         pixels = np.asarray(photo)
         right_shape = pixels.ndim in (2, 3) and pixels.shape[2:] in ((), (3,)) and pixels.size

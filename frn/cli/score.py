@@ -18,6 +18,7 @@ from frn.cli.console import (
 )
 from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName
 from frn.cli.results import AsJson, Format, chosen_format, printed
+from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import Answer, LabelledScore
@@ -68,7 +69,7 @@ def score(
         if threshold is not None:
             classifier.threshold_override = threshold
         found = score_labelled(classifier, photos.members)
-        report_left_out([entry.reason for entry in photos.skipped] + [str(error) for error in found.broken])
+        report_left_out([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:
@@ -78,10 +79,11 @@ def score(
 
             facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
             write_atomically(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-    if not printed(wants, _summary(found, classes, labelled), rows(found)):
-        _show(found, classifier.threshold)
-    if found.broken:
-        raise typer.Exit(1)
+        if not printed(wants, _summary(found, classes, labelled), rows(found)):
+            _show(found, classifier.threshold)
+        if found.broken:
+            of = sum(map(len, photos.members.values()))
+            raise FrnError(f"{len(found.broken)} of {of} images could not be read")
 
 
 def _summary(found: "LabelledScore", classes: Path, labelled: Path) -> dict[str, object]:

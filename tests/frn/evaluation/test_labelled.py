@@ -146,3 +146,11 @@ def test_blanks_around_the_names_of_folders_are_none_of_the_class(tmp_path: Path
         path.write_bytes(b"no photo")
     told = frn("classify", tmp_path / "classes", photo, "--model", "conv4").stderr
     assert "class 'eyed footman' has no usable image among" in told
+
+
+def test_a_broken_photo_is_named_before_what_is_left_out_and_ends_in_an_error(labelled: Path) -> None:
+    for number in range(6):
+        (labelled / "eyed footman" / f"{number}.txt").touch()
+    told = frn("score", SAMPLES / "moths", labelled, "--model", "conv4").stderr.splitlines()
+    assert told[0].startswith(f"warning: {labelled / 'eyed footman' / 'broken.jpg'}: is not an image")
+    assert told[-1] == "error: 1 of 21 images could not be read"
