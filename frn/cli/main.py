@@ -1,8 +1,10 @@
 """`frn`: the commands, in the order in which one meets them."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from frn import __version__
 from frn.cli.average import average
@@ -25,9 +27,23 @@ from frn.cli.reproduce import reproduce
 from frn.cli.score import score
 from frn.cli.train import finetune, pretrain, train
 from frn.cli.visualize import app as visualize_app
+from frn.errors import FrnError
+
+
+class Commands(TyperGroup):
+    """The commands, none of which an empty word reaches: as a path it would mean the current folder."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse empty words in the place of names, before the command is looked at."""
+        with user_errors():
+            if not ctx.resilient_parsing and any(not word or re.fullmatch(r"--[\w-]+=", word) for word in args):
+                raise FrnError("a word of the command is empty where a name is meant. Is a variable not set?")
+        return super().parse_args(ctx, args)
+
 
 app = typer.Typer(
     name="frn",
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

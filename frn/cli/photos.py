@@ -34,8 +34,6 @@ def find_photos(words: Sequence[str]) -> Found:
 
 
 def _meant(word: str) -> Found:
-    if not word:
-        raise FrnError("one of the photos has an empty name")
     if is_folder(word):
         return _in_folder(word)
     if is_there(word) or not glob.has_magic(word):

@@ -215,3 +215,17 @@ def test_a_picture_never_replaces_its_photo_nor_a_report_another_file(tmp_path: 
     assert f"{photo}: is the photo itself" in frn("explain", MOTHS, photo, "--out", photo).stderr
     assert "a report is a page" in frn("score", MOTHS, MOTHS, "--report", tmp_path / "notes.txt").stderr
     assert photo.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("classify", MOTHS, ""),
+        ("classify", "", PHOTO),
+        ("classify", MOTHS, PHOTO, "--model", ""),
+        ("classify", MOTHS, PHOTO, "--out="),
+        ("data", "check", ""),
+    ],
+)
+def test_an_empty_word_is_no_name_of_the_current_folder(words: tuple[object, ...]) -> None:
+    assert "error: a word of the command is empty" in frn(*words).stderr
