@@ -56,6 +56,8 @@ def reproduce(
         from frn.reproduce.tables import TABLES, choose_rows, find_table
 
         if list_all or table is None:
+            if row:
+                raise FrnError("--row chooses among the rows of a TABLE that is made. Leave it, or --list, out.")
             _list([find_table(table)] if table else list(TABLES.values()), wants)
             return
         chosen = find_table(table)
@@ -66,9 +68,10 @@ def reproduce(
         locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
         before = read(out / f"{chosen.name}.json")
         to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
-        missing, failed = _run_rows(to_run, locations, dry=dry_run)
         if dry_run:
+            _print_commands(to_run, locations, wants)
             return
+        missing, failed = _run_rows(to_run, locations)
         before = read(out / f"{chosen.name}.json")  # anew: another `frn reproduce` may have finished rows meanwhile
         others = [row for row in chosen.rows if row not in rows]
         known = [row for row in chosen.rows if before and before.has(row)]
@@ -87,22 +90,32 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _run_rows(rows: "list[Row]", locations: "Locations", *, dry: bool) -> tuple[dict[str, str], bool]:
-    """Run or print what is left of each row; return why rows are missing, and whether anything failed."""
+def _print_commands(rows: "list[Row]", locations: "Locations", wants: FormatName) -> None:
+    """Print what is left of the rows, each command once."""
+    from frn.reproduce.plan import MissingDataError, remaining_commands
+
+    commands: dict[str, None] = {}
+    for row in rows:
+        try:
+            commands |= dict.fromkeys(map(str, remaining_commands(row, locations)))
+        except MissingDataError as error:
+            note(f"{row.name}: {error}")
+    if not printed(wants, [{"command": command} for command in commands]):
+        for command in commands:
+            stdout().print(command, soft_wrap=True)
+
+
+def _run_rows(rows: "list[Row]", locations: "Locations") -> tuple[dict[str, str], bool]:
+    """Run what is left of each row; return why rows are missing, and whether anything failed."""
     from frn.reproduce.plan import MissingDataError, remaining_commands
 
     missing: dict[str, str] = {}
     failed = False
-    shown: set[Command] = set()
     for number, row in enumerate(rows, 1):
         try:
             for command in remaining_commands(row, locations):
-                if not dry:
-                    note(f"[{number}/{len(rows)}] {command}")
-                    _run(command)
-                elif command not in shown:
-                    stdout().print(str(command), soft_wrap=True)
-                    shown.add(command)
+                note(f"[{number}/{len(rows)}] {command}")
+                _run(command)
         except (MissingDataError, CommandError) as error:
             failed |= isinstance(error, CommandError)
             missing[row.name] = str(error)

@@ -163,7 +163,7 @@ SCHEMAS: dict[str, Schema] = {
     "pretrain": record(model=TEXT, validation=NUMBER, seconds=NUMBER),
     "average": record(model=TEXT, mean_of=each(TEXT)),
     "finetune": record(model=TEXT, start=NUMBER, validation=NUMBER, seconds=NUMBER),
-    "reproduce": {"oneOf": [REPRODUCED, each(LISTED)]},
+    "reproduce": {"oneOf": [REPRODUCED, each(LISTED), each(record(command=TEXT))]},
     "visualize train": record(decoder=TEXT, steps=COUNT, seconds=NUMBER),
     "visualize render": record(
         **dict.fromkeys(("model", "decoder", "data", "split", "picture"), TEXT),

@@ -113,8 +113,9 @@ def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
     monkeypatch.setattr("frn.cli.reproduce._run", run_here)
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
     first = json.loads(frn(*words, "--runs", tmp_path / "a", "--row", "tiny").stdout)
-    assert "--seed 1" in frn(*words, "--runs", tmp_path / "b", "--dry-run").stdout
-    assert not frn(*words, "--runs", tmp_path / "b", "--row", "tiny", "--dry-run").stdout
+    commands = json.loads(frn(*words, "--runs", tmp_path / "b", "--dry-run").stdout)
+    assert any("--seed 1" in entry["command"] for entry in commands)
+    assert frn(*words, "--runs", tmp_path / "b", "--row", "tiny", "--dry-run").stdout == "[]\n"
     second = json.loads(frn(*words, "--runs", tmp_path / "b", "--row", "other").stdout)
     assert second["rows"][0] == first["rows"][0]
     assert [line["row"] for line in second["rows"]] == ["tiny", "other"]
@@ -274,3 +275,8 @@ def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:
         remaining_commands(row, Locations(runs=tmp_path))
     assert Command(("eval", "a b"))
     assert str(Command(("eval", "a b"))) == "frn eval 'a b'"
+
+
+def test_a_row_of_a_list_is_refused() -> None:
+    for words in (("--list", "--row", "nonsense"), ("--row", "nonsense")):
+        assert "--row chooses among the rows of a TABLE" in frn("reproduce", *words).stderr
