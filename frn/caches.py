@@ -46,12 +46,12 @@ def limit_in_bytes() -> int:
     """How much decoded images may take. FrnError if $FRN_CACHE_LIMIT is no number."""
     said = os.environ.get("FRN_CACHE_LIMIT") or LIMIT
     try:
-        limit = float(said)
+        limit = float(said) * 2**30
         if not 0 <= limit < float("inf"):
             raise ValueError
     except ValueError as error:
         raise FrnError(f"FRN_CACHE_LIMIT is {said!r}; it must be a number of GiB, such as 20") from error
-    return int(limit * 2**30)
+    return int(limit)
 
 
 def cached_splits() -> list[CachedSplit]:

@@ -5,6 +5,8 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
+from frn.errors import FrnError
+
 OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
@@ -29,14 +31,34 @@ def cores() -> int:
 
 def own_cores() -> int:
     """Its share of them, where torchrun has started several processes here."""
-    return max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, cores() // max(1, _number("LOCAL_WORLD_SIZE")))
 
 
 def world() -> int:
-    """Processes that torchrun has started to work together; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+    """Processes that torchrun has started to work together; 1 without it. FrnError if their number is none."""
+    return _number("WORLD_SIZE") if _by_torchrun() else 1
+
+
+def own_rank() -> int:
+    """Which of them this process is, known before they have met; 0 where it is the only one."""
+    return _number("RANK") if world() > 1 else 0
 
 
 def is_first() -> bool:
-    """Whether this process is rank 0 of them, or the only one; known before they have met."""
-    return os.environ.get("RANK", "0") == "0"
+    """Whether this process is rank 0."""
+    return own_rank() == 0
+
+
+def _by_torchrun() -> bool:
+    """Whether torchrun started this process: schedulers set some of these variables, too, and start one program."""
+    return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
+
+
+def _number(name: str) -> int:
+    said = os.environ.get(name, "1")
+    try:
+        return int(said)
+    except ValueError as error:
+        raise FrnError(
+            f"{name} is {said!r}; torchrun sets it to a number. Start with torchrun, or unset it."
+        ) from error

@@ -1,5 +1,6 @@
 """`frn explain`: where a photo was and was not rebuilt by each class, as a picture."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,8 @@ from frn.cli.options import Classes, ClassifierDevice, ClassifierModel, TestTime
 from frn.cli.results import AsJson, Format, chosen_format, printed, rows_of
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
+"""Pixels on a side that their libraries write."""
 
 
 def explain(
@@ -57,8 +60,14 @@ def explain(
         for name in ranked[:top]:
             shares = f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}"
             panels.append(Panel(name, shares, error_maps[name]))
+        drawn, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
+        if max(drawn.size) > LONGEST.get(form_of, math.inf):
+            raise FrnError(
+                f"{out}: the picture has {drawn.width} x {drawn.height} pixels, and {form_of} holds up to "
+                f"{LONGEST[form_of]:,} on a side. Lower --top, or call it something.png."
+            )
         picture = io.BytesIO()
-        sheet(crop, image.name, panels, smooth=smooth).save(picture, FORMATS[out.suffix.lower()])
+        drawn.save(picture, form_of)
         write_atomically(out, picture.getvalue())
     label = "unknown" if prediction.unknown else prediction.label
     numbers = {

@@ -95,9 +95,8 @@ def load_images(
     """
     paths = folders.paths
     home = cache_folder() / IMAGES / _key(folders, paths, transform)
-    stored = _open(home)
+    stored, limit = _open(home), limit_in_bytes()  # whether it is used or not: what is wrong with it is told at once
     if stored is None:
-        limit = limit_in_bytes()
         try:
             home.parent.mkdir(parents=True, exist_ok=True)
             with alone(home.with_name(f"{UNFINISHED}{home.name}.lock")):

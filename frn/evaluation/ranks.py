@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from frn.data.cache import StoredImages
 from frn.errors import FrnError, one_line
-from frn.hardware import world
+from frn.hardware import own_rank, world
 
 Thing = TypeVar("Thing")
 Made = TypeVar("Made")
@@ -163,7 +163,7 @@ def joined(device: str) -> Iterator[Ranks]:
     if (ranks := world()) == 1:
         yield ALONE
         return
-    rank, cuda = int(os.environ["RANK"]), device != "cpu" and torch.cuda.is_available()
+    rank, cuda = own_rank(), device != "cpu" and torch.cuda.is_available()
     if cuda:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     try:

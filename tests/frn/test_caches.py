@@ -65,9 +65,12 @@ def test_a_new_split_makes_room_for_itself(three: Path, monkeypatch: pytest.Monk
     stored = load_images(scan(write(three / "d")), 16)
     assert kept() == ["c", "d"]
     assert stored.images().shape == (1, 16, 16, 3)
+    monkeypatch.setenv("FRN_CACHE_LIMIT", "1e300")  # a number of GiB, and none of bytes
+    with pytest.raises(FrnError, match="it must be a number of GiB"):
+        caches.limit_in_bytes()
     monkeypatch.setenv("FRN_CACHE_LIMIT", "much")
     with pytest.raises(FrnError, match="FRN_CACHE_LIMIT is 'much'; it must be a number of GiB, such as 20"):
-        load_images(scan(write(three / "e")), 16)
+        load_images(scan(three / "d"), 16)  # which is there already
 
 
 def test_pixels_are_checked_once_and_again_when_their_file_has_changed(

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from frn.errors import FrnError
+from frn.hardware import is_first, own_rank, world
 from tests import processes
 
 ONE_PROCESSOR = """
@@ -27,3 +29,15 @@ def test_a_process_on_one_processor_classifies_and_trains_in_one_thread() -> Non
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     result = processes.run([sys.executable, "-c", ONE_PROCESSOR], env=environment)
     assert result.stdout.split() == ["1", "1"], result.stderr
+
+
+def test_only_torchrun_starts_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedulers set some of its variables, too."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert (world(), own_rank(), is_first()) == (1, 0, True)
+    for name, value in {"RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
+    assert (world(), own_rank(), is_first()) == (2, 1, False)
+    monkeypatch.setenv("WORLD_SIZE", "abc")
+    with pytest.raises(FrnError, match="WORLD_SIZE is 'abc'; torchrun sets it to a number"):
+        world()

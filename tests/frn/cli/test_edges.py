@@ -12,6 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.console import _shortage
+from frn.cli.explain import LONGEST
 from frn.cli.main import app
 from frn.images import open_image
 from frn.zoo import added_models, assets_folder
@@ -229,3 +230,15 @@ def test_a_picture_never_replaces_its_photo_nor_a_report_another_file(tmp_path: 
 )
 def test_an_empty_word_is_no_name_of_the_current_folder(words: tuple[object, ...]) -> None:
     assert "error: a word of the command is empty" in frn(*words).stderr
+
+
+def test_a_picture_that_its_format_cannot_hold_is_told_with_what_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 240 classes it has 18,000 rows of pixels."""
+    with pytest.raises(ValueError, match=f"limit of {LONGEST['WEBP']} pixels"):
+        Image.new("L", (1, LONGEST["WEBP"] + 1)).save(tmp_path / "x.webp")
+    monkeypatch.setitem(LONGEST, "WEBP", 600)
+    words = ("explain", MOTHS, PHOTO, "--model", "conv4", "--out")
+    assert "WEBP holds up to 600 on a side. Lower --top, or call it" in frn(*words, tmp_path / "x.webp").stderr
+    assert frn(*words, tmp_path / "x.png").exit_code == 0
