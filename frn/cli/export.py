@@ -79,6 +79,10 @@ def export(
             _web(web, runtime, model, classes, threshold, test_time, as_json)
             return
         assert out is not None
+        if runtime is not None:
+            raise FrnError("--runtime is for --web: ONNX files are run by whatever opens them. Leave it out.")
+        if threshold is not None and classes is None:
+            raise FrnError("--threshold is noted in classifier.onnx, which takes --classes.")
         from frn_export.export import ExportOptions, export_model
 
         from frn.loading import class_files

@@ -41,8 +41,9 @@ def _show_command(context: Any, words: list[str]) -> None:
     for word in words:
         commands = getattr(context.command, "commands", {})
         if word not in commands:
-            known = ", ".join([*commands, *([] if context.parent else TOPICS)])
-            raise FrnError(f"there is no command or topic {word!r}. There are: {known}")
+            known = [*commands, *([] if context.parent else TOPICS)]
+            hint = f"There are: {', '.join(known)}" if known else f"`frn {context.info_name}` has none."
+            raise FrnError(f"there is no command or topic {word!r}. {hint}")
         context = type(context)(commands[word], info_name=word, parent=context)
     text = context.command.get_help(context)
     if text:  # empty where it has been printed

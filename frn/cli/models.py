@@ -22,11 +22,17 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
     """List the models that have names, which every command and the app take; add networks of others."""
     if context.invoked_subcommand is not None:
         return
+    from frn.errors import FrnError
     from frn.zoo import named_models
 
+    found = {}
     with user_errors():
         wants = chosen_format(form, as_json)
-        found = {name: _facts(files) for name, files in named_models().items()}
+        for name, files in named_models().items():
+            try:
+                found[name] = _facts(files)
+            except FrnError as error:  # one that is damaged hides no other
+                note(f"warning: {error}")
     if not printed(wants, found):
         _show(found)
 

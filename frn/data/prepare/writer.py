@@ -83,7 +83,11 @@ def check_places(items: Sequence[Item], out: Path) -> None:
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
     if twice:
-        raise FrnError(f"the source has {'/'.join(twice[0])} twice ({len(twice)} such files). Give each source once.")
+        first, second = [i.source.where for i in items if (i.split, i.label, i.file) == twice[0]][:2]
+        raise FrnError(
+            f"{first} and {second} would both become {'/'.join(twice[0])} ({len(twice)} such files). Give each source "
+            "once, or rename one of the files."
+        )
     names = {name for _, label, file in wanted for name in (label, file)}
     unfit = sorted(name for name in names if name in ("", ".", "..") or set(name) & set("/\\\0"))
     if unfit:

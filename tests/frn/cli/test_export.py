@@ -154,6 +154,8 @@ def test_options_that_do_not_fit_are_told_before_anything_is_done(moths: Path, t
     out = tmp_path / "out"
     assert "--precision int8 needs --calibrate FOLDER" in export("--out", out, "--precision", "int8").stderr
     assert "fp16 needs no images" in export("--out", out, "--precision", "fp16", "--calibrate", moths).stderr
+    assert "--threshold is noted in classifier.onnx" in export("--out", out, "--threshold", 0.5).stderr
+    assert "--runtime is for --web" in export("--out", out, "--runtime", tmp_path).stderr
     missing = export("--out", out, "--precision", "int8", "--calibrate", tmp_path / "none")
     assert "none: cannot be listed" in missing.stderr
     assert not out.exists()

@@ -121,3 +121,12 @@ def test_a_known_network_that_is_not_here_yet_says_how_to_get_it(fetch_from: pyt
     result = frn("classify", assets_folder() / "samples" / "moths", "x.jpg", "--model", "dinov2-small")
     assert result.exit_code == 1
     assert "dinov2-small: has not been added yet. `frn models add dinov2-small` fetches it." in result.stderr
+
+
+def test_a_damaged_model_is_told_and_hides_no_other(tmp_path: Path) -> None:
+    damaged = tmp_path / "added-models" / "bad" / "model.safetensors"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"nothing")
+    listed = frn("models", "--json")
+    assert (listed.exit_code, "conv4" in json.loads(listed.stdout)) == (0, True)
+    assert listed.stderr.startswith(f"warning: {damaged}: ")

@@ -153,6 +153,7 @@ def test_help_knows_every_command_and_topic() -> None:
     assert json.loads(frn("help", "json", "eval").stdout) == SCHEMAS["eval"]
     assert json.loads(frn("help", "json", "bench", "head").stdout) == SCHEMAS["bench head"]
     assert frn("help", "nothing").exit_code == 1
+    assert frn("help", "train", "x").stderr == "error: there is no command or topic 'x'. `frn train` has none.\n"
 
 
 def test_the_page_is_the_topics() -> None:

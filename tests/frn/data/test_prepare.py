@@ -222,8 +222,10 @@ def test_bad_sources_are_told_in_one_line(tmp_path: Path) -> None:
     ):
         with pytest.raises(FrnError, match=reason):
             prepare(name, [source], tmp_path / "out")
-    with pytest.raises(FrnError, match="twice"):
-        prepare("folder", [tmp_path / "whole.zip", tmp_path / "whole.zip"], tmp_path / "out")
+    other = zip_of(tmp_path / "other.zip", ["other/a/1.png"])
+    told = r"other.zip: other/a/1.png and .*whole.zip: a/1.png would both become .*/a/1.png \(1 such files\)"
+    with pytest.raises(FrnError, match=told):
+        prepare("folder", [tmp_path / "whole.zip", other], tmp_path / "out")
 
 
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
