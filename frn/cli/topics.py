@@ -53,10 +53,12 @@ frn models --format csv
 A hundred thousand photos: `frn classify birds photos --out results.jsonl` adds a line of JSON per photo to the file as
 it comes, with the `--top` best classes, and takes no more memory for more photos. The same command with `--resume` goes
 on after a stop or a kill: photos that have a line are not opened again, half a line is dropped, and a file of other
-classes, another model or threshold is refused (each line's `run` tells them apart).
+classes, another model or threshold is refused (each line's `run` tells them apart). The status is 1 as long as
+there is a line that says why a photo could not be read; take it out, and the photo is tried anew.
 
 `-` among the photos of `frn classify` stands for those that stdin lists, one to a line, or each ended by NUL
-(`find -print0`).""",
+(`find -print0`): names of photos and folders, no globs. One that is none is reported in its turn. In the answers photos
+are called as they were given.""",
     ),
     "environment": Topic(
         "Environment variables",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.files import is_there
 from frn.images import EXTENSIONS
 
 SPLITS = ("train", "val", "test")
@@ -61,6 +62,8 @@ def scan(root: Path) -> ClassFolders:
     if not folders:
         raise FrnError(f"{root}: has no class folders. It must hold one folder of images per class.")
     skipped = [_left_out(root / name, "it lies in no class folder") for name in loose if looks_like_image(name)]
+    odd = [name for name in loose if not looks_like_image(name) and not is_there(root / name)]
+    skipped += [_left_out(root / name, "its link leads nowhere") for name in odd]
     files = []
     for name in folders:
         found = list_images(root / name)

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.data.folders import scan
 from frn.zoo import assets_folder
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
@@ -77,3 +78,16 @@ def test_a_link_in_a_circle_is_one_file_and_not_the_whole_folder(here: Path) -> 
     result = classify(".")
     assert images(result) == [f".{os.sep}circle.jpg", f".{os.sep}x1.jpg"]
     assert "error: 1 of 2 images could not be read\n" in result.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_class_behind_a_link_that_leads_nowhere_is_told(here: Path) -> None:
+    for name in ("a", "b"):
+        (here / "classes" / name).mkdir(parents=True)
+        (here / "classes" / name / "1.jpg").write_bytes(
+            sorted((MOTHS / "eyed footman").iterdir())[name == "a"].read_bytes()
+        )
+    (here / "classes" / "gone").symlink_to(here / "unmounted")
+    assert [entry.reason for entry in scan(here / "classes").skipped] == [
+        f"{here / 'classes' / 'gone'}: is left out: its link leads nowhere"
+    ]
