@@ -70,6 +70,11 @@ def is_folder(path: Path | str) -> bool:
     return os.path.isdir(path)  # noqa: PTH112
 
 
+def is_file(path: Path | str) -> bool:
+    """As `Path.is_file`, which raises where `Path.is_dir` does."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
 def is_there(path: Path | str) -> bool:
     """As `Path.exists`, which raises where `Path.is_dir` does."""
     return os.path.exists(path)  # noqa: PTH110

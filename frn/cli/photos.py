@@ -35,7 +35,9 @@ def find_photos(words: Sequence[str]) -> Found:
 
 def _meant(word: str) -> Found:
     if is_folder(word):
-        return _in_folder(word)
+        if not (found := _in_folder(word))[0]:
+            raise FrnError(f"{word}: has no images in it")
+        return found
     if is_there(word) or not glob.has_magic(word):
         return [word], []  # a missing file is reported in its turn
     matches = [match for match in sorted(glob.glob(word, recursive=True)) if not is_folder(match)]
@@ -46,8 +48,6 @@ def _meant(word: str) -> Found:
 
 def _in_folder(folder: str) -> Found:
     found = list_images(Path(folder))
-    if not found.images:
-        raise FrnError(f"{folder}: has no images in it")
     start = folder if folder.endswith(os.sep) else folder + os.sep
     return [start + name for name in found.images], [entry.reason for entry in found.skipped]
 
@@ -58,11 +58,10 @@ def _in_list(listed: Iterable[str]) -> Found:
     for name in listed:
         try:
             found, others = _in_folder(name) if is_folder(name) else ([name], [])
-        except FrnError as error:
-            skipped.append(str(error))
-        else:
-            names += found
-            skipped += others
+        except FrnError:  # it is closed to us, which opening it tells in its turn
+            found, others = [name], []
+        names += found
+        skipped += others if found or others else [f"{name}: has no images in it"]
     if not names:
         raise FrnError("-: stdin lists folders without photos")
     return names, skipped

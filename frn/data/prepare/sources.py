@@ -21,6 +21,7 @@ from frn.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
 from frn.data.cache import Progress
 from frn.data.folders import SYSTEM_FILES, looks_like_image, why_skipped
 from frn.errors import FrnError, one_line
+from frn.files import is_file, is_there
 from frn.images import MAX_BYTES
 
 MEBIBYTE = 1 << 20
@@ -136,7 +137,7 @@ class Sources:
         for folder, files in _folders(source, self.leave_out):
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry
-                if not path.is_file():  # a pipe or device could have no end
+                if not is_file(path):  # a pipe or device could have no end
                     self._odd.append(f"{path}: is left out: it is no file, or a link to none")
                 elif self.archives.fullmatch(entry) or entry in self.checksums:
                     archives.append(path)
@@ -239,7 +240,7 @@ class Sources:
 def fingerprint(path: Path, leave_out: Path | None) -> str:
     """A file or folder as it is now: where, how many files, how many bytes, when the last of them changed."""
     paths = (Path(folder) / name for folder, names in _folders(path, leave_out) for name in names)
-    statuses = [entry.stat() for entry in (paths if path.is_dir() else [path]) if entry.exists()]
+    statuses = [entry.stat() for entry in (paths if path.is_dir() else [path]) if is_there(entry)]
     size = sum(status.st_size for status in statuses)
     return f"{path.resolve()} {len(statuses)} {size} {max((status.st_mtime_ns for status in statuses), default=0)}"
 

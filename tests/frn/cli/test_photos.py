@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.data.folders import scan
+from frn.data.folders import FolderImages, scan
+from frn.errors import FrnError
 from frn.zoo import assets_folder
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
@@ -69,6 +70,16 @@ def test_photos_are_called_as_they_were_given(here: Path) -> None:
         "more/y.jpg",
     ]
     assert classify("--out", "r.jsonl", "./x1.jpg").stderr.startswith("error: --out writes lines")
+
+
+def test_a_listed_folder_that_is_closed_is_told_in_its_turn(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(folder: Path) -> FolderImages:
+        raise FrnError(f"{folder}: cannot be listed (Permission denied)")
+
+    monkeypatch.setattr("frn.cli.photos.list_images", closed)
+    result = classify("-", stdin=b"empty\nx1.jpg\n")
+    assert images(result) == ["empty", "x1.jpg"]
+    assert result.exit_code == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights there")

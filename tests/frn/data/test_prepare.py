@@ -228,6 +228,18 @@ def test_bad_sources_are_told_in_one_line(tmp_path: Path) -> None:
         prepare("folder", [tmp_path / "whole.zip", other], tmp_path / "out")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_link_that_cannot_be_followed_is_left_out_and_the_others_are_not(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name / "1.png")
+    (tmp_path / "photos" / "a" / "2.png").symlink_to("x" * 300)  # raises, as a link into a folder that is closed
+    prepare("folder", [tmp_path / "photos"], tmp_path / "out")
+    record = read_record(tmp_path / "out")
+    assert record is not None
+    assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is left out: it is no file, or a link to none"]
+
+
 def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
     (out / "train" / "other").mkdir(parents=True)
