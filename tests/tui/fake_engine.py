@@ -31,6 +31,8 @@ class FakeEngine(EngineClient):
         self.known: set[str] = set()
         self.classes: dict[str, Any] = {"classes": [], "threshold": None, "next_id": 1}
         self.pause: asyncio.Event | None = None
+        self.held: dict[str, asyncio.Event] = {}
+        """What operations wait for."""
         self.content: dict[str, str] = {}
         """Keys of files whose content is not their name."""
         self.left: dict[str, Any] = {}
@@ -63,6 +65,8 @@ class FakeEngine(EngineClient):
         await asyncio.sleep(0)
         if self.pause is not None:
             await self.pause.wait()
+        if request.op in self.held:
+            await self.held[request.op].wait()
         if self.chance is not None:
             await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01]))
             if self.chance.random() < 0.02:
@@ -151,7 +155,6 @@ class FakeEngine(EngineClient):
         return {}
 
     def op_classes(self, tell: OnEvent, state: dict[str, Any]) -> dict[str, Any]:
-        self.classes = state
         keys = [s["key"] for entry in state["classes"] for s in entry["supports"]]
         reports = [
             {
@@ -165,6 +168,8 @@ class FakeEngine(EngineClient):
         ]
         threshold = 0.4 if state["threshold"] is None else state["threshold"]
         missing = [key for key in keys if key not in self.known]
+        if not missing:  # else the classes stay as they were
+            self.classes = state
         return {"reports": reports, "threshold": threshold, "calibrated": 0.4, "missing": missing}
 
     def op_query(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:

@@ -87,14 +87,14 @@ def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run
         assert controller.query.answer is not None
         assert controller.query.answer["scores"][0]["id"] == wren.id
         assert "maps" in controller.query.answer
-        await controller.query.show(2)
+        await controller.show(2)
         assert controller.query.answer["path"] == "/q/jay-8.jpg"
         assert "maps" in controller.query.answer
         assert controller.query.rejected == 0
         await controller.edit(lambda session: session.set_threshold(0.6))
         assert controller.query.rejected == 2
         assert controller.query.answer["path"] == "/q/jay-8.jpg"
-        await controller.query.show(-1)
+        await controller.show(-1)
         await controller.edit(lambda session: session.delete(wren.id))
         assert all(score["id"] != wren.id for answer in controller.query.answers for score in answer.get("scores", []))
 

@@ -1,7 +1,7 @@
 import unicodedata
 
 import pytest
-from frn_tui.text import display_name
+from frn_tui.text import count_of, display_name
 from rich.cells import cell_len
 
 EVIL = [
@@ -55,3 +55,8 @@ def test_no_escape_is_cut_in_two() -> None:
     for width in range(1, 30):
         shown = display_name("\x1b" * 10, width)
         assert shown.replace(r"\x1b", "").strip("…") == ""
+
+
+def test_one_is_one_and_more_are_many() -> None:
+    counts = [count_of(1, "photo"), count_of(0, "photo"), count_of(1, "class"), count_of(1200, "class")]
+    assert counts == ["1 photo", "0 photos", "1 class", "1,200 classes"]

@@ -1,26 +1,23 @@
-"""What the app does, whatever it looks like: edits of the session, and keeping the engine's classes in step with them.
+"""What the app does, whatever it looks like: opening, saving, adding, asking, correcting.
 
 The app shows what is here and calls its methods; a listener is told when something has changed. Only this module edits
 the session.
 """
 
-import asyncio
-import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
-from frn_tui import file_requests, protocol
-from frn_tui.document import Document
-from frn_tui.engine_process import EngineError
+from frn_tui import file_requests
 from frn_tui.file_requests import Found
-from frn_tui.protocol import Answer, ClassReport, Engine, Model
-from frn_tui.query import Problem, Query, ShowProgress
-from frn_tui.review import Arrangement, Reviewed, reviewed
+from frn_tui.protocol import Answer, Confusion, Engine, HideAndTest
+from frn_tui.query import Problem, ShowProgress
+from frn_tui.review import Reviewed, reviewed
 from frn_tui.serialization import state_from_json, state_to_json, support_from_json
+from frn_tui.synced_document import SyncedDocument
+from frn_tui.text import count_of
 
 
 @dataclass(slots=True)
@@ -36,56 +33,18 @@ class Added:
         return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
 
 
-class Controller(Document):
-    """The session, what the engine says of it, and the queries."""
+def not_added(count: int) -> str:
+    """What became of photos that have no place any more."""
+    return "1 photo was not added" if count == 1 else f"{count:,} photos were not added"
+
+
+class Controller(SyncedDocument):
+    """What can be done with the document that is open."""
 
     def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
-        self.engine = engine
-        self.listener = listener
-        """Called after every change of what is shown."""
-        super().__init__()
-        self.missing: frozenset[str] = frozenset()
-        """Paths of examples that are not where they were."""
-        self.left_out: frozenset[str] = frozenset()
-        """Keys of those among them that do not count: nothing is known of them but their names."""
-        self.model: Model | None = None
-        self.reports: dict[int, ClassReport] = {}
-        self.threshold = 0.0
-        self.calibrated = 0.0
+        super().__init__(engine, listener)
         self.adding: list[dict[str, list[str]]] = []
         """Photos that are being added, by class."""
-        self.problems: list[Problem] = []
-        self.query = Query(engine, self._changed)
-        self.arrangement = Arrangement()
-        """Which of the answers to go through, and in which order."""
-        self._synced: State | None = None
-        self._syncing = asyncio.Lock()
-
-    def _changed(self) -> None:
-        self.listener()
-
-    def begin(self, state: State, *, is_saved: bool = True) -> None:
-        super().begin(state, is_saved=is_saved)
-        self.missing = self.left_out = frozenset()
-        self.query.clear()
-
-    def step_aside(self) -> bool:
-        if aside := super().step_aside():
-            self.query.clear()
-        return aside
-
-    async def open_model(self, name: str) -> None:
-        """Open a model; examples are embedded anew by it."""
-        self.model = await self.engine.call(protocol.OpenModel(name))
-        self.model_name = name
-        self._synced = None
-        self._changed()
-
-    async def change_model(self, name: str, progress: ShowProgress | None = None) -> None:
-        """Look at the classes with another model: an edit like any other."""
-        await self.open_model(name)
-        self.session.replace_state(dataclasses.replace(self.session.state, model=name))
-        await self.sync(progress)
 
     async def scan(self, path: str) -> Found:
         return await self.engine.call(file_requests.ScanPath(path))
@@ -107,7 +66,7 @@ class Controller(Document):
         session, begun = self.session, self.session.state
         self.place = path
         everything = [path for paths in classes.values() for path in paths]
-        supports, broken = await self._embed(everything, f"Opening {len(classes)} classes", progress)
+        supports, broken = await self._embed(everything, f"Opening {count_of(len(classes), 'class')}", progress)
         if session is not self.session:  # another was opened meanwhile
             return Added()
         unedited = session.state is begun
@@ -134,16 +93,14 @@ class Controller(Document):
         await self.find_missing()
         await self.sync(progress)
 
-    async def find_missing(self) -> None:
-        """Look which examples are not where they were."""
-        paths = [str(support.path) for entry in self.session.state.classes for support in entry.supports]
-        self.missing = frozenset((await self.engine.call(file_requests.FindMissing(paths)))["missing"])
-        self._changed()
-
     async def save(self, path: str, *, replace: bool = False) -> None:
         """Write the project as it is now; edits that are made meanwhile are unsaved."""
-        session, state = self.session, self.session.state
-        await self.engine.call(file_requests.SaveProject(path, state_to_json(state), replace))
+        session = self.session
+        async with self.own_model():
+            if session is not self.session:
+                raise FrnError(f"{path}: is not saved, as another project was opened meanwhile")
+            state = session.state
+            await self.engine.call(file_requests.SaveProject(path, state_to_json(state), replace))
         session.mark_saved(state)
         if session is self.session:  # no other was opened meanwhile
             self.project, self.place, self.sample_classes = path, None, frozenset()
@@ -163,9 +120,12 @@ class Controller(Document):
 
     async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
         """Make photos examples of a class; one edit for all of them, made when the last is embedded."""
-        name = self.session.state.find(class_id).name
+        session, name = self.session, self.session.state.find(class_id).name
         with self.begun({name: list(paths)}):
             supports, broken = await self._embed(paths, f"Adding to {name}", progress)
+        self._refuse_another(session, len(supports))
+        if self.entry(class_id) is None:
+            raise FrnError(f"{name} was deleted meanwhile; {not_added(len(supports))}")
         duplicates = self.session.add(class_id, supports)
         self.problems += broken
         await self.sync()
@@ -173,12 +133,18 @@ class Controller(Document):
 
     async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
         """Make a class of each folder; one that is there already gets more examples. One edit for all."""
-        everything = [path for paths in classes.values() for path in paths]
+        session, everything = self.session, [path for paths in classes.values() for path in paths]
         with self.begun(classes):
-            supports, broken = await self._embed(everything, f"Adding {len(classes)} classes", progress)
+            supports, broken = await self._embed(everything, f"Adding {count_of(len(classes), 'class')}", progress)
+        self._refuse_another(session, len(supports))
         outcome = self._make_classes(classes, supports, broken)
         await self.sync()
         return outcome
+
+    def _refuse_another(self, session: Session, count: int) -> None:
+        """Photos belong to the document that they were added to."""
+        if session is not self.session:
+            raise FrnError(f"another project was opened meanwhile; {not_added(count)}")
 
     def _make_classes(self, classes: dict[str, list[str]], supports: Sequence[Support], broken: list[Problem]) -> Added:
         by_path = {str(support.path): support for support in supports}
@@ -203,85 +169,6 @@ class Controller(Document):
             yield
         finally:
             self.adding.remove(classes)
-
-    async def sync(self, progress: ShowProgress | None = None) -> None:
-        """Tell the engine the classes, embed what it lacks, and take its reports; then ask the query on show again."""
-        self._changed()
-        async with self._syncing:  # edits may come faster than answers: the last one counts
-            await self._follow_model()
-            state = self.session.state
-            if state is self._synced or self.model is None:
-                return
-            done = await self.engine.call(protocol.SetClasses(state_to_json(state)))
-            left_out: frozenset[str] = frozenset()
-            if done["missing"]:
-                missing = set(done["missing"])
-                paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
-                found, broken = await self._embed(paths, "Reading examples", progress)
-                self.problems += broken
-                self._follow_changes(found)
-                done = await self.engine.call(protocol.SetClasses(state_to_json(self.session.state)))
-                if left_out := frozenset(done["missing"]):  # their files are away, and nothing is known of them
-                    rest = _without(self.session.state, left_out)
-                    done = await self.engine.call(protocol.SetClasses(state_to_json(rest)))
-            self.left_out = left_out
-            self._synced = self.session.state
-            self.reports = {report["id"]: report for report in done["reports"]}
-            self.threshold, self.calibrated = done["threshold"], done["calibrated"]
-        self._changed()
-        if self.query.answers and self._has_examples:
-            state = self.session.state
-            await self.query.ask_again(lambda: state is self.session.state)
-        elif self.query.answers:
-            self.query.forget_scores("there is no class with an example")
-            self._changed()
-
-    async def _follow_model(self) -> None:
-        """Open the model of a state that was gone back to; where it cannot be opened, the one on hand stays."""
-        wanted = self.session.state.model
-        if wanted and wanted != self.model_name:
-            try:
-                await self.open_model(wanted)
-            except EngineError:
-                self.session.amend(dataclasses.replace(self.session.state, model=self.model_name))
-                raise
-
-    def _follow_changes(self, found: Sequence[Support]) -> None:
-        """A file may have changed since the project was saved: its new content takes the old one's place."""
-        holders = self.session.state.holders()
-        changed = {str(support.path): support for support in found if support.key not in holders}
-        if not changed:
-            return
-        fresh = Session(self.session.state)
-        for entry in self.session.state.classes:
-            old = [support for support in entry.supports if str(support.path) in changed]
-            if old:
-                fresh.remove(support.key for support in old)
-                fresh.add(entry.id, [changed[str(support.path)] for support in old])
-                self.problems += [
-                    Problem(str(s.path), "has changed since it was added; used as it is now") for s in old
-                ]
-        self.session.amend(fresh.state)  # as an edit, undo could never get past it
-
-    async def _embed(
-        self, paths: Sequence[str], what: str, progress: ShowProgress | None
-    ) -> tuple[list[Support], list[Problem]]:
-        supports: list[Support] = []
-        broken: list[Problem] = []
-
-        on_progress = told_to(what, progress)
-
-        def on_event(event: dict[str, Any]) -> None:
-            if event["event"] == "progress":
-                on_progress(event)
-            elif event["event"] == "embedded" and "key" in event:
-                supports.append(support_from_json(event))
-            elif event["event"] == "embedded":
-                broken.append(Problem(event["path"], event["reason"]))
-
-        if paths:
-            await self.engine.call(protocol.EmbedImages(list(paths)), on_event)
-        return supports, broken
 
     def reviewed(self) -> list[Reviewed]:
         """All answers with what has become of them; the arrangement follows."""
@@ -308,18 +195,27 @@ class Controller(Document):
     async def export(self, path: str, *, replace: bool = False) -> None:
         """Write the whole classifier as one ONNX file, or into an .npz the numbers of its classes."""
         arrays = path.lower().endswith(".npz")
+        await self.sync()
         await self.engine.call(file_requests.ExportClasses(path, "arrays" if arrays else "classifier", replace))
 
+    async def hide_and_test(self, shot: int) -> Confusion:
+        """How well the classes are told apart by so many examples of each."""
+        await self.sync()
+        return await self.engine.call(HideAndTest(shot))
+
+    async def show(self, index: int) -> None:
+        """Put one of the answers on show, with its error maps."""
+        self.query.show(index)
+        await self.sync()
+        await self.query.add_maps()
+
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
+        await self.sync(progress)
         if not self._has_examples:
             raise FrnError("there is no class with an example yet: add photos to one first")
         self.problems += await self.query.ask(paths, progress)
         self._changed()
         await self.query.add_maps()
-
-    @property
-    def _has_examples(self) -> bool:
-        return any(s.key not in self.left_out for entry in self.session.state.classes for s in entry.supports)
 
     def correct(self, class_id: int) -> Added:
         """Say which class the photo on show is of, and make it an example; `sync` tells the engine."""
@@ -341,21 +237,3 @@ class Controller(Document):
                 self.session.move(elsewhere, class_id)
         there = [twin for twin in twins if twin.class_name == name]
         return Added(len(supports) - len(there), [], there)
-
-
-def told_to(what: str, progress: ShowProgress | None) -> Callable[[dict[str, Any]], None]:
-    """Passes progress events on."""
-
-    def on_event(event: dict[str, Any]) -> None:
-        if event["event"] == "progress" and progress is not None:
-            progress(what, event["done"], event["total"])
-
-    return on_event
-
-
-def _without(state: State, keys: frozenset[str]) -> State:
-    classes = tuple(
-        dataclasses.replace(entry, supports=tuple(s for s in entry.supports if s.key not in keys))
-        for entry in state.classes
-    )
-    return dataclasses.replace(state, classes=classes)

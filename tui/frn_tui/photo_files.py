@@ -6,9 +6,10 @@ from pathlib import Path
 
 from frn.inference.session import State, Support
 from frn_tui import file_requests
-from frn_tui.controller import Controller, told_to
+from frn_tui.controller import Controller
 from frn_tui.query import Problem, ShowProgress
 from frn_tui.serialization import state_to_json, support_from_json
+from frn_tui.synced_document import told_to
 
 
 async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
@@ -28,7 +29,9 @@ async def relocate(controller: Controller, folder: str, progress: ShowProgress) 
 
 async def bundle(controller: Controller, path: str, progress: ShowProgress, *, replace: bool = False) -> None:
     """Write the project and its photos into one folder or zip."""
-    request = file_requests.WriteBundle(path, state_to_json(controller.session.state), replace)
+    async with controller.own_model():
+        request = file_requests.WriteBundle(path, state_to_json(controller.session.state), replace)
+    # Outside: whoever opens another model now waits behind it in the engine's queue.
     await controller.engine.call(request, told_to("Bundling photos", progress))
 
 

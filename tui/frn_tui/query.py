@@ -38,6 +38,8 @@ class Query:
         """What was said of each photo at first, by path."""
         self.seen: set[str] = set()
         """Paths of the photos that were on show."""
+        self._cleared = 0
+        """How often: answers to what was asked before have no place any more."""
 
     @property
     def answer(self) -> Answer | None:
@@ -49,6 +51,7 @@ class Query:
 
     def clear(self) -> None:
         self.answers, self.at, self.first, self.seen = [], 0, {}, set()
+        self._cleared += 1
         self._find_places()
 
     def _find_places(self) -> None:
@@ -81,8 +84,11 @@ class Query:
 
         The first one is shown as soon as it is there. Returns what cannot be read.
         """
+        cleared = self._cleared
 
         def show(answers: list[Answer]) -> None:
+            if cleared != self._cleared:
+                return
             place = self._put(answers[-1])
             if len(answers) == 1:
                 self.at = place
@@ -91,7 +97,8 @@ class Query:
                 self._changed()
 
         answers = await self._answers(list(paths), show, progress)
-        return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
+        unreadable = [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
+        return unreadable if cleared == self._cleared else []
 
     def _put(self, answer: Answer) -> int:
         """Put an answer in the place of an older one to the same photo, or behind all; return where it is."""
@@ -106,16 +113,15 @@ class Query:
         if self.answer is not None:
             self.seen.add(self.answer["path"])
 
-    async def show(self, index: int) -> None:
+    def show(self, index: int) -> None:
         if self.answers:
             self.at = index % len(self.answers)
             self._see()
             self._changed()
-            await self.add_maps()
 
     async def ask_again(self, is_current: Callable[[], bool]) -> None:
         """The classes have changed: ask about the photo on show first, then, unless they change again, the others."""
-        shown = self.answer
+        old, shown = list(self.answers), self.answer
         if shown is None:
             return
         await self._renew(shown)
@@ -123,13 +129,15 @@ class Query:
             return
         renewed = {answer["path"]: answer for answer in await self._answers([one["path"] for one in self.answers])}
         if is_current():
+            stale = {id(answer) for answer in old}
             for place, answer in enumerate(self.answers):
-                if place != self.at or "maps" not in answer:
+                if id(answer) in stale:  # others came since, by the classes as they are now, and may have maps
                     self.answers[place] = renewed.get(answer["path"], answer)
             for path, answer in renewed.items():
                 if "scores" in answer:
                     self.first.setdefault(path, answer)
             self._changed()
+            await self.add_maps()
 
     async def add_maps(self) -> None:
         """Error maps come with a question about a single photo: ask for those of the one on show."""

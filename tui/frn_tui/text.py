@@ -50,8 +50,9 @@ def bar(share: float, width: int, *, rest: str = " ") -> str:
 
 
 def count_of(count: int, what: str) -> str:
-    """A number of things: "1 photo", "2 photos"."""
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    """A number of things: "1 photo", "2 photos", "3 classes"."""
+    ending = "es" if what.endswith("s") else "s"
+    return f"{count:,} {what}{'' if count == 1 else ending}"
 
 
 def _escaped(char: str) -> str:

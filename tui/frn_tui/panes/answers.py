@@ -41,7 +41,7 @@ class AnswersLine(Static):
         self.update(lines)
 
     def go_to(self, index: int) -> None:
-        self.context.start(self.controller.query.show, index, group="step")
+        self.context.start(self.controller.show, index, group="step")
 
     def action_review(self) -> None:
         if not self.controller.query.answers:

@@ -16,7 +16,7 @@ from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.guide import Guide
 from frn_tui.panes.project import ProjectBar
 from frn_tui.paths import absolute, name_of
-from frn_tui.protocol import ClassReport, HideAndTest
+from frn_tui.protocol import ClassReport
 from frn_tui.query import Problem
 from frn_tui.screens.dialogs import AskText, Choose, Page
 from frn_tui.text import count_of, display_name
@@ -209,7 +209,7 @@ class ClassesPane(Pane):
         self.context.ask(AskText("Hide and test: shots", "1", hint), asked)
 
     async def _confusion(self, shot: int) -> None:
-        found = await self.controller.engine.call(HideAndTest(shot))
+        found = await self.controller.hide_and_test(shot)
         self.app.push_screen(Page("Hide and test", confusion_table(found, self.controller.names, shot), wide=True))
 
 
