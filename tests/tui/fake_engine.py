@@ -37,6 +37,8 @@ class FakeEngine(EngineClient):
         """Keys of files whose content is not their name."""
         self.left: dict[str, Any] = {}
         """What an app that was killed has left."""
+        self.left_before: list[dict[str, Any]] = []
+        """What others have left before it."""
         self.kept: dict[str, Any] | None = None
         """This app's own journal."""
         self.written: dict[str, str] = {}
@@ -259,12 +261,16 @@ class FakeEngine(EngineClient):
         self.kept = None if arguments["saved"] else arguments
         return {}
 
-    def op_recover(self, tell: OnEvent, *, discard: bool = False, own: bool = False) -> dict[str, Any]:
-        if discard and own:
+    def op_recover(self, tell: OnEvent) -> dict[str, Any]:
+        return self.left
+
+    def op_discard(self, tell: OnEvent, journal: str | None) -> dict[str, Any]:
+        if journal is None:
             self.kept = None
-        elif discard:
-            self.left = {}
-        return {} if discard else self.left
+        else:
+            assert journal == self.left["journal"]
+            self.left = self.left_before.pop() if self.left_before else {}
+        return {}
 
     def op_export(self, tell: OnEvent, path: str, what: str, replace: bool = False) -> dict[str, Any]:
         return {}

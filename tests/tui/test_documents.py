@@ -20,7 +20,8 @@ def left(project: str | None = None, place: str | None = None) -> dict[str, Any]
     """What an app that was killed has left."""
     classes = [{"id": 1, "name": "finch", "supports": [SUPPORT]}]
     state = {"classes": classes, "threshold": None, "next_id": 2}
-    return {"state": state, "model": "conv4", "project": project, "place": place, "adding": {}, "time": 1_700_000_000.0}
+    about = {"journal": f"/state/{project}.json", "adding": {}, "time": 1_700_000_000.0}
+    return {"state": state, "model": "conv4", "project": project, "place": place, **about}
 
 
 def title(driver: Driver) -> str:
@@ -105,6 +106,28 @@ def test_without_a_place_the_offer_comes_first_and_may_be_forgotten(drive: Drive
         await driver.until(lambda: driver.app.screen is driver.app.workspace)
         await driver.idle()
         assert fake_engine.left == {}
+
+    drive(scenario, app=lambda place, **options: FrnApp(None, **options))
+
+
+@pytest.mark.parametrize("option", ["go on", "forget"])
+def test_what_one_app_has_left_does_not_take_away_what_another_has(
+    drive: Drive, fake_engine: FakeEngine, option: str
+) -> None:
+    fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]
+
+    async def scenario(driver: Driver) -> None:
+        await driver.until(lambda: "new.frn.json" in title(driver))
+        await driver.pilot.press(*option, "enter")
+        if option == "forget":
+            await driver.until(lambda: "old.frn.json" in title(driver))
+            await driver.pilot.press("escape")
+        await driver.until(lambda: driver.app.screen is driver.app.workspace)
+        await driver.idle()
+        assert fake_engine.left["project"] == "/home/old.frn.json"
+        await driver.pilot.press("ctrl+o")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        assert "unsaved work of /home/old.frn.json" in str(driver.app.screen.options)  # type: ignore[attr-defined]
 
     drive(scenario, app=lambda place, **options: FrnApp(None, **options))
 

@@ -205,6 +205,8 @@ class WriteJournal(Request[Nothing], op="journal", queue="files"):
 class Recovered(TypedDict, total=False):
     """What an app that is gone has left unsaved; empty where there is nothing."""
 
+    journal: str
+    """Path of the file that holds it."""
     state: StateJson
     model: str
     project: str | None
@@ -215,7 +217,11 @@ class Recovered(TypedDict, total=False):
 
 
 class Recover(Request[Recovered], op="recover", queue="files"):
-    """The newest journal of an app that is gone; `discard` removes such journals, with `own` this app's instead."""
+    """The newest journal of an app that is gone."""
 
-    discard: bool = False
-    own: bool = False
+
+class DiscardJournal(Request[Nothing], op="discard", queue="files"):
+    """Remove a journal that an app has left, or this app's own; those of others that are gone stay."""
+
+    journal: str | None
+    """As `Recovered` has it; None: the own one."""

@@ -8,7 +8,7 @@ from textual.worker import Worker
 
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
-from frn_tui.file_requests import LockProject, Recover, Recovered
+from frn_tui.file_requests import DiscardJournal, LockProject, Recover, Recovered
 from frn_tui.panes.context import Context
 from frn_tui.paths import absolute
 from frn_tui.recovered import contents, origin
@@ -54,24 +54,30 @@ class Recovery:
     async def discard_own(self) -> None:
         if self.controller.model is not None:
             with contextlib.suppress(EngineError):
-                await self.controller.engine.call(Recover(discard=True, own=True))
+                await self.controller.engine.call(DiscardJournal(None))
                 await self.controller.engine.call(LockProject(None))
 
     async def find(self) -> Recovered:
-        """What an app that is gone has left, if there is something."""
+        """What an app that is gone has left last, if there is something."""
         self.context.left = await self.controller.engine.call(Recover())
         return self.context.left
 
     async def offer(self, found: Recovered) -> bool:
-        """Ask whether to go on with what an app that is gone has left; whether that is open now."""
-        options = [f"go on with {contents(found)}", "forget it", "later: ctrl+o has it"]
-        chosen = await self.context.chosen(f"Unsaved work of {origin(found)}", options)
-        if chosen == 1:
-            await self.controller.engine.call(Recover(discard=True))
-            self.context.left = {}
-        if chosen == 0:
-            await self.open(found)
-        return chosen == 0
+        """Ask whether to go on with what apps that are gone have left, one after another; whether one is open now."""
+        while found:
+            options = [f"go on with {contents(found)}", "forget it", "later: ctrl+o has it"]
+            chosen = await self.context.chosen(f"Unsaved work of {origin(found)}", options)
+            if chosen == 0:
+                await self.open(found)
+            if chosen != 1:
+                return chosen == 0
+            found = await self._discard(found)
+        return False
+
+    async def _discard(self, found: Recovered) -> Recovered:
+        """Forget what one app has left; what another has, if there is something."""
+        await self.controller.engine.call(DiscardJournal(found["journal"]))
+        return await self.find()
 
     def mention(self, found: Recovered) -> None:
         """Say what is left, where something else was asked for."""
@@ -90,14 +96,14 @@ class Recovery:
             await controller.open_model(found["model"])
         controller.begin(state_from_json(found["state"]), is_saved=False)
         controller.place, project = found["place"], found["project"]
-        self.context.left = {}
         if project is not None and await controller.holder(project) is None:
             await engine.call(LockProject(project))
             controller.project = project
         controller.listener()
         with controller.begun(found["adding"]):
             await controller.journal()  # now it is this app's, and not asked about again
-            await engine.call(Recover(discard=True))
+            if other := await self._discard(found):
+                self.mention(other)
             await controller.find_missing()
             await controller.sync(self.context.progress)
             if found["adding"]:

@@ -154,10 +154,14 @@ def test_a_journal_is_found_once_its_app_is_gone(
     found = engine.done("recover")
     assert (found["project"], found["model"]) == ("new", "conv4")
     assert (found["state"], found["adding"]) == (state, {"x": ["/x/1.jpg"]})
-    engine.done("recover", discard=True)
+    engine.done("discard", journal=found["journal"])
+    older = engine.done("recover")
+    assert older["project"] == "old"  # another app's unsaved work is its own
+    engine.done("discard", journal=older["journal"])
     assert set(engine.done("recover")) == {"id", "end"}
+    engine.done("discard", journal=str(file))  # of an app that lives
     assert file.exists()
-    engine.done("recover", discard=True, own=True)
+    engine.done("discard", journal=None)
     assert not file.exists()
 
 

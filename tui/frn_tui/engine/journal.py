@@ -12,7 +12,7 @@ from frn.files import read_json, write_atomically
 from frn.inference.project import MAX_BYTES
 from frn_tui.engine.locks import birth, lives
 from frn_tui.engine.worker_queues import Job
-from frn_tui.file_requests import Recover, Recovered, WriteJournal
+from frn_tui.file_requests import DiscardJournal, Recover, Recovered, WriteJournal
 from frn_tui.protocol import Nothing
 from frn_tui.serialization import state_from_json, state_to_json
 from frn_tui.settings import state_folder
@@ -49,28 +49,32 @@ class Journals:
         return {}
 
     def recover(self, request: Recover, job: Job) -> Recovered:
-        """The newest journal of an app that is gone, or with `discard` the end of such journals or this app's own."""
-        if request.discard:
-            for path in [self._path] if request.own else [path for path, _ in self._left()]:
-                _remove(path)
-            return {}
+        """The newest journal of an app that is gone; the others are found once that is discarded."""
         left = self._left()
-        return left[-1][1] if left else {}
+        return max(left, key=lambda one: one["time"]) if left else {}
 
-    def _left(self) -> list[tuple[Path, Recovered]]:
-        """Journals whose apps are gone, the newest last."""
-        found = [(path, *entry) for path in self._path.parent.glob("journal-*.json") if (entry := _read(path))]
-        return [(path, left) for path, _, left in sorted(found, key=lambda one: one[1])]
+    def discard(self, request: DiscardJournal, job: Job) -> Nothing:
+        """Remove the own journal, or one whose app is gone."""
+        if request.journal is None:
+            _remove(self._path)
+        elif request.journal in [left["journal"] for left in self._left()]:
+            _remove(Path(request.journal))
+        return {}
+
+    def _left(self) -> list[Recovered]:
+        """Journals whose apps are gone."""
+        return [left for path in self._path.parent.glob("journal-*.json") if (left := _read(path))]
 
 
-def _read(path: Path) -> tuple[float, Recovered] | None:
-    """A journal whose app is gone, and when it was written."""
+def _read(path: Path) -> Recovered | None:
+    """A journal whose app is gone."""
     try:
         entry = read_json(path, MAX_BYTES)
         known = (entry["format"], entry["version"]) == (FORMAT, JOURNAL_VERSION)
         if not known or lives(int(entry["process"]), entry["born"]):
             return None
-        return float(entry["time"]), {
+        return {
+            "journal": str(path),
             "state": state_to_json(state_from_json(entry["state"])),
             "model": str(entry["model"]),
             "project": None if entry["project"] is None else str(entry["project"]),

@@ -35,6 +35,7 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "lock": locks.lock,
         "journal": journals.keep,
         "recover": journals.recover,
+        "discard": journals.discard,
         "write": write_text,
         "sort": sort_photos,
         "missing": find_missing,
