@@ -4,7 +4,7 @@ An edit makes a new `State` that shares what it did not touch with the old one, 
 Photos are known by their content (`Support.key`): the same photo is never an example twice, whatever its file's name.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -224,6 +224,10 @@ class Session:
     def amend(self, state: State) -> None:
         """Put a state in place of this one without an edit: not the user changed something, but the world did."""
         self._states = [*self._states[: self._at], state, *self._states[self._at + 1 :]]
+
+    def amend_all(self, change: Callable[[State], State]) -> None:
+        """Put what `change` makes of them in place of this state and of those that undo and redo lead to."""
+        self._states = [change(state) for state in self._states]
 
     def merge(self, class_id: int, target_id: int) -> None:
         """Make all examples of a class examples of another, and remove the class: one edit."""

@@ -222,7 +222,26 @@ def test_missing_photos_are_counted_told_of_and_found_again(
         assert [str(one.path) for one in entry.supports] == ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]
         assert not app.controller.session.is_saved
         await driver.keys("u")
-        assert app.controller.session.is_saved
+        assert driver.app.controller.session.is_saved
+        assert "2 missing (R)" in lines(app)[0]  # the project says again that they are where they are not
+        await driver.keys("ctrl+r")
+        assert "missing" not in lines(app)[0]
+
+    drive(scenario)
+
+
+def test_a_project_is_opened_by_its_whole_path(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        await app.workspace.open_place("birds.frn.json")
+        assert app.controller.project == app.settings.recent[0] == f"{tmp_path}/birds.frn.json"
+        await app.workspace.open_place("~/birds.frn.json")
+        assert app.controller.project == f"{Path.home()}/birds.frn.json"
+        await driver.keys("S")
+        await driver.type("folder/")
+        assert any("folder/: is a folder; name a file in it" in note.message for note in app._notifications)
 
     drive(scenario)
 

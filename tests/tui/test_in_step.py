@@ -9,10 +9,12 @@ import pytest
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
 from frn_tui.photo_files import bundle
+from frn_tui.screens.dialogs import Choose
 
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
     from tests.tui.fake_engine import FakeEngine
 
 WRENS = {"wren": [f"/photos/wren/wren-{number}.jpg" for number in range(3)]}
@@ -232,3 +234,65 @@ def test_answers_that_are_renewed_half_way_are_renewed_the_next_time(
         assert controller.query.rejected == 2
 
     run(test)
+
+
+def test_an_edit_that_changes_nothing_is_no_edit(drive: "Drive", fake_engine: "FakeEngine") -> None:
+    async def scenario(driver: "Driver") -> None:
+        jobs = driver.app.context.jobs
+        await driver.keys("n")
+        await driver.type("mine")
+        told = fake_engine.calls.count("classes")
+        await driver.keys("0")
+        assert jobs._message == "threshold from the examples"  # u would undo the class
+        assert fake_engine.calls.count("classes") == told
+        await driver.keys("plus", "0")
+        assert jobs._message == "threshold from the examples   u: undo"
+        assert fake_engine.calls.count("classes") == told + 2
+
+    drive(scenario)
+
+
+def test_nobody_has_cancelled_what_follows_too_quickly(drive: "Drive", fake_engine: "FakeEngine") -> None:
+    async def scenario(driver: "Driver") -> None:
+        driver.app.workspace.ask(["/queries"])
+        await driver.idle()
+        fake_engine.held["query"] = asyncio.Event()
+        await driver.pilot.press("full_stop", "full_stop", "full_stop")
+        fake_engine.held.pop("query").set()
+        await driver.idle()
+        assert "Cancelled" not in driver.app.context.jobs._message
+
+    drive(scenario)
+
+
+def test_the_threshold_only_rises_whatever_the_engine_knows_of_it(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        controller = driver.app.controller
+        await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        controller.session.set_threshold(0.5)
+        controller.threshold = 0.1  # as it was told last
+        await driver.keys("x")
+        assert controller.session.state.threshold == 0.5
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("key", ["ctrl+q", "N"])
+def test_photos_that_are_being_added_are_asked_about_before_they_are_left_out(
+    drive: "Drive", fake_engine: "FakeEngine", key: str
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        fake_engine.held["embed"] = asyncio.Event()
+        app.workspace.classes_pane.add(["/queries/owl-10.jpg"])
+        await driver.until(lambda: app.controller.adding)
+        await driver.pilot.press(key)
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        assert "still being added" in app.screen.dialog_title  # type: ignore[attr-defined]
+        await driver.pilot.press("escape")
+        fake_engine.held.pop("embed").set()
+        await driver.idle()
+        assert not app._exit
+        assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
+
+    drive(scenario)

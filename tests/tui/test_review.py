@@ -187,6 +187,22 @@ def test_photos_are_sorted_into_folders_copied_unless_told(drive: Drive, fake_en
     drive(scenario)
 
 
+def test_examples_that_were_moved_stay_so_after_undo(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        await driver.keys("l", "2", "2", "e")  # the jay and an owl are owls
+        driver.app.screen.query_one("Input").value = "/out"  # type: ignore[attr-defined]
+        await driver.pilot.press("enter")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        await driver.type("move")
+        await driver.keys("u")
+        owls = driver.app.controller.session.state.named("owl")
+        assert owls is not None
+        assert str(owls.supports[-1].path) == "/out/owl/jay-10.jpg"
+
+    drive(scenario)
+
+
 def test_results_are_written_and_another_file_is_replaced_only_if_told(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)

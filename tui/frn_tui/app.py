@@ -243,7 +243,8 @@ class FrnApp(App[None]):
         """Quit; ask first where something would be lost."""
         if self._leaving in self.screen_stack:
             return
-        if self.controller.session.is_saved or not self.controller.session.state.classes:
+        at_stake = self.workspace.project_bar.at_stake
+        if not at_stake or not (self.controller.adding or self.controller.session.state.classes):
             await self._end()
             return
 
@@ -253,7 +254,7 @@ class FrnApp(App[None]):
             elif option == 1:
                 self.context.start(self._end)
 
-        self._leaving = Choose("There are unsaved changes", ["save and quit", "quit without saving", "stay"])
+        self._leaving = Choose(at_stake, ["save and quit", "quit without saving", "stay"])
         self.push_screen(self._leaving, chosen)
 
     async def _end(self) -> None:

@@ -53,15 +53,17 @@ async def sort(
 
 async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
     """Examples are where their files are now; not an edit, as undo moves no file."""
-    state = controller.session.state
 
     def moved(support: Support) -> Support:
         return dataclasses.replace(support, path=Path(places.get(str(support.path), support.path)))
 
-    if any(str(support.path) in places for entry in state.classes for support in entry.supports):
-        controller.session.amend(_with(state, moved))
-        await controller.find_missing()
-        await controller.sync()
+    def followed(state: State) -> State:
+        is_touched = any(str(support.path) in places for entry in state.classes for support in entry.supports)
+        return _with(state, moved) if is_touched else state
+
+    controller.session.amend_all(followed)
+    await controller.find_missing()
+    await controller.sync()
 
 
 def _with(state: State, change: Callable[[Support], Support]) -> State:

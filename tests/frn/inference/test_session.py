@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,17 @@ def test_a_file_that_changes_is_noticed_and_one_that_is_away_is_not_a_change(tmp
     assert not there.is_unchanged()
     path.unlink()
     assert there.is_unchanged()
+
+
+def test_what_the_world_changed_is_so_in_the_states_of_undo_too() -> None:
+    session = Session()
+    jay = session.create("jay")
+    session.add(jay, [support("a")])
+    session.add(jay, [support("b")])
+    session.mark_saved()
+    empty = session._states[1]
+    session.amend_all(lambda state: state if state is empty else replace(state, threshold=0.5))
+    assert not session.is_saved
+    assert session.state.threshold == 0.5
+    assert session.undo().threshold == 0.5
+    assert session.undo() is empty

@@ -50,7 +50,7 @@ class Context:
 
     def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
         """Run something in the background; its failure is a message, not the end."""
-        is_told = group != "edit"  # where one edit follows another, nothing of the user's is cancelled
+        is_told = group in ("job", "watch")  # of the others one follows another: nobody has cancelled anything
         guarded = partial(self._guarded, is_told, work, *arguments)  # awaitable only once it runs
         return self.screen.run_worker(guarded, group=group, exclusive=group != "job", exit_on_error=False)
 
@@ -67,15 +67,31 @@ class Context:
             self.jobs.clear()
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
-        """Make an edit, at once: keys come faster than the engine follows. What it is refused for is a message."""
+        """Make an edit, at once: keys come faster than the engine follows. What it is refused for is a message.
+
+        One that changes nothing is none: it cannot be undone, and must not stop what follows the edit before.
+        """
+        session = self.controller.session
+        before = session.state
         try:
-            change(self.controller.session)
+            change(session)
         except FrnError as error:
             self.say(str(error), severity="error")
             return
+        is_edit = session.state is not before
         if said:
-            self.say(f"{said}   u: undo")
-        self.start(self.controller.sync, group="edit")
+            self.say(f"{said}   u: undo" if is_edit else said)
+        if is_edit:
+            self.start(self.controller.sync, group="edit")
+
+    def step_back(self, *, undo: bool = True) -> str:
+        """Take the last edit back, or do the last undone one again; what came of it, in words."""
+        session = self.controller.session
+        if not (session.can_undo if undo else session.can_redo):
+            return f"nothing to {'undo' if undo else 'redo'}"
+        self.edit(lambda session: session.undo() if undo else session.redo())
+        self.start(self.controller.find_missing, group="missing")  # examples may lie where they are said to be, or not
+        return "undone   ctrl+r: redo" if undo else "redone   u: undo"
 
     def progress(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()

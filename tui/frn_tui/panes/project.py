@@ -74,18 +74,10 @@ class ProjectBar(Static):
         self.update(line)
 
     def action_undo(self) -> None:
-        if self.controller.session.can_undo:
-            self.context.edit(lambda session: session.undo())
-            self.context.say("undone   ctrl+r: redo")
-        else:
-            self.context.say("nothing to undo")
+        self.context.say(self.context.step_back())
 
     def action_redo(self) -> None:
-        if self.controller.session.can_redo:
-            self.context.edit(lambda session: session.redo())
-            self.context.say("redone   u: undo")
-        else:
-            self.context.say("nothing to redo")
+        self.context.say(self.context.step_back(undo=False))
 
     def action_save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
         """Save the project, ask for its name where it has none, and go on once it is saved."""
@@ -203,12 +195,17 @@ class ProjectBar(Static):
         undo = "   u: undo" if found else ""
         self.context.say(f"{found} of {count_of(wanted, 'missing photo')} found{undo}")
 
+    @property
+    def at_stake(self) -> str:
+        """What would be lost with the document that is open, in words; nothing where all is saved."""
+        if self.controller.adding:
+            return "Photos are still being added: they would be left out"
+        return "" if self.controller.session.is_saved else "There are unsaved changes"
+
     async def may_forget(self) -> bool:
         """Whether what is unsaved may go."""
-        if self.controller.session.is_saved:
-            return True
         options = ["go on, and forget what is unsaved", "stay"]
-        return await self.context.chosen("There are unsaved changes", options) == 0
+        return not self.at_stake or await self.context.chosen(self.at_stake, options) == 0
 
     async def open_project(self, path: str) -> None:
         """Open a project file; ask how where another app has it open."""

@@ -139,7 +139,7 @@ class QueryPane(Pane):
         answer = self.controller.query.answer
         if answer and answer.get("scores"):
             share = min(max(score["explained"] for score in answer["scores"]) + 0.001, 1.0)
-            if share > self.controller.threshold:
+            if share > self.verdicts.threshold:
                 self.verdicts.set_threshold(share, f"unknown below {percent(share)} explained")
             self.action_step(1)
 

@@ -55,7 +55,8 @@ class Verdicts:
         def label(session: Session) -> None:
             with session.one_edit():
                 added = sum(self.controller.label(some, class_id).added for class_id, some in by_class.items())
-            self.context.say(f"{count_of(added, 'photo')} added to {len(by_class)} classes   u: undo")
+            undo = "   u: undo" if added else ""
+            self.context.say(f"{count_of(added, 'photo')} added to {len(by_class)} classes{undo}")
 
         if by_class:
             self.context.edit(label)

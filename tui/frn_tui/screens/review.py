@@ -11,7 +11,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from frn.inference.session import Session
 from frn_tui.client import render
 from frn_tui.panes.verdicts import Verdicts
 from frn_tui.protocol import RenderPreview
@@ -262,22 +261,10 @@ class Review(Dialog[str | None]):
         self.notify(f"{len(items)} of the answers dropped; p asks again")
 
     def action_undo(self) -> None:
-        self._step_back(undo=True)
+        self.notify(self.context.step_back(), timeout=2)
 
     def action_redo(self) -> None:
-        self._step_back(undo=False)
-
-    def _step_back(self, *, undo: bool) -> None:
-        session = self.controller.session
-        if not (session.can_undo if undo else session.can_redo):
-            self.notify(f"nothing to {'undo' if undo else 'redo'}")
-            return
-
-        def step(session: Session) -> object:
-            return session.undo() if undo else session.redo()
-
-        self.context.edit(step)
-        self.notify("undone   ctrl+r: redo" if undo else "redone   u: undo", timeout=2)
+        self.notify(self.context.step_back(undo=False), timeout=2)
 
     @on(Histogram.Moved)
     def move_threshold(self, event: Histogram.Moved) -> None:
