@@ -28,6 +28,35 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
     assert "is a file" in bare.ask("sort", folder=str(tmp_path / "file"), photos=photos).reason
 
 
+def test_a_photo_that_is_there_already_by_a_link_is_not_lost(bare: Engine, tmp_path: Path) -> None:
+    photo, link = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
+    photo.write_text("1")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(photo)
+    done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
+    assert done["places"] == {str(photo): str(link)}
+    assert photo.read_text() == link.read_text() == "1"
+
+
+def test_a_link_is_moved_with_what_it_leads_to(bare: Engine, tmp_path: Path) -> None:
+    photo, link = tmp_path / "x.jpg", tmp_path / "link.jpg"
+    photo.write_text("1")
+    link.symlink_to("x.jpg")  # from another folder it leads nowhere
+    done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(link), "jay"]], move=True)
+    assert Path(done["places"][str(link)]).read_text() == photo.read_text() == "1"
+    assert not link.is_symlink()
+
+
+def test_nothing_is_written_through_a_link_that_leads_nowhere(bare: Engine, tmp_path: Path) -> None:
+    photo, link = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
+    photo.write_text("1")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere.jpg")
+    (place,) = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]])["places"].values()
+    assert Path(place).read_text() == "1"
+    assert not (tmp_path / "elsewhere.jpg").exists()
+
+
 def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, members: dict[str, list[Path]]) -> None:
     state = engine.state(first(members, 4))
     engine.done("classes", state=state)

@@ -38,14 +38,18 @@ def _put(path: Path, folder: Path, *, move: bool) -> Path:
     target = folder / path.name
     if path.parent.resolve() == folder.resolve():
         return path
+    if target.exists() and path.samefile(target):  # a link from one to the other: there is only one photo
+        return target
     if target.is_file() and filecmp.cmp(path, target, shallow=False):
         if move:
             path.unlink()
         return target
-    if target.exists():
+    if os.path.lexists(target):  # a link that leads nowhere, too
         target = folder / fresh_name(path.name, {name.casefold() for name in os.listdir(folder)})
-    if move:
+    if move and not path.is_symlink():
         shutil.move(path, target)
-    else:
-        shutil.copy2(path, target)
+        return target
+    shutil.copy2(path, target)
+    if move:  # the link: elsewhere it may lead nowhere
+        path.unlink()
     return target
