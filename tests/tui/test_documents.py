@@ -1,6 +1,7 @@
 """What is open: that opening is no edit, what is offered after a crash, samples, missing photos, bundles, undo."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest

@@ -1,7 +1,9 @@
-"""What terminals paste when files are dropped."""
+"""What terminals paste when files are dropped, and paths that are typed."""
+
+from pathlib import Path
 
 import pytest
-from frn_tui.paths import parse_paths, shortened
+from frn_tui.paths import AT_START, absolute, parse_paths, shortened
 
 
 @pytest.mark.parametrize(
@@ -15,6 +17,10 @@ from frn_tui.paths import parse_paths, shortened
         ("/a/b.jpg /c/d.jpg", ["/a/b.jpg", "/c/d.jpg"]),
         ("file:///a/b%20c%C3%A4.jpg file:///d.jpg", ["/a/b cä.jpg", "/d.jpg"]),
         ("/a/Tom's photo.jpg", ["/a/Tom's photo.jpg"]),
+        ("/a/Bob's and Ann's birds/x.jpg", ["/a/Bob's and Ann's birds/x.jpg"]),
+        ("~/Bob's and Ann's/x.jpg", ["~/Bob's and Ann's/x.jpg"]),
+        ("/a.jpg '/b c.jpg'", ["/a.jpg", "/b c.jpg"]),
+        (r"/a/Bob\'s.jpg", ["/a/Bob's.jpg"]),
         ("", []),
     ],
 )
@@ -29,3 +35,12 @@ def test_a_path_in_the_users_home_is_shown_short(monkeypatch: pytest.MonkeyPatch
         "~",
         "/home/adam/photos",
     ]
+
+
+def test_a_path_has_a_meaning_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert absolute("birds/../x.frn.json") == f"{AT_START}/x.frn.json"
+    assert absolute("/x") == "/x"

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from frn_tui.file_requests import Entry
+from frn_tui.finding import narrowed
 from frn_tui.panes.picture import LOOKS
 from frn_tui.paths import natural_order
 from frn_tui.screens.dialogs import AskText, Choose
-from frn_tui.screens.picker import Picker, narrowed
+from frn_tui.screens.picker import Picker
 from frn_tui.settings import Settings
 from textual import events
 from textual.widgets import Input
@@ -230,5 +231,29 @@ def test_in_the_list_hjkl_move_and_other_letters_find(drive: Drive) -> None:
         assert [entry["name"] for entry in picker.entries] == ["wren"]
         await driver.pilot.press("escape", "j", "a", "y")  # not in the list: letters find
         assert picker.query_one(Input).value == "jay"
+
+    drive(scenario)
+
+
+def test_a_folder_that_is_gone_leads_to_the_nearest_one_that_is_there(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        driver.app.context.browsed = "/photos/gone/deeper"
+        picker = await opened(driver)
+        assert picker.folder == "/photos"
+        picker.folder, picker.parent_folder = "/photos/gone/deeper", "/photos/gone"  # deleted while it was shown
+        await driver.pilot.press("left")
+        await driver.until(lambda: picker.folder == "/photos")
+
+    drive(scenario)
+
+
+def test_a_path_that_is_typed_is_meant_from_the_folder_that_is_shown(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        for typed in ("./owl-2.jpg", "../owl/owl-2.jpg"):
+            picker = await opened(driver, "p")
+            picker.open("/photos/owl")
+            await driver.until(lambda: getattr(driver.app.screen, "folder", "") == "/photos/owl")
+            await driver.type(typed)
+            assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/owl/owl-2.jpg"]
 
     drive(scenario)

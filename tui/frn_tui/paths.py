@@ -5,10 +5,19 @@ import re
 import shlex
 from urllib.parse import unquote, urlsplit
 
+try:
+    AT_START = os.getcwd()  # noqa: PTH109
+except OSError:  # it is gone already
+    AT_START = "/"
+
 
 def absolute(path: str) -> str:
     """A typed path as it is meant, wherever the app runs next time; the disk is not asked."""
-    return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111  # these never fail
+    expanded = os.path.expanduser(path)  # noqa: PTH111  # this never fails
+    try:
+        return os.path.abspath(expanded)  # noqa: PTH100
+    except OSError:  # the folder that the app was started in is gone
+        return os.path.normpath(os.path.join(AT_START, expanded))  # noqa: PTH118
 
 
 def parse_paths(text: str) -> list[str]:
@@ -44,6 +53,10 @@ def _of_line(line: str) -> list[str]:
         words = line.split(" /")  # several dropped files: "/a b /c"; a single path with blanks has no " /"
         return [words[0], *("/" + word for word in words[1:])]
     try:
-        return shlex.split(line)
+        words = shlex.split(line)
     except ValueError:  # an apostrophe that is part of a name
         return [line]
+    is_path = line[0] in "/~" and "\\" not in line  # then quotes are about other paths, or parts of its name
+    if is_path and (len(words) == 1 or not all(word.startswith(("/", "~")) for word in words)):
+        return [line]
+    return words

@@ -91,7 +91,9 @@ class ProjectBar(Static):
 
     def _save_as(self, title: str, then: Callable[[], Awaitable[object]] | None) -> None:
         def named(path: str) -> None:
-            if path:
+            if path and path.rpartition("/")[2] in ("", ".", "..", "~"):
+                self.context.say(f"{path}: is a folder; name a file in it", severity="error")
+            elif path:
                 path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
                 self.context.start(self._save, absolute(path), then)
 

@@ -1,7 +1,5 @@
 """The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
 
-from collections.abc import Iterable, Sequence
-
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style as RichStyle
@@ -18,9 +16,10 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from frn_tui.client import EngineError, render
-from frn_tui.file_requests import Entry, Inside, ListFolder, LookInside
+from frn_tui.file_requests import Entry, Inside, ListFolder, Listing, LookInside
+from frn_tui.finding import narrowed
 from frn_tui.modes import Mode
-from frn_tui.paths import name_of, parse_paths, shortened
+from frn_tui.paths import absolute, name_of, parse_paths, shortened
 from frn_tui.places import Places
 from frn_tui.protocol import Engine
 from frn_tui.screens.dialogs import Choose, Dialog, Line
@@ -120,7 +119,7 @@ class Picker(Dialog[list[str] | None]):
 
     def begin(self) -> None:
         self.preview.can_focus = False
-        self.open(self.folder)
+        self.open(self.folder, rising=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Where a path is typed, blanks and arrows are part of that."""
@@ -134,10 +133,11 @@ class Picker(Dialog[list[str] | None]):
         return super().check_action(action, parameters)
 
     @work(exclusive=True, group="list")
-    async def open(self, folder: str, then: str = "") -> None:
+    async def open(self, folder: str, then: str = "", *, rising: bool = False) -> None:
+        """List a folder; `rising`, the nearest one above it that can be: folders may be deleted meanwhile."""
         box = self.query_one("#picker", Vertical)  # now: the screen may be going when the engine answers
         try:
-            found = await self.engine.call(ListFolder(folder))
+            found = await self._listed(folder, rising=rising)
         except EngineError as error:
             self.notify(display_name(str(error)), severity="error", markup=False)
             return
@@ -150,6 +150,16 @@ class Picker(Dialog[list[str] | None]):
                 field.value = ""
         self._is_first = False  # what was typed before the first folder was listed counts
         self._list("" if _is_path(field.value) else field.value, then)
+
+    async def _listed(self, folder: str, *, rising: bool) -> Listing:
+        while True:
+            try:
+                return await self.engine.call(ListFolder(folder))
+            except EngineError:
+                above = absolute(f"{absolute(folder)}/..")
+                if not rising or above == absolute(folder):
+                    raise
+                folder = above
 
     def _list(self, wanted: str, then: str = "") -> None:
         """List what has the wanted letters in its name; highlight the first, or one by its name."""
@@ -212,10 +222,15 @@ class Picker(Dialog[list[str] | None]):
     def entered(self, event: Input.Submitted) -> None:
         """Take the paths that were typed, or do what there is to do with the highlighted entry."""
         if _is_path(event.value):
-            if paths := parse_paths(event.value):
+            if paths := self._typed(event.value):
                 self.dismiss(paths)
         else:
             self.choose()
+
+    def _typed(self, text: str) -> list[str]:
+        """The paths that were typed, as seen from the folder that is shown."""
+        typed = parse_paths(text)
+        return [absolute(path if path.startswith(("/", "~")) else f"{self.folder}/{path}") for path in typed]
 
     @on(OptionList.OptionSelected)
     def choose(self) -> None:
@@ -277,7 +292,7 @@ class Picker(Dialog[list[str] | None]):
         self._refresh()
 
     def action_up(self) -> None:
-        self.open(self.parent_folder, then=name_of(self.folder))
+        self.open(self.parent_folder, then=name_of(self.folder), rising=True)
 
     def action_enter_folder(self) -> None:
         entry = self.current
@@ -287,7 +302,7 @@ class Picker(Dialog[list[str] | None]):
     def action_accept(self) -> None:
         """Take the marked entries, or the highlighted one; a path that was typed goes first."""
         if _is_path(text := self.query_one(Input).value):
-            self.dismiss(parse_paths(text))
+            self.dismiss(self._typed(text))
             return
         names = [entry["name"] for entry in self.everything if entry["name"] in self.marked]
         if not names and self.current is not None:
@@ -317,20 +332,6 @@ class Picker(Dialog[list[str] | None]):
         self.notify(f"{display_name(shortened(self.folder), 60)} {said}", markup=False)
 
 
-def narrowed(entries: Iterable[Entry], wanted: str) -> list[Entry]:
-    """Entries whose names have the wanted letters in this order; first come those that begin with them."""
-    letters = wanted.casefold()
-    ranked: list[list[Entry]] = [[], [], []]
-    for entry in entries:
-        name = entry["name"].casefold()
-        at = name.find(letters)
-        if at >= 0:
-            ranked[0 if at == 0 else 1].append(entry)
-        elif _has_in_order(name, letters):
-            ranked[2].append(entry)
-    return [entry for some in ranked for entry in some]
-
-
 def told(inside: Inside) -> str:
     """What is inside a folder, in words."""
     if not inside["folders"] and not inside["photos"]:
@@ -339,11 +340,6 @@ def told(inside: Inside) -> str:
     more = " and more" if inside["more"] else ""
     lines = [f"{display_name(name, 24)}  {photos:,}" for name, photos in inside["classes"]]
     return "\n".join([f"{counts}{more}", "", *lines])
-
-
-def _has_in_order(name: str, letters: Sequence[str]) -> bool:
-    rest = iter(name)
-    return all(letter in rest for letter in letters)
 
 
 def _is_path(text: str) -> bool:

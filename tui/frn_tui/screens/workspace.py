@@ -178,17 +178,17 @@ class Workspace(Screen[None]):
 
     async def open_place(self, path: str) -> None:
         """Open a project, a bundle, or a folder; of nothing else, and what is left with escape, what is there stays."""
+        path = absolute(path)  # now: who goes on with it after a crash may be in another folder
         found = await self.controller.scan(path)
         if found["kind"] == "project":
             await self.project_bar.open_project(path)
         elif found["kind"] == "bundle":
             await self.project_bar.open_bundle(path)
         elif found["kind"] in ("classes", "folder"):
-            place = absolute(path)
-            classes = await self.classes_pane.fewer(found["classes"] or {name_of(place): found["files"]})
+            classes = await self.classes_pane.fewer(found["classes"] or {name_of(path): found["files"]})
             if classes is not None:
-                self.context.remember(place)
-                outcome = await self.controller.open_folder(place, classes, self.context.progress)
+                self.context.remember(path)
+                outcome = await self.controller.open_folder(path, classes, self.context.progress)
                 self.classes_pane.tell_of_troubles(outcome)
         else:
             self.context.say(found.get("reason", f"{path}: is a photo; name its folder"), severity="warning")
