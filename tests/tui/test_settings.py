@@ -109,6 +109,20 @@ def test_own_keys_do_what_they_are_set_to(drive: Drive, private_state: Path, tol
     assert json.loads(settings_path().read_text())["keys"] == {"ask": "q", "undo": "ctrl+z,U", "add": "m"}
 
 
+def test_places_that_another_app_keeps_meanwhile_stay(drive: Drive, private_state: Path) -> None:
+    Settings(recent=["/old"], bookmarks=["/a", "/b"]).write()
+
+    async def scenario(driver: Driver) -> None:
+        driver.app.context.places.toggle("/a")  # no bookmark any more
+        driver.app.context.places.toggle("/mine")
+        Settings(recent=["/theirs", "/old"], bookmarks=["/a", "/b", "/c"], theme="nord").write()
+
+    drive(scenario)
+    kept = Settings.read()
+    assert kept.recent == ["/photos", "/theirs", "/old"]
+    assert kept.bookmarks == ["/b", "/c", "/mine"]
+
+
 def test_the_settings_screen_changes_what_it_shows(drive: Drive, private_state: Path) -> None:
     async def scenario(driver: Driver) -> None:
         app, pilot = driver.app, driver.pilot

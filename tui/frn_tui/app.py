@@ -69,7 +69,9 @@ class FrnApp(App[None]):
         self.place, self.model, self.images, self.test_time = place, model, images, test_time
         self.engine = engine or EngineClient(log=state_folder() / "engine.log")
         self.controller = Controller(self.engine)
-        self.settings = Settings.read()
+        self.settings = self.settings_at_start = Settings.read()
+        self.opened: list[str] = []
+        """Projects and folders, the last one first."""
         # Without colours Textual has chosen how it paints already, and a terminal's own palette would be unreadable.
         if self.settings.theme in self.available_themes and not (self.no_color and "ansi" in self.settings.theme):
             self.theme = self.settings.theme
@@ -233,6 +235,7 @@ class FrnApp(App[None]):
             await self.recovery.open(self.context.left)
 
     def remember(self, path: str) -> None:
+        self.opened.insert(0, absolute(path))
         self.settings = self.settings.opened(absolute(path))
 
     def action_help_quit(self) -> None:
@@ -268,7 +271,7 @@ class FrnApp(App[None]):
         settings = replace(self.settings, theme=self.theme, guided=guided, query_share=share, tile_width=tile)
         if self.workspace.mode_was_chosen:  # which pixels is for the next terminal to say
             settings = replace(settings, images="auto" if self.context.mode in PIXELS else self.context.mode)
-        settings.write()
+        settings.beside(self.settings_at_start, self.opened).write()
         await self.engine.close()
 
     def action_command_palette(self) -> None:

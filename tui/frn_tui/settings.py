@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,18 @@ class Settings:
         except (ValueError, TypeError) as error:
             return cls(trouble=f"{settings_path()}: is left as it is and not used ({error})")
         return cls(**taken)
+
+    def beside(self, start: "Settings", opened: Sequence[str]) -> "Settings":
+        """The same, with the places that other apps have kept since the start; `opened` here, the last one first."""
+        kept = Settings.read()
+        if kept.trouble:
+            return self
+        for path in reversed(opened):
+            kept = kept.opened(path)
+        gone = set(start.bookmarks) - set(self.bookmarks)
+        ours = [path for path in self.bookmarks if path not in start.bookmarks]
+        theirs = [path for path in kept.bookmarks if path not in gone]
+        return replace(self, recent=kept.recent, bookmarks=list(dict.fromkeys([*theirs, *ours])))
 
     def write(self) -> None:
         """Keep them, if there is a place for them."""
