@@ -44,6 +44,8 @@ class FakeEngine(EngineClient):
         self.written: dict[str, str] = {}
         self.sorted: list[tuple[str, str, bool]] = []
         """Photos that were sorted into folders: where, and whether they were moved."""
+        self.sizes: dict[str, int] = {}
+        """Bytes of files that are not 1 byte long."""
         self.away: set[str] = set()
         """Photos that are not where they were."""
         self.holders: dict[str, int] = {}
@@ -109,6 +111,9 @@ class FakeEngine(EngineClient):
         if any(member.endswith(".jpg") for member in members):
             return {**found, "kind": "folder", "files": [member for member in members if member.endswith(".jpg")]}
         return {**found, "reason": f"{path}: No such file or directory"}
+
+    def op_stamp(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
+        return {"stamps": {path: [self.sizes.get(path, 1), 2] for path in paths}}
 
     def op_inside(self, tell: OnEvent, path: str) -> dict[str, Any]:
         names = self.FOLDERS.get(path, [])

@@ -1,6 +1,7 @@
 """What the keys do that other tests do not press, and what is asked before much is done."""
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -76,9 +77,67 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
         folders["/queries"].append("owl-99.jpg")
         await driver.until(lambda: app.controller.query.answers)
         assert [answer["path"] for answer in app.controller.query.answers] == ["/queries/owl-99.jpg"]
+        folders["/queries"].append("album")
+        folders["/queries/album"] = ["wren-9.jpg"]
+        fake_engine.sizes["/queries/album/wren-9.jpg"] = 1000  # is being copied
+        looks = fake_engine.calls.count("stamp")
+        while fake_engine.calls.count("stamp") < looks + 5:
+            fake_engine.sizes["/queries/album/wren-9.jpg"] += 1
+            await driver.pilot.pause(0.002)
+        assert len(app.controller.query.answers) == 1
+        await driver.until(lambda: len(app.controller.query.answers) == 2)
         await driver.pilot.press("escape")
         await driver.idle()
-        assert app.workspace.query_pane.watched is None
+        assert not app.workspace.query_pane.watched
+        app.workspace.context.start(app.workspace.query_pane.watch_folder, "/nowhere", group="watch")
+        await driver.idle()
+        assert any("/nowhere: cannot be listed" in note.message for note in app._notifications)
+        assert "watching" not in app.context.jobs._message
+
+    drive(scenario)
+
+
+def test_d_deletes_a_class_only_where_classes_are_in_focus(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        before = driver.counts
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        workspace.query_pane.picture.preview.focus()
+        await driver.keys("d")
+        assert driver.counts == before
+        assert "tab goes there" in driver.app.context.jobs._message
+        workspace.classes_pane.list.focus()
+        await driver.keys("d")
+        assert driver.counts == {"owl": 4, "wren": 5}
+        assert "deleted jay, 6 photos" in driver.app.context.jobs._message
+
+    drive(scenario)
+
+
+def test_a_file_that_has_changed_is_two_examples_of_which_one_is_removed(
+    drive: "Drive", fake_engine: "FakeEngine"
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        controller, workspace = driver.app.controller, driver.app.workspace
+        jay = controller.session.state.classes[0]
+        newer = replace(jay.supports[0], key="newer")
+        fake_engine.known.add("newer")
+        controller.session.add(jay.id, [newer])
+        workspace.refresh_all()
+        workspace.photos_pane.gallery.focus()
+        await driver.keys("home", "d")
+        assert controller.session.state.classes[0].supports == (*jay.supports[1:], newer)
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("shot", ["²", "0", "1" * 5000])
+def test_a_number_of_examples_that_is_none_is_said_so(drive: "Drive", fake_engine: "FakeEngine", shot: str) -> None:
+    async def scenario(driver: "Driver") -> None:
+        await driver.keys("T")
+        await driver.type(shot)
+        assert any("a number of examples" in note.message for note in driver.app._notifications)
+        assert "hide_and_test" not in fake_engine.calls
 
     drive(scenario)
 

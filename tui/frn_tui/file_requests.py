@@ -56,7 +56,7 @@ class Found(TypedDict):
     """One image; a folder of images; a folder of class folders; a project, or one with its photos in a zip; none of
     these (then `reason` says why)."""
     files: list[str]
-    """Of an image or a folder of images."""
+    """Of an image or a folder of images; beside the folders where there are classes."""
     classes: dict[str, list[str]]
     """Of a folder of class folders."""
     reason: NotRequired[str]
@@ -107,6 +107,18 @@ class MissingFiles(TypedDict):
 
 class FindMissing(Request[MissingFiles], op="missing", queue="files"):
     """Ask which of some files are not there."""
+
+    paths: list[str]
+
+
+class Stamps(TypedDict):
+    """Size in bytes and time of change of files, by path."""
+
+    stamps: dict[str, list[int]]
+
+
+class StampFiles(Request[Stamps], op="stamp", queue="files"):
+    """Ask how large files are, and when they were changed; those that are not there are left out."""
 
     paths: list[str]
 

@@ -50,6 +50,17 @@ def test_folders_with_images_win_over_images_beside_them(bare: Engine, tmp_path:
     assert bare.done("scan", path=str(tmp_path))["classes"] == {"full": [str(tmp_path / "full" / "a.jpg")]}
 
 
+def test_images_beside_folders_of_images_are_told_of_and_stamped(bare: Engine, tmp_path: Path) -> None:
+    loose = tmp_path / "loose.png"
+    (tmp_path / "full").mkdir()
+    for path in (loose, tmp_path / "full" / "a.jpg"):
+        path.write_text("12")
+    found = bare.done("scan", path=str(tmp_path))
+    assert (found["kind"], found["files"]) == ("classes", [str(loose)])
+    stamps = bare.done("stamp", paths=[str(loose), str(tmp_path / "away")])["stamps"]
+    assert stamps == {str(loose): [2, loose.stat().st_mtime_ns]}
+
+
 def test_a_scan_leaves_out_what_is_hidden_and_lists_no_folder_twice(bare: Engine, tmp_path: Path) -> None:
     home = tmp_path / "a"
     (home / "b").mkdir(parents=True)

@@ -10,7 +10,7 @@ from frn_tui.engine.previews import Previews
 from frn_tui.engine.projects import Exports, Projects, write_text
 from frn_tui.engine.queries import Queries
 from frn_tui.engine.relocation import find_missing, relocate
-from frn_tui.engine.scan import list_folder, look_inside, scan
+from frn_tui.engine.scan import list_folder, look_inside, scan, stamp
 from frn_tui.engine.sorting import sort_photos
 from frn_tui.engine.worker_queues import Handler
 
@@ -28,6 +28,7 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "scan": scan,
         "list": list_folder,
         "inside": look_inside,
+        "stamp": stamp,
         "preview": Previews(models).render,
         "load": projects.load,
         "save": projects.save,

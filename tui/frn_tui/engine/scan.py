@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -10,7 +11,17 @@ from frn.errors import FrnError
 from frn.images import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
 from frn_tui.engine.worker_queues import Check, Job
-from frn_tui.file_requests import Entry, Found, Inside, ListFolder, Listing, LookInside, ScanPath
+from frn_tui.file_requests import (
+    Entry,
+    Found,
+    Inside,
+    ListFolder,
+    Listing,
+    LookInside,
+    ScanPath,
+    StampFiles,
+    Stamps,
+)
 from frn_tui.paths import absolute, natural_order
 
 ORDER = ("folder", "image", "project", "bundle", "model")
@@ -80,7 +91,7 @@ def scan_folder(root: str, check: Check) -> Found:
         if images := list(images_below(folder, visited, check)):
             classes[name] = sorted(images, key=natural_order)
     if classes:
-        return {"kind": "classes", "files": [], "classes": classes}
+        return {"kind": "classes", "files": sorted(files, key=natural_order), "classes": classes}
     if files:
         return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
     if not folders:
@@ -133,6 +144,17 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
                 files.append(entry.path)
                 check()
     return files, folders
+
+
+def stamp(request: StampFiles, job: Job) -> Stamps:
+    """Size and time of change: who asks twice sees which files are still being written."""
+    stamps: dict[str, list[int]] = {}
+    for path in request.paths:
+        job.check()
+        with suppress(OSError):
+            status = os.stat(path)  # noqa: PTH116
+            stamps[path] = [status.st_size, status.st_mtime_ns]
+    return {"stamps": stamps}
 
 
 def list_folder(request: ListFolder, job: Job) -> Listing:

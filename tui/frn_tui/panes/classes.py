@@ -200,7 +200,7 @@ class ClassesPane(Pane):
 
     def action_confusion(self) -> None:
         def asked(text: str) -> None:
-            if text.isdigit() and int(text) > 0:
+            if text.isdecimal() and len(text) < 5 and int(text) > 0:  # "²" is a digit too, and no number
                 self.context.start(self._confusion, int(text))
             else:
                 self.context.say("a number of examples, at least 1", severity="warning")

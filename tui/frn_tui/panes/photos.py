@@ -97,10 +97,11 @@ class PhotosPane(Pane):
             self.context.edit(lambda session: session.remove(keys), f"removed {len(keys)} from {self.entry.name}")
 
     def _selected_keys(self) -> list[str]:
-        item = self.gallery.cursor_item
-        paths = self.gallery.selection or ([item.path] if item is not None else [])
-        by_path = {str(support.path): support.key for support in self.entry.supports} if self.entry else {}
-        return [by_path[path] for path in paths if path in by_path]
+        """By key: a file that has changed and was added again is two examples of one path."""
+        item, selection = self.gallery.cursor_item, set(self.gallery.selection)
+        if selection and self.entry is not None:
+            return [support.key for support in self.entry.supports if str(support.path) in selection]
+        return [item.key] if item is not None and item.key is not None else []
 
     def filter(self) -> None:
         def named(text: str) -> None:

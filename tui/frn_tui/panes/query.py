@@ -13,10 +13,12 @@ from textual.containers import Vertical
 from textual.message import Message
 
 from frn.inference.session import ClassEntry
+from frn_tui.file_requests import Found, ListFolder, StampFiles
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.verdicts import Verdicts
+from frn_tui.paths import absolute
 from frn_tui.query import best_score
 from frn_tui.text import count_of, display_name, percent
 from frn_tui.widgets.bars import BarRow, Bars
@@ -99,12 +101,9 @@ class QueryPane(Pane):
         files: list[str] = []
         for path in paths:
             found = await self.controller.scan(path)
-            if found["kind"] == "classes":
-                files += [file for members in found["classes"].values() for file in members]
-            elif found["kind"] == "nothing":
+            if found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: nothing to ask about"), severity="warning")
-            else:
-                files += found["files"]
+            files += everything_in(found)
         if files:
             self.picture.heat_class = None
             await self.controller.ask(files, self.context.progress)
@@ -167,22 +166,27 @@ class QueryPane(Pane):
 
     def action_watch(self) -> None:
         def picked(paths: list[str]) -> None:
-            self.watched = paths[0]
-            self.context.start(self.watch_folder, paths[0], group="watch")
+            self.watched = absolute(paths[0])
+            self.context.start(self.watch_folder, self.watched, group="watch")
 
         self.context.pick("Watch a folder: new photos are asked about", picked)
 
     async def watch_folder(self, folder: str) -> None:
-        """Ask about new photos of a folder until another one is watched, or none."""
-        seen = set((await self.controller.scan(folder))["files"])
+        """Ask about new photos of a folder, and of those in it, until another one is watched, or none."""
+        await self.controller.engine.call(ListFolder(folder))  # refused where there is none
+        seen = set(everything_in(await self.controller.scan(folder)))
         self.context.say(f"watching {folder}   esc: stop")
+        before: dict[str, list[int]] = {}
         while self.watched == folder:
             await asyncio.sleep(1)
-            files = (await self.controller.scan(folder))["files"]
-            fresh = [file for file in files if file not in seen]
-            seen.update(fresh)
-            if fresh:
-                await self.controller.ask(fresh, self.context.progress)
+            fresh = [file for file in everything_in(await self.controller.scan(folder)) if file not in seen]
+            stamps = (await self.controller.engine.call(StampFiles(fresh)))["stamps"] if fresh else {}
+            # What has changed since the last look is still being copied.
+            whole = [file for file in fresh if file in stamps and stamps[file] == before.get(file)]
+            before = stamps
+            seen.update(whole)
+            if whole:
+                await self.controller.ask(whole, self.context.progress)
 
     def action_copy(self) -> None:
         answer = self.controller.query.answer
@@ -193,3 +197,8 @@ class QueryPane(Pane):
         copied = f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else "")
         self.app.copy_to_clipboard(copied.encode(errors="backslashreplace").decode())  # a name may be no UTF-8
         self.context.say("copied: path, verdict and probability")
+
+
+def everything_in(found: Found) -> list[str]:
+    """The photos of a folder, and of the folders in it."""
+    return found["files"] + [file for members in found["classes"].values() for file in members]

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -31,7 +30,7 @@ from frn_tui.pixels import graphics_of
 from frn_tui.screens.closeup import Closeup
 from frn_tui.screens.dialogs import Choose, Page
 from frn_tui.screens.help import help_page
-from frn_tui.text import count_of, display_name
+from frn_tui.screens.problems import problems_page
 from frn_tui.viewer import show
 from frn_tui.widgets.classes import ClassList
 from frn_tui.widgets.divider import Divider
@@ -265,8 +264,13 @@ class Workspace(Screen[None]):
         pane.assign(target)
 
     def action_delete(self) -> None:
-        """The selected photos where photos are in focus, the class where classes are."""
-        (self.photos_pane if self.photos_pane.has_focus_within else self.classes_pane).delete()
+        """The selected photos where photos are in focus, the class where classes are: nowhere else, by accident."""
+        if self.photos_pane.has_focus_within:
+            self.photos_pane.delete()
+        elif self.classes_pane.has_focus_within:
+            self.classes_pane.delete()
+        else:
+            self.context.say("d deletes a class or its photos: tab goes there")
 
     def action_filter(self) -> None:
         (self.classes_pane if self.classes_pane.has_focus_within else self.photos_pane).filter()
@@ -316,15 +320,10 @@ class Workspace(Screen[None]):
             self.context.say(f"opening {path.rpartition('/')[2]}")
 
     def action_problems(self) -> None:
-        problems = self.controller.problems
-        if not problems:
+        if problems := self.controller.problems:
+            self.app.push_screen(problems_page(problems))
+        else:
             self.context.say("no problems: every file could be used")
-            return
-        lines = Text()
-        for problem in problems[-500:]:
-            lines.append(display_name(problem.path), style="bold")
-            lines.append(f"\n  {display_name(problem.reason.removeprefix(f'{problem.path}: '))}\n")
-        self.app.push_screen(Page(count_of(len(problems), "problem"), lines))
 
     def action_help(self) -> None:
         self.app.push_screen(Page("Keys", help_page(bindings(), self.own_keys)))

@@ -122,7 +122,8 @@ class Gallery(ScrollView, can_focus=True):
                 self._tiles.drop(item.path)
         self._selected &= self._places.keys()
         last = max(len(self._items) - 1, 0)
-        self.set_reactive(Gallery.cursor, self._places.get(before.path, min(place, last)) if before else 0)
+        if before is None or self.paths[place : place + 1] != [before.path]:  # else it stays: two may have this path
+            self.set_reactive(Gallery.cursor, self._places.get(before.path, min(place, last)) if before else 0)
         self._lay_out()
         if self.cursor != place:  # otherwise leave the view where it was scrolled to
             self._show_cursor()
