@@ -76,6 +76,17 @@ def test_folders_become_classes_in_one_edit(run: Run) -> None:
     run(test)
 
 
+def test_a_folder_whose_name_no_class_can_have_stops_no_other(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        classes = {"jay": photos("jay", 2), "jay ": photos("jay", 3), "x" * 210: photos("owl", 1)}
+        outcome = await controller.add_classes(classes)
+        assert names(controller) == {"jay": 3}
+        assert str(outcome) == "3 added, 2 there already, 1 cannot be a class"
+        assert "has 210 characters" in controller.problems[-1].reason
+
+    run(test)
+
+
 def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         with pytest.raises(FrnError, match="no class with an example yet"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from frn_tui.protocol import Answer
-from frn_tui.review import Arrangement, Reviewed, summary
+from frn_tui.review import KINDS, Arrangement, Reviewed, summary
 from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.screens.picker import Picker
 from frn_tui.screens.review import Review
@@ -64,7 +64,16 @@ def test_the_order_that_was_chosen_stays_while_answers_change() -> None:
 
 def test_what_was_done_is_counted() -> None:
     items = [item("/a", "jay", 0.9, first="owl"), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
-    assert summary(items) == "0 of 3 seen, 1 answer changed by your corrections, 1 labelled, 1 unknown"
+    assert summary(items) == "0 of 3 seen, 1 changed by corrections, 1 labelled, 1 unknown"
+
+
+def test_a_class_may_be_called_as_a_verdict_is() -> None:
+    items = [item("/a", "unknown", 0.9), item("/b", "not readable", 0.9)]
+    items[0].answer["unknown"] = False
+    chosen = {kind: [one.path for one in items if is_one(one)] for kind, is_one in KINDS.items()}
+    assert chosen["unknown"] == chosen["not readable"] == []
+    assert chosen["known"] == chosen["not labelled"] == ["/a", "/b"]
+    assert summary(items).endswith("0 unknown")
 
 
 def test_asking_adds_and_asks_again_in_place(drive: Drive) -> None:
@@ -136,6 +145,12 @@ def test_only_some_are_shown_and_found(drive: Drive) -> None:
         await driver.keys("d")
         assert names(review) == ["owl-10.jpg", "wren-10.jpg"]
         assert len(review.items) == 5
+        await driver.keys("slash")
+        await driver.type("eagle")
+        told = "no answer matches: as asked · only eagle"
+        assert any(told in note.message for note in driver.app._notifications)
+        await driver.keys("escape", "full_stop")
+        assert told in driver.app.context.jobs._message
 
     drive(scenario)
 
@@ -266,3 +281,17 @@ def test_a_histogram_shows_every_value_and_its_height() -> None:
     tall = columns([0.5] * 100 + [0.95], 0.0, 1.0, 4, 2)
     assert tall == ["  █ ", "  █▁"]
     assert columns([], 0.0, 1.0, 3, 1) == ["   "]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+def test_the_summary_and_the_caption_are_read_whole(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.app.workspace.query_pane.ask_now(["/queries/jay-10.jpg"])
+        await driver.pilot.pause()
+        words = " ".join("".join(line[1:22] for line in lines(driver.app)).split())
+        if size == (60, 20):
+            assert "dark: explained light: not h: blend" in words
+        await driver.keys("l")
+        assert "unknown" in "".join(lines(driver.app)[1:3])
+
+    drive(scenario, size=size)

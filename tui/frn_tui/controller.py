@@ -27,9 +27,15 @@ class Added:
     added: int = 0
     broken: list[Problem] = field(default_factory=list)
     duplicates: list[Duplicate] = field(default_factory=list)
+    refused: list[Problem] = field(default_factory=list)
+    """Folders whose names no class can have."""
 
     def __str__(self) -> str:
-        others = ((self.duplicates, "there already"), (self.broken, "cannot be read"))
+        others = (
+            (self.duplicates, "there already"),
+            (self.broken, "cannot be read"),
+            (self.refused, "cannot be a class"),
+        )
         return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
 
 
@@ -153,12 +159,17 @@ class Controller(SyncedDocument):
         with self.session.one_edit():
             self.step_aside()
             for name, paths in classes.items():
-                there = self.session.state.named(name)
-                class_id = there.id if there is not None else self.session.create(name)
+                there = self.session.state.named(name.strip())
+                try:
+                    class_id = there.id if there is not None else self.session.create(name)
+                except FrnError as error:  # the other folders have good names
+                    outcome.refused.append(Problem(name, str(error)))
+                    continue
                 found = [by_path[path] for path in paths if path in by_path]
                 duplicates = self.session.add(class_id, found)
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
+        self.problems += outcome.refused
         return outcome
 
     @contextmanager

@@ -33,6 +33,15 @@ class Reviewed:
         return self.verdict if self.label is None else self.label
 
     @property
+    def is_readable(self) -> bool:
+        return "scores" in self.answer
+
+    @property
+    def is_unknown(self) -> bool:
+        """Asked of the answer: a class may be called unknown, too."""
+        return bool(self.answer.get("unknown"))
+
+    @property
     def is_changed(self) -> bool:
         """Whether corrections have changed the answer."""
         return self.first is not None and self.verdict != self.first
@@ -93,12 +102,8 @@ def summary(items: Sequence[Reviewed]) -> str:
     """How far one has come."""
     seen, labelled = sum(item.is_seen for item in items), sum(item.label is not None for item in items)
     changed = sum(item.is_changed for item in items)
-    unknown = sum(item.verdict == UNKNOWN for item in items)
-    answers = "answer" if changed == 1 else "answers"
-    return (
-        f"{seen} of {len(items)} seen, {changed} {answers} changed by your corrections, "
-        f"{labelled} labelled, {unknown} unknown"
-    )
+    unknown = sum(item.is_unknown for item in items)
+    return f"{seen} of {len(items)} seen, {changed} changed by corrections, {labelled} labelled, {unknown} unknown"
 
 
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
@@ -109,11 +114,11 @@ ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
 }
 KINDS: dict[str, Callable[[Reviewed], bool]] = {
     "all": lambda item: True,
-    "not labelled": lambda item: item.label is None and item.verdict != UNREADABLE,
-    "unknown": lambda item: item.verdict == UNKNOWN,
-    "known": lambda item: item.verdict not in (UNKNOWN, UNREADABLE),
+    "not labelled": lambda item: item.label is None and item.is_readable,
+    "unknown": lambda item: item.is_unknown,
+    "known": lambda item: item.is_readable and not item.is_unknown,
     "changed": lambda item: item.is_changed,
-    "not readable": lambda item: item.verdict == UNREADABLE,
+    "not readable": lambda item: not item.is_readable,
 }
 
 

@@ -120,6 +120,8 @@ class QueryPane(Pane):
         if len(self.controller.query.answers) > 1:
             self.picture.heat_class = None
             self.answers.go_to(self.controller.place_after(step))
+            if not self.controller.arrangement.paths:
+                self.context.say(f"no answer matches: {self.controller.arrangement.words}   l: all")
 
     def assign(self, target: ClassEntry) -> None:
         """Say of which class the photo on show is, and go on to the next."""

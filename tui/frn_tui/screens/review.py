@@ -15,7 +15,7 @@ from frn_tui.client import render
 from frn_tui.panes.verdicts import Verdicts
 from frn_tui.protocol import RenderPreview
 from frn_tui.query import best_score
-from frn_tui.review import KINDS, ORDERS, UNREADABLE, Reviewed, example_names, margin, nearest, rival, summary
+from frn_tui.review import KINDS, ORDERS, Reviewed, example_names, margin, nearest, rival, summary
 from frn_tui.screens.dialogs import AskText, Choose, Dialog
 from frn_tui.text import display_name, percent
 from frn_tui.widgets.gallery import Gallery, GalleryItem
@@ -120,7 +120,7 @@ class Review(Dialog[str | None]):
 
     def _tile(self, item: Reviewed) -> GalleryItem:
         sign = "✓" if item.label is not None else SIGNS[item.is_seen]
-        key, mark = item.answer.get("key"), "broken" if item.verdict == UNREADABLE else ""
+        key, mark = item.answer.get("key"), "" if item.is_readable else "broken"
         if self.gallery.view == "list":
             name = "/".join(item.path.split("/")[-2:])
             return GalleryItem(item.path, name, key, mark, self._line(sign, *self._cells(item)))  # type: ignore[arg-type]
@@ -190,7 +190,10 @@ class Review(Dialog[str | None]):
         self.gallery.cursor = paths.index(path) if path in paths else 0
 
     def _arrange(self, **chosen: str) -> None:
-        self.controller.arrangement.choose(self.controller.reviewed(), **chosen)
+        arrangement = self.controller.arrangement
+        arrangement.choose(self.controller.reviewed(), **chosen)
+        if not arrangement.paths:
+            self.notify(f"no answer matches: {display_name(arrangement.words, 60)}", markup=False)
         self.show()
         self.gallery.cursor = 0
 
