@@ -216,7 +216,7 @@ def test_missing_photos_are_counted_told_of_and_found_again(
         await driver.idle()
         assert app.controller.query.answer is not None
         assert "scores" in app.controller.query.answer
-        assert any("2 examples missing; 1 of them do not count" in note.message for note in app._notifications)
+        assert any("2 examples missing; 1 of them does not count" in note.message for note in app._notifications)
         await app.workspace.project_bar._relocate("/photos/jay")
         assert app.controller.missing == app.controller.left_out == frozenset()
         (entry,) = app.controller.session.state.classes

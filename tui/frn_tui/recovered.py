@@ -24,5 +24,5 @@ def contents(found: Recovered) -> str:
     photos = count_of(sum(len(entry["supports"]) for entry in classes), "photo")
     begun = sum(map(len, found["adding"].values()))
     more = f", {begun:,} more being added" if begun else ""
-    said = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
+    said = count_of(len(classes), "class")
     return f"{said} ({names}{rest}), {photos}{more}" if classes else f"{said}{more}"

@@ -89,8 +89,8 @@ class Queries:
         entries = [entry for entry in self._classes.current.entries if len(entry.supports) > shot]
         if len(entries) < 2:
             raise FrnError(
-                f"testing with {shot} examples per class needs two classes with more than that; there are "
-                f"{len(entries)}. Use fewer examples or add some."
+                f"testing with {shot} example{'s' * (shot > 1)} per class needs two classes with more than that; there "
+                f"{'is 1' if entries else 'is none'}. Use fewer examples or add some."
             )
         bank, hidden = self._hide(entries, shot, job.check)
         counts = np.zeros((len(entries), len(entries)), dtype=np.int64)

@@ -72,7 +72,7 @@ class ClassesPane(Pane):
 
     def delete(self) -> None:
         if (entry := self.entry) is not None:
-            said = f"deleted {entry.name}, {len(entry.supports)} photos"
+            said = f"deleted {entry.name}, {count_of(len(entry.supports), 'photo')}"
             self.context.edit(lambda session: session.delete(entry.id), said)
 
     def filter(self) -> None:
@@ -152,7 +152,8 @@ class ClassesPane(Pane):
                 name = self.entry.name
             else:
                 hint = "its name: proposed is the folder's; a class that is there gets more   enter: done   esc: back"
-                name = await self.app.push_screen_wait(AskText(f"Class of the {len(photos):,} photos", first, hint))
+                title = f"Class of the {count_of(len(photos), 'photo')}"
+                name = await self.app.push_screen_wait(AskText(title, first, hint))
             if name is None:
                 return False
             folders = {name.strip(): photos}
@@ -176,7 +177,8 @@ class ClassesPane(Pane):
         if count <= MANY:
             return classes
         options = ["20 of each class", "5 of each class", f"all {count:,} photos"]
-        chosen = await self.context.chosen(f"{count:,} photos in {len(classes)} classes: add", options)
+        title = f"{count_of(count, 'photo')} in {count_of(len(classes), 'class')}: add"
+        chosen = await self.context.chosen(title, options)
         if chosen is None:
             return None
         most = (20, 5, count)[chosen]

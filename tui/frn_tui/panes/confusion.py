@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from frn_tui.protocol import Confusion
@@ -15,15 +16,16 @@ def confusion_table(found: Confusion, names: Mapping[int, str], shot: int) -> Te
     """True classes by row, named ones by column."""
     rows = [(names.get(class_id, "?"), counts) for class_id, counts in zip(found["ids"], found["counts"], strict=True)]
     room = max(len(str(count)) for count in (len(rows), *(count for _, counts in rows for count in counts)))
-    width = min(max([len(name) for name, _ in rows] + [4]), WIDEST)
+    width = min(max([cell_len(display_name(name)) for name, _ in rows] + [4]), WIDEST)
+    digits = max(len(str(len(rows))), 2)
     table = Text(no_wrap=True)
     table.append(
         f"{percent(found['accuracy'], 1)} right with {shot} example{'s' * (shot > 1)} per class\n", style="bold"
     )
     table.append("rows are true, columns named\n\n")
-    table.append(" " * (width + 3) + "".join(f" {n:>{room}}" for n in range(1, len(rows) + 1)) + "\n")
+    table.append(" " * (digits + 1 + width) + "".join(f" {n:>{room}}" for n in range(1, len(rows) + 1)) + "\n")
     for n, (name, counts) in enumerate(rows, 1):
-        table.append(f"{n:>2} {display_name(name, WIDEST):<{width}}")
+        table.append(f"{n:>{digits}} {set_cell_size(display_name(name, WIDEST), width)}")
         for column, count in enumerate(counts, 1):
             table.append(f" {count or '·':>{room}}", style="bold" if column == n else "")
         table.append("\n")

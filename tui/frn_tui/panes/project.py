@@ -58,8 +58,7 @@ class ProjectBar(Static):
         left = f"frn-tui  {'' if controller.session.is_saved else '● '}{name}"
         trouble = f" · {len(controller.missing)} missing (R)" if controller.missing else ""
         trouble += f" · {count_of(len(controller.problems), 'problem')} (b)" if controller.problems else ""
-        classes = "1 class" if len(state.classes) == 1 else f"{len(state.classes)} classes"
-        right = f"{classes} · {count_of(count, 'photo')}{trouble}"
+        right = f"{count_of(len(state.classes), 'class')} · {count_of(count, 'photo')}{trouble}"
         model = "starting the engine…"
         if (opened := controller.model) is not None:
             name_and_device = f"{display_name(controller.model_name, 24)} · {opened['device']}"

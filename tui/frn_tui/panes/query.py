@@ -112,7 +112,8 @@ class QueryPane(Pane):
     def _tell_of_missing(self) -> None:
         missing, left_out = len(self.controller.missing), len(self.controller.left_out)
         if missing:
-            counted = f"{left_out} of them do not count" if left_out else "what is known of them still counts"
+            out = f"{left_out} of them {'does' if left_out == 1 else 'do'} not count"
+            counted = out if left_out else "what is known of them still counts"
             said = f"{count_of(missing, 'example')} missing; {counted}   R: find them"
             self.context.say(said, severity="warning" if left_out else "information")
 
