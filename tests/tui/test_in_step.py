@@ -170,6 +170,22 @@ def test_answers_belong_to_the_project_that_was_asked(run: Callable[[Test], None
     run(test)
 
 
+def test_photos_that_are_missing_are_those_of_the_project_that_was_looked_at(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.away = {WRENS["wren"][0]}
+        await controller.find_missing()
+        assert controller.missing == engine.away
+        engine.held["missing"] = asyncio.Event()
+        looking = asyncio.create_task(controller.find_missing())
+        await reached(engine, "missing", 2)
+        await controller.start_anew()
+        engine.held.pop("missing").set()
+        await looking
+        assert not controller.missing
+
+    run(test)
+
+
 @pytest.mark.parametrize("what", ["save", "bundle"])
 def test_a_model_that_was_gone_back_to_is_the_one_that_is_written(run: Callable[[Test], None], what: str) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:

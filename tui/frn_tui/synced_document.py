@@ -87,9 +87,12 @@ class SyncedDocument(Document):
 
     async def find_missing(self) -> None:
         """Look which examples are not where they were."""
-        paths = [str(support.path) for entry in self.session.state.classes for support in entry.supports]
-        self.missing = frozenset((await self.engine.call(file_requests.FindMissing(paths)))["missing"])
-        self._changed()
+        session = self.session
+        paths = [str(support.path) for entry in session.state.classes for support in entry.supports]
+        missing = frozenset((await self.engine.call(file_requests.FindMissing(paths)))["missing"])
+        if session is self.session:  # else those of another project
+            self.missing = missing
+            self._changed()
 
     async def sync(self, progress: ShowProgress | None = None) -> None:
         """Tell the engine the classes and ask about all photos again, where that is not done yet.
