@@ -77,10 +77,7 @@ class Terminal:
         while time.monotonic() < end:
             self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
             time.sleep(0.5)
-            if subprocess.run(size, capture_output=True, text=True, check=True).stdout.split() == [
-                str(rows),
-                str(columns),
-            ]:
+            if subprocess.run(asking, capture_output=True, text=True, check=True).stdout.split() == wanted:
                 return
             self.tmux("resize-window", "-x", str(columns - 1), "-y", str(rows))
         pytest.fail(f"the terminal did not become {columns} x {rows}")
