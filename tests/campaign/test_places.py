@@ -195,7 +195,8 @@ def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
         monkeypatch.setenv("FRN_CACHE", str(tmp_path / f"{step}"))
         was_killed = killed_at(step, lambda: load_images(folders, TRANSFORM))
         assert load_images(folders, TRANSFORM).images().shape == (60, 16, 16, 3)
-        assert not list(files.cache_folder().rglob(".*"))
+        # A lock that nobody holds any more goes when something is built next.
+        assert not [left for left in files.cache_folder().rglob(".*") if left.suffix != ".lock"]
         step += 1
     assert step >= 4
 
