@@ -70,17 +70,16 @@ class Terminal:
     def screen(self) -> str:
         return self.tmux("capture-pane", "-p")
 
-    def settle(self, columns: int, rows: int) -> None:
+    def settle(self, columns: int, rows: int, *words: str) -> None:
         """Resize at last; after many sizes in a row tmux may keep the last one to itself until there is another."""
-        asking, wanted = ["stty", "size", "-F", self.flag("pane_tty")], [str(rows), str(columns)]
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            self.tmux("resize-window", "-x", str(columns), "-y", str(rows))
-            time.sleep(0.5)
-            if subprocess.run(asking, capture_output=True, text=True, check=True).stdout.split() == wanted:
-                return
-            self.tmux("resize-window", "-x", str(columns - 1), "-y", str(rows))
-        pytest.fail(f"the terminal did not become {columns} x {rows}")
+
+        def nudged() -> bool:
+            for width in (columns - 1, columns):
+                self.tmux("resize-window", "-x", str(width), "-y", str(rows))
+                time.sleep(0.5)
+            return all(word in self.screen for word in words)
+
+        self.until(nudged)
 
     def flag(self, name: str) -> str:
         return self.tmux("display-message", "-p", "#{" + name + "}").strip()
@@ -179,8 +178,7 @@ def test_asked_corrected_saved_and_left_as_it_was(terminal: Terminal, photos: Pa
     terminal.shows("7 photos")
     for width in (20, 200, 41, 79, 130, 90):  # in the middle of everything
         terminal.tmux("resize-window", "-x", str(width), "-y", str(width // 4))
-    terminal.settle(100, 30)
-    terminal.shows("7 photos", "1 banded")
+    terminal.settle(100, 30, "7 photos", "1 banded")
     terminal.keys("C-s")
     terminal.shows("Save the project as")
     terminal.shows("my moths.frn.json")
