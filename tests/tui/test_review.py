@@ -284,10 +284,13 @@ def test_a_histogram_shows_every_value_and_its_height() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_the_summary_is_read_whole(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+def test_the_summary_and_the_caption_are_read_whole(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
     async def scenario(driver: Driver) -> None:
         await driver.app.workspace.query_pane.ask_now(["/queries/jay-10.jpg"])
         await driver.pilot.pause()
+        words = " ".join("".join(line[1:22] for line in lines(driver.app)).split())
+        if size == (60, 20):
+            assert "dark: explained light: not h: blend" in words
         await driver.keys("l")
         assert "unknown" in "".join(lines(driver.app)[1:3])
 
