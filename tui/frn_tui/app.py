@@ -163,8 +163,14 @@ class FrnApp(App[None]):
             if self._chosen_images() in ("auto", *PIXELS) and not self.workspace.mode_was_chosen:
                 self.workspace.set_mode(mode)
 
-    def on_resize(self) -> None:
-        """Another font is another size too."""
+    def on_resize(self, event: events.Resize) -> None:
+        """Another font is another size too.
+
+        And so is the same size again: a terminal that was small for a moment lost what was on it, and Textual, which
+        has laid out for this size already, paints only what has changed.
+        """
+        if self.screen_stack and event.size == self.screen.size:
+            self.refresh()
         if self.graphics.mode is not None:
             self.graphics.cell = cell_size() or self.graphics.cell
 
