@@ -153,16 +153,16 @@ def test_photos_of_a_class_that_was_deleted_meanwhile_are_told_of_by_its_name(ru
     run(test)
 
 
-def test_answers_belong_to_the_project_that_was_asked(run: Callable[[Test], None]) -> None:
+def test_a_question_ends_with_the_project_that_was_asked(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         controller.arrangement.kind = "unknown"
         engine.held["query"] = asyncio.Event()
         asking = asyncio.create_task(controller.ask(["/q/wren-8.jpg", "/q/bad-9.jpg"]))
         await reached(engine, "query")
         await controller.start_anew()
-        await controller.add_classes({"jay": ["/photos/jay/jay-1.jpg"]})
+        await asyncio.wait_for(asking, 5)  # of an engine that does not answer yet
         engine.held.pop("query").set()
-        await asking
+        await controller.add_classes({"jay": ["/photos/jay/jay-1.jpg"]})
         assert not controller.query.answers
         assert not controller.problems
         assert controller.arrangement.kind == "all"

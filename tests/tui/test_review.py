@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from frn_tui.protocol import Answer
-from frn_tui.review import KINDS, Arrangement, Reviewed, summary
+from frn_tui.review import KINDS, Arrangement, Reviewed, folder_of, summary
 from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.screens.picker import Picker
 from frn_tui.screens.review import Review
@@ -200,6 +200,16 @@ def test_photos_are_sorted_into_folders_copied_unless_told(drive: Drive, fake_en
         assert str(owls.supports[-1].path) == "/out/owl/jay-10.jpg"
 
     drive(scenario)
+
+
+def test_what_is_unknown_is_not_sorted_beside_photos_of_a_class_called_so() -> None:
+    def asked(verdict: str, *, is_unknown: bool = False, label: str | None = None) -> Reviewed:
+        return Reviewed({"path": "/q/1.jpg", "scores": [], "unknown": is_unknown}, verdict, label, None, is_seen=False)
+
+    rejected, called_so = asked("unknown", is_unknown=True), asked("Unknown")
+    assert [folder_of(one, ["wren"]) for one in (rejected, called_so)] == ["unknown", "Unknown"]
+    assert [folder_of(one, ["Unknown"]) for one in (rejected, called_so)] == ["none of the classes", "Unknown"]
+    assert folder_of(asked("unknown", is_unknown=True, label="Unknown"), ["Unknown"]) == "Unknown"
 
 
 def test_examples_that_were_moved_stay_so_after_undo(drive: Drive) -> None:

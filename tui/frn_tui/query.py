@@ -1,5 +1,6 @@
 """The photos that were asked about, and what the classes say of them."""
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,8 +39,8 @@ class Query:
         """What was said of each photo at first, by path."""
         self.seen: set[str] = set()
         """Paths of the photos that were on show."""
-        self._cleared = 0
-        """How often: answers to what was asked before have no place any more."""
+        self._asked: set[asyncio.Future[object]] = set()
+        """Questions that are on their way."""
 
     @property
     def answer(self) -> Answer | None:
@@ -51,8 +52,10 @@ class Query:
 
     def clear(self) -> None:
         self.answers, self.at, self.first, self.seen = [], 0, {}, set()
-        self._cleared += 1
         self._find_places()
+        for asked in self._asked:  # the answers have no place any more
+            asked.cancel()
+        self._asked.clear()
 
     def _find_places(self) -> None:
         self._places = {answer["path"]: place for place, answer in enumerate(self.answers)}
@@ -84,11 +87,8 @@ class Query:
 
         The first one is shown as soon as it is there. Returns what cannot be read.
         """
-        cleared = self._cleared
 
         def show(answers: list[Answer]) -> None:
-            if cleared != self._cleared:
-                return
             place = self._put(answers[-1])
             if len(answers) == 1:
                 self.at = place
@@ -97,8 +97,7 @@ class Query:
                 self._changed()
 
         answers = await self._answers(list(paths), show, progress)
-        unreadable = [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
-        return unreadable if cleared == self._cleared else []
+        return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
     def _put(self, answer: Answer) -> int:
         """Put an answer in the place of an older one to the same photo, or behind all; return where it is."""
@@ -157,14 +156,26 @@ class Query:
         show: Callable[[list[Answer]], None] = lambda answers: None,
         progress: ShowProgress | None = None,
     ) -> list[Answer]:
+        """Ask the engine; nothing comes of it where all is cleared meanwhile, and the engine stops."""
         found: list[Answer] = []
 
         def on_event(event: dict[str, Any]) -> None:
+            if asked not in self._asked:
+                return
             if event["event"] == "answer":
                 found.append(event)  # type: ignore[arg-type]
                 show(found)
             elif progress is not None:
                 progress("Asking", event["done"], event["total"])
 
-        await self._engine.call(AskClasses(paths), on_event)
-        return found
+        asked: asyncio.Future[object] = asyncio.ensure_future(self._engine.call(AskClasses(paths), on_event))
+        self._asked.add(asked)
+        try:
+            await asked
+            return found if asked in self._asked else []
+        except asyncio.CancelledError:
+            if asked in self._asked:  # it is who has asked that was cancelled
+                raise
+            return []
+        finally:
+            self._asked.discard(asked)

@@ -1,6 +1,6 @@
 """Going through answers: which of them, in which order, and what has become of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from frn.inference.session import State
@@ -8,6 +8,8 @@ from frn_tui.protocol import Answer
 from frn_tui.query import Query, best_score
 
 UNKNOWN, UNREADABLE = "unknown", "not readable"
+NO_CLASS = "none of the classes"
+"""What is unknown is sorted into, where a class is called unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,12 @@ def verdict(answer: Answer, names: Mapping[int, str]) -> str:
     if "scores" not in answer:
         return UNREADABLE
     return UNKNOWN if answer.get("unknown") else names.get(answer["scores"][0]["id"], "?")
+
+
+def folder_of(item: Reviewed, names: Iterable[str]) -> str:
+    """The folder that a photo is sorted into, beside those of classes with these names."""
+    is_rejected = item.label is None and item.is_unknown
+    return NO_CLASS if is_rejected and UNKNOWN in map(str.casefold, names) else item.said
 
 
 def margin(answer: Answer) -> float:

@@ -10,7 +10,7 @@ from frn_tui.photo_files import sort
 from frn_tui.protocol import Answer
 from frn_tui.query import best_score
 from frn_tui.results import as_csv, as_json
-from frn_tui.review import Reviewed
+from frn_tui.review import Reviewed, folder_of
 from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.text import count_of, display_name, percent, share_of
 
@@ -96,7 +96,8 @@ class Verdicts:
 
     def sort_into_folders(self, items: Sequence[Reviewed]) -> None:
         """Copy the photos into a folder for each verdict, or move them where that is asked for."""
-        photos = [(item.path, item.said) for item in items if item.is_readable]
+        names = self.controller.names.values()
+        photos = [(item.path, folder_of(item, names)) for item in items if item.is_readable]
         if not photos:
             self.context.say("there is no photo to sort")
             return
