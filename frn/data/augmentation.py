@@ -27,10 +27,6 @@ class Draw:
     factors: Array
     """Factors of brightness, contrast and saturation, (b, 3)."""
 
-    def part(self, which: slice) -> "Draw":
-        """Those of some images."""
-        return Draw(self.boxes[which], self.flips[which], self.order[which], self.factors[which])
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:

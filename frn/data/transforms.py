@@ -1,13 +1,17 @@
 """Augmentation of whole batches, on whatever device the pixels are.
 
-A crop, a resize and a flip are linear in rows and columns, so each image gets two small matrices and the batch two
-matrix products. The weights are Pillow's antialiased bilinear ones; nothing is rounded to grey levels in between.
+The weights of a resize are Pillow's antialiased bilinear ones. A processor takes one image after the other, and rounds
+to grey levels where Pillow does. On other devices a crop, a resize and a flip, which are linear in rows and columns,
+are two small matrices of each image and two matrix products of the batch, without rounding.
 
 Shape letters: b images, H x W canvas, s side of the result.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,8 +23,6 @@ Lengths = NDArray[np.int64]
 
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in grey (ITU-R 601-2, as Pillow's mode L)."""
-BLOCK = 16
-"""Images whose weights a processor takes at a time: they stay in its cache."""
 
 
 def augment(
@@ -44,22 +46,31 @@ def augment(
 def crop_and_resize(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> Tensor:
     """Cut each image's box out, resize it to size x size and flip it: grey levels (b, 3, H, W) to (b, 3, s, s).
 
-    The result is float32, 255 becoming 1.
+    The result is float32, 255 becoming 1. On a processor it is rounded to grey levels before, as by Pillow.
     """
     if pixels.device.type != "cpu":
         return crop_together(pixels, extents, draw, size)
     cropped = torch.empty(len(pixels), 3, size, size)
-    starts = draw.boxes[:, :2].clip(0).astype(int).tolist()
-    ends = np.minimum(np.ceil(draw.boxes[:, :2] + draw.boxes[:, 2:]), extents).astype(int).tolist()
-    for first in range(0, len(pixels), BLOCK):
-        block = slice(first, first + BLOCK)
-        weights = zip(*resampling(pixels[block], extents[block], draw.part(block), size), strict=True)
-        for i, (rows, columns) in enumerate(weights, start=first):
-            (top, left), (bottom, right) = starts[i], ends[i]
-            # Half of the pixels lie outside the box: each image alone takes half the time of all together.
-            part = pixels[i, :, top:bottom, left:right].to(torch.float32, memory_format=torch.contiguous_format)
-            torch.matmul(rows[:, top:bottom] @ part, columns[:, left:right].mT, out=cropped[i])
+    boxes = draw.boxes.astype(int).tolist()
+    for image, box, extent, flip, result in zip(pixels, boxes, extents.tolist(), draw.flips, cropped, strict=True):
+        part = _cut(image, box, extent)
+        if part.shape[1:] != (size, size):
+            (part,) = F.interpolate(part[None], (size, size), mode="bilinear", antialias=True)
+        torch.div(part.flip(2) if flip else part, 255, out=result)
     return cropped
+
+
+def _cut(image: Tensor, box: Sequence[int], extent: Sequence[int]) -> Tensor:
+    """A box (3, height, width) of an image at the top left of (3, H, W); it is black outside of the image."""
+    top, left, height, width = box
+    rows = slice(max(top, 0), min(top + height, extent[0]))
+    columns = slice(max(left, 0), min(left + width, extent[1]))
+    inside = image[:, rows, columns]
+    if inside.shape[1:] == (height, width):
+        return inside
+    part = image.new_zeros(3, height, width)
+    part[:, rows.start - top : rows.stop - top, columns.start - left : columns.stop - left] = inside
+    return part
 
 
 def crop_together(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> Tensor:
