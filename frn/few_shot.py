@@ -253,6 +253,8 @@ class FewShotClassifier(Estimator):
     def _enroll(self, before: State, photos: Sequence[Photo], labels: Labels) -> None:
         """Enroll photos beside the examples of the classes that are there."""
         extractor = self._open()
+        if before.classes and extractor.sha256 != self._fitted.extractor.sha256:
+            raise FrnError("the classes are of another model or test_time: fit them anew, or set the parameters back")
         keys, found = _embed(extractor, photos)
         all_labels = distinct(joined(self._labels, labels) if before.classes else labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}

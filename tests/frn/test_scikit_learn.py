@@ -151,6 +151,15 @@ def test_shots_that_are_added_count_as_those_of_one_fit(small: FewShotClassifier
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # as they were
 
 
+def test_shots_are_not_added_by_another_model(small: FewShotClassifier) -> None:
+    x, y = photos()
+    fitted = clone(small).fit(x[:8], y[:8])
+    for changed in ({"test_time": "mirror"}, {"model": "resnet12-small"}):
+        with pytest.raises(FrnError, match="are of another model or test_time: fit them anew"):
+            clone(small).fit(x[:8], y[:8]).set_params(**changed).partial_fit(x[8:], y[8:])
+    assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
+
+
 def test_a_loaded_project_takes_shots_and_can_be_pickled(small: FewShotClassifier, tmp_path: Path) -> None:
     files = {home.name: sorted(home.iterdir()) for home in MOTHS}
     query = files[MOTHS[0].name][4:]
