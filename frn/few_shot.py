@@ -164,7 +164,7 @@ class FewShotClassifier(Estimator):
         if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
             raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
-        reference = ModelReference.of(str(self.model), classifier.extractor, path.parent)
+        reference = ModelReference.of(str(self._opened[0]), classifier.extractor, path.parent)
         save_project(path, Project(reference, state), replace=replace)
 
     @classmethod
@@ -213,7 +213,7 @@ class FewShotClassifier(Estimator):
         if (classifier := self._classifier) is not None:
             state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": self._labels}
             state |= {"maps": self._known_maps(), "threshold": classifier.threshold_override}
-            state["trusted"] = isinstance(classifier.extractor.session, OwnModel)
+            state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": self._opened}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ class FewShotClassifier(Estimator):
         if "extractor" in state:
             trusted = state["trusted"]  # as it was opened before
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
-            self._adopt(extractor, state["classes"], state["labels"], state["maps"], state["threshold"])
+            self._adopt(extractor, *(state[n] for n in ("classes", "labels", "maps", "threshold", "opened")))
 
     def _forget(self) -> None:
         self._classifier: Classifier | None = None
@@ -265,15 +265,21 @@ class FewShotClassifier(Estimator):
         state, duplicates = build_state(examples.items())
         _refuse_contradictions(duplicates, examples)
         maps = (self._known_maps() if before.classes else {}) | dict(zip(keys, found, strict=True))
-        self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold))
+        self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters)
 
     def _adopt(
-        self, extractor: Extractor, state: State, labels: Labels, maps: Mapping[str, Maps], threshold: float | None
+        self,
+        extractor: Extractor,
+        state: State,
+        labels: Labels,
+        maps: Mapping[str, Maps],
+        threshold: float | None,
+        opened: tuple[object, ...],
     ) -> None:
         classifier = Classifier(extractor)
         classifier.threshold_override = threshold
         classifier.adopt(state, maps)
-        self._classifier, self._labels, self._opened = classifier, labels, self._parameters
+        self._classifier, self._labels, self._opened = classifier, labels, opened
         self._maps = {key: maps[key] for key in state.holders()}
 
     def _known_maps(self) -> dict[str, Maps]:

@@ -160,6 +160,17 @@ def test_shots_are_not_added_by_another_model(small: FewShotClassifier) -> None:
     assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
 
 
+def test_what_is_kept_is_of_the_model_that_was_fitted(small: FewShotClassifier, tmp_path: Path) -> None:
+    files = {home.name: sorted(home.iterdir())[:2] for home in MOTHS}
+    queries = files[MOTHS[0].name]
+    changed = clone(small).fit(files).set_params(model="resnet12-small")
+    changed.save(tmp_path / "m.frn.json")
+    assert FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu").model == "conv4"
+    anew = pickle.loads(pickle.dumps(changed)).fit(files)
+    expected = FewShotClassifier("resnet12-small", device="cpu").fit(files)
+    np.testing.assert_array_equal(anew.predict_proba(queries), expected.predict_proba(queries))
+
+
 def test_a_loaded_project_takes_shots_and_can_be_pickled(small: FewShotClassifier, tmp_path: Path) -> None:
     files = {home.name: sorted(home.iterdir()) for home in MOTHS}
     query = files[MOTHS[0].name][4:]
