@@ -287,11 +287,14 @@ class FewShotClassifier(Estimator):
         if self._maps is None:
             classifier = self._fitted
             known = {s.path: s.key for entry in classifier.state.classes for s in entry.supports}
-            self._maps = {}
-            for _, outcome in classifier.extractor.read(known, store=classifier.store, known=known):
+            maps: dict[str, Maps] = {}
+            for path, outcome in classifier.extractor.read(known, store=classifier.store, known=known):
                 if isinstance(outcome, FrnError):
                     raise outcome
-                self._maps[outcome.key] = outcome.maps
+                if outcome.key != known[path]:
+                    raise FrnError(f"{path}: has changed since the project was loaded. Load it again.")
+                maps[outcome.key] = outcome.maps
+            self._maps = maps
         return self._maps
 
     def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:

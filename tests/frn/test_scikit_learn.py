@@ -179,3 +179,19 @@ def test_a_loaded_project_takes_shots_and_can_be_pickled(small: FewShotClassifie
     loaded.partial_fit({name: paths[2:4] for name, paths in files.items()})
     whole = clone(small).fit({name: paths[:4] for name, paths in files.items()})
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).predict_proba(query), whole.predict_proba(query))
+
+
+def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opened(
+    small: FewShotClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, _ = photos()
+    files = [tmp_path / f"{label}.png" for label in "ab"]
+    for path, pixels in zip(files, x[::4], strict=False):
+        Image.fromarray(pixels).save(path)
+    clone(small).fit(files, ["a", "b"]).save(tmp_path / "m.frn.json")
+    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its maps are stored nowhere
+    loaded = FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu")
+    Image.fromarray(255 - x[0]).save(files[1])
+    for _ in range(2):
+        with pytest.raises(FrnError, match=r"b\.png: has changed since the project was loaded"):
+            pickle.dumps(loaded)
