@@ -256,11 +256,12 @@ class FewShotClassifier(Estimator):
         if before.classes and extractor.sha256 != self._fitted.extractor.sha256:
             raise FrnError("the classes are of another model or test_time: fit them anew, or set the parameters back")
         keys, found = _embed(extractor, photos)
-        all_labels = distinct(joined(self._labels, labels) if before.classes else labels)
+        together = joined(self._labels, labels) if before.classes else labels
+        all_labels, named = distinct(together), names(together)  # of one type: 1 is called 1.0 beside 2.5
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
-        for entry, name in zip(before.classes, names(self._labels), strict=False):
+        for entry, name in zip(before.classes, named, strict=False):
             examples[name] += entry.supports
-        for photo, name, key in zip(photos, names(labels), keys, strict=True):
+        for photo, name, key in zip(photos, named[-len(labels) :], keys, strict=True):
             examples[name].append(Support.of(path_of(photo), key))
         state, duplicates = build_state(examples.items())
         _refuse_contradictions(duplicates, examples)

@@ -151,6 +151,16 @@ def test_shots_that_are_added_count_as_those_of_one_fit(small: FewShotClassifier
     np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # as they were
 
 
+@pytest.mark.parametrize(
+    ("first", "more"), [([1, 2], [2.5]), ([1, 2], [1.0]), ([True, False], [1]), ([1, 2], ["a"])], ids=str
+)
+def test_labels_that_are_added_may_be_of_another_type(small: FewShotClassifier, first: list[Any], more: Any) -> None:
+    x, _ = photos()
+    parts, whole = clone(small).fit(x[::4][:2], first).partial_fit(x[8:9], more), clone(small).fit(x[::4], first + more)
+    assert parts.classes_.tolist() == whole.classes_.tolist()
+    np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))
+
+
 def test_shots_are_not_added_by_another_model(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x[:8], y[:8])
