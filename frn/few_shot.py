@@ -278,7 +278,7 @@ class FewShotClassifier(Estimator):
         opened: tuple[object, ...],
     ) -> None:
         classifier = Classifier(extractor)
-        classifier.threshold_override = threshold
+        classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
         classifier.adopt(state, maps)
         self._classifier, self._labels, self._opened = classifier, labels, opened
         self._maps = {key: maps[key] for key in state.holders()}

@@ -4,6 +4,7 @@ import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -90,6 +91,14 @@ def test_the_exported_file_answers_alike(fitted: FewShotClassifier, tmp_path: Pa
         label, probability = session.run(["label", "probability"], {"image": pixels})
         np.testing.assert_allclose(probability, expected, atol=5e-3)
         assert str(label) == fitted.classes_[expected.argmax()]
+
+
+def test_a_threshold_of_numpy_is_saved(tmp_path: Path) -> None:
+    float32: Any = np.float32(0.25)
+    classifier = FewShotClassifier("conv4", threshold=float32, device="cpu").fit(sample_files(1))
+    classifier.save(tmp_path / "t.frn.json")
+    classifier.export_onnx(tmp_path / "t.onnx")
+    assert FewShotClassifier.load(tmp_path / "t.frn.json", device="cpu").threshold == 0.25
 
 
 def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
