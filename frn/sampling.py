@@ -59,13 +59,16 @@ class EpisodeSampler(Sampler[list[int]]):
             labels: of each image, where the dataset does not say them.
 
         Raises:
-            FrnError: if the labels are not known, or the classes that have enough images are fewer than `way`.
+            FrnError: if the labels are not known, or several of an image, or the classes that have enough
+                images are fewer than `way`.
         """
         self.shape = EpisodeShape(way=way, shot=shot, queries=queries)
         self.episodes, self.seed, self.epoch = episodes, seed, 0
         known = np.asarray(labels_of(dataset) if labels is None else labels)
         if len(known) != len(dataset):
             raise FrnError(f"the dataset has {len(dataset)} images, but there are {len(known)} labels")
+        if known.ndim != 1:
+            raise FrnError(f"an image has one label; these are {known.shape}. Give EpisodeSampler one of each image.")
         names, of_each = np.unique(known, return_inverse=True)
         members = [np.flatnonzero(of_each == index) for index in range(len(names))]
         check_classes(

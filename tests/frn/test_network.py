@@ -155,6 +155,8 @@ def test_labels_that_are_not_known_are_asked_for() -> None:
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1)
     with pytest.raises(FrnError, match="has 6 images, but there are 2 labels"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[0, 1])
+    with pytest.raises(FrnError, match=r"an image has one label; these are \(6, 2\)"):
+        EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[(0, 1), (1, 0)] * 3)
     with pytest.raises(FrnError, match="class 'b' has 1 images"):
         EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=["a"] * 5 + ["b"])
     assert len(next(iter(EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[0, 1] * 3)))) == 4
