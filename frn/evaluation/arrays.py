@@ -63,6 +63,8 @@ def evaluate(
     Raises:
         FrnError: if a file cannot be read, the shapes do not fit, the head needs training, or a class is too small.
     """
+    if episodes < 1:
+        raise FrnError(f"an accuracy needs episodes >= 1, not {episodes}")
     maps, sizes, names = _by_class(features, labels)
     head = build_head(method, maps.shape[-1]).eval()
     if layers := [name for name, parameter in head.named_parameters() if parameter.dim()]:
@@ -71,7 +73,7 @@ def evaluate(
     tensor = torch.from_numpy(maps / np.float32(unit))
     others = None if validation is None else _by_class(*validation)
     results = []
-    for k in [shot] if isinstance(shot, int) else shot:
+    for k in map(int, shot if isinstance(shot, Iterable) else [shot]):  # numpy's are no JSON
         shape = EpisodeShape(way=way, shot=k, queries=queries)
         check_classes(names, sizes, shape, where="the features", every_class=True)
         chosen = None

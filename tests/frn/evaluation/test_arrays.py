@@ -1,8 +1,10 @@
 """Features of strangers: what a file claims is not believed, and what it is not is told in one line."""
 
 import io
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,3 +53,14 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.npy")
     with pytest.raises(FrnError, match="is not a regular file"):
         evaluate(tmp_path / "x.npy", LABELS)
+
+
+@pytest.mark.parametrize("shot", [np.int64(1), np.array([1, 2])], ids=["one", "several"])
+def test_shots_of_numpy_are_whole_numbers_in_the_results(shot: Any) -> None:
+    results = evaluate(np.eye(6), LABELS, way=2, shot=shot, queries=1, episodes=2)
+    assert [entry["shot"] for entry in json.loads(json.dumps(results))] == np.atleast_1d(shot).tolist()
+
+
+def test_no_episode_is_no_accuracy() -> None:
+    with pytest.raises(FrnError, match="needs episodes >= 1, not 0"):
+        evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=0)
