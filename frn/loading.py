@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from frn.data.folders import scan
 from frn.errors import FrnError
@@ -18,8 +19,11 @@ from frn.zoo import DEFAULT_MODEL, resolve
 def load_extractor(model: str | Path, device: Device = "auto", test_time: TestTime = "fast") -> Extractor:
     """Open a model to run in onnxruntime; one that is not exported yet is exported, in memory and through torch.
 
-    FrnError if there is no such model, or it is refused.
+    FrnError if there is no such model, it is refused, or there is no such device or test_time.
     """
+    for name, given, known in (("device", device, get_args(Device)), ("test_time", test_time, get_args(TestTime))):
+        if given not in known:
+            raise FrnError(f"{name} is one of {', '.join(known)}, not {given!r}")
     files = resolve(model)
     where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
     data = _exported(files.weights) if files.extractor is None else read_regular(files.extractor, MAX_BYTES)

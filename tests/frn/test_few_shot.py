@@ -103,6 +103,7 @@ def test_a_threshold_of_numpy_is_saved(tmp_path: Path) -> None:
 
 def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
     path, array = str(QUERIES[0]), np.zeros((40, 40, 3), np.uint8)
+    other: Any = "cuda:0"
     clf = FewShotClassifier()
     refused: list[tuple[Callable[[], object], str]]
     refused = [
@@ -114,6 +115,8 @@ def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
         (lambda: clf.fit({"a": [tmp_path / "none.jpg"]}), "cannot be read"),
         (lambda: clf.fit({"a": [array]}).save(tmp_path / "x.frn.json"), "only photos given as files"),
         (lambda: FewShotClassifier("conv5"), "Did you mean 'conv4'"),
+        (lambda: FewShotClassifier(device=other).fit({"a": [path]}), "device is one of auto, cpu, cuda, not 'cuda:0'"),
+        (lambda: FewShotClassifier(test_time=other).fit({"a": [path]}), "test_time is one of fast, mirror, not"),
         (lambda: FewShotClassifier(threshold=3), "between 0 and 1"),
     ]
     for call, reason in refused:
