@@ -8,6 +8,7 @@ Shape letters: way classes, M rows of all classes together, r = h w locations, d
 
 import json
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -130,7 +131,8 @@ def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: st
     start = graph.node("Gather", offsets, wanted)
     end = graph.node("Add", start, graph.ints(transform.size))
     planes = _planes(graph, "image")
-    pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], mode="linear", antialias=1)
+    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # nothing beyond the edge, as Pillow
+    pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], **how)
     pixels = graph.node("Slice", pixels, start, end, graph.ints(2, 3))
     return _branch(graph, pixels, transform)
 

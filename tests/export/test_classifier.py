@@ -49,6 +49,7 @@ TRANSFORMS = {
     "shorter": EvaluationTransform(size=84, resize=92),
     "square": EvaluationTransform(size=84, resize=92, square=True),
     "as is": EvaluationTransform(size=32),
+    "to the edge": EvaluationTransform(size=84, resize=84),
 }
 
 
@@ -65,6 +66,14 @@ def test_preparation_in_the_graph_is_pillows_within_a_grey_level(name: str) -> N
         difference = np.abs(ours[0].transpose(1, 2, 0) * 255 - transform(image).astype(float))
         assert difference.max() <= 1.01, (width, height)
         assert difference.mean() <= 0.02, (width, height)
+
+
+def test_a_crop_that_reaches_the_edge_is_within_a_grey_level_there() -> None:
+    transform = TRANSFORMS["to the edge"]
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    (ours,) = preparer(transform).run(None, {"image": pixels})
+    expected = transform(Image.fromarray(pixels)).astype(float)
+    assert np.abs(ours[0].transpose(1, 2, 0) * 255 - expected).max() <= 1.01
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
