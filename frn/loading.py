@@ -11,7 +11,7 @@ from frn.files import read_regular
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.features import FeatureStore
-from frn.inference.project import is_project, load_project
+from frn.inference.project import ModelReference, is_project, load_project
 from frn.inference.runtime import MAX_BYTES, Device
 from frn.zoo import DEFAULT_MODEL, resolve
 
@@ -62,6 +62,8 @@ class ClassFiles:
     """As the project's answers are given."""
     skipped: list[str] = field(default_factory=list)
     """Why other files in a class folder are none of its images."""
+    made_with: ModelReference | None = None
+    """As the project remembers its model."""
 
 
 def class_files(classes: Path) -> ClassFiles:
@@ -75,7 +77,8 @@ def class_files(classes: Path) -> ClassFiles:
     project = load_project(classes)
     members = {entry.name: [support.path for support in entry.supports] for entry in project.state.classes}
     model = project.model
-    return ClassFiles(members, model.locate(classes.parent), project.state.threshold, model.test_time)
+    own = model.locate(classes.parent)
+    return ClassFiles(members, own, project.state.threshold, model.test_time, made_with=model)
 
 
 def load_classifier(

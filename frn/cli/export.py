@@ -85,7 +85,7 @@ def export(
             raise FrnError("--threshold is noted in classifier.onnx, which takes --classes.")
         from frn_export.export import ExportOptions, export_model
 
-        from frn.loading import class_files
+        from frn.loading import class_files, load_extractor
         from frn.model import load_model
 
         options = ExportOptions(
@@ -102,6 +102,8 @@ def export(
             options = replace(options, threshold=found.threshold)
         if found and not model and found.test_time == "mirror":
             options = replace(options, test_time="mirror")
+        if classes and found and found.made_with and found.model and not model:
+            found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
         loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
         members = found.members if found else None
         report_left_out(found.skipped if found else [])

@@ -194,6 +194,19 @@ def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="every name is text there")
+def test_a_project_of_a_model_that_is_another_by_now_is_refused(two_classes: Path, tmp_path: Path) -> None:
+    project = tmp_path / "m.frn.json"
+    words = ["enroll", str(two_classes), "--model", "conv4", "--threshold", "0.9", "--out", str(project)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    document = json.loads(project.read_text())
+    document["model"]["sha256"] = "0" * 64
+    project.write_text(json.dumps(document))
+    result = export("--classes", project, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "m.frn.json: was made with conv4 (00000000), but conv4 is another model" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_class_whose_name_is_no_text_is_named_before_the_work(two_classes: Path, tmp_path: Path) -> None:
     (two_classes / "moth 40").rename(two_classes / "\udcff")
     result = export("--out", tmp_path / "e", "--model", "conv4", "--classes", two_classes)
