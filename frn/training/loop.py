@@ -162,7 +162,7 @@ class _Trainer:
         step = _Step(self.model, self.objective, settings, self.preset.pretraining.distil)
         self.step = settings.ranks.together(step, uses_all=uses_all)
         self.position = run.position
-        if self.preset.validation.start and not run.position.total_steps:
+        if self.preset.validation.start and not run.position.has_begun:
             self.look_first()
             run.save()
         try:

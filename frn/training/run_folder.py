@@ -42,6 +42,11 @@ class Position:
     seconds: float = 0.0
     """Time spent training, over all pieces of the run."""
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a step, or a validation of what training starts from, that comes before the next one."""
+        return self.total_steps > 0 or self.start is not None
+
 
 class RunFolder:
     """Reads and writes the files of one run."""
@@ -131,16 +136,16 @@ class RunFolder:
     def rewind_metrics(self, position: Position) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
 
-        The validation of an epoch that it had not left is dropped, too: it comes again.
+        The validation of an epoch that it had not left is dropped, too, or of a start not yet saved: it comes again.
         """
         if not self.metrics.exists():
             return
-        kept = []
+        kept, validated = [], position.has_begun and not position.step
         for line in read_regular(self.metrics, MAX_LINES).decode(errors="replace").splitlines():
             try:
                 values = json.loads(line)
                 behind = position.total_steps - values["total_steps"]
-                if behind > 0 or (behind == 0 and ("loss" in values or not position.step)):
+                if behind > 0 or (behind == 0 and ("loss" in values or validated)):
                     kept.append(line + "\n")
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # the half line of a kill

@@ -6,6 +6,7 @@ import sys
 import tomllib
 from dataclasses import asdict, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import safetensors
@@ -16,6 +17,7 @@ from torch import nn
 from frn.data.concat import ConcatImages
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
+from frn.model_file import read_header
 from frn.training.loop import StepReport, train
 from frn.training.presets import Preset
 from frn.training.presets.preset import Pretraining
@@ -174,6 +176,24 @@ def test_a_validation_that_was_noted_just_before_a_kill_is_noted_once(tmp_path: 
     metrics.write_text("".join(whole[: steps + 1]))
     quick(tmp_path / "killed", resume=True)
     assert metrics.read_text() == "".join(whole)
+
+
+@pytest.mark.parametrize("step", ["fit_statistics", "train_on"])
+def test_a_fine_tuning_killed_before_its_first_step_looks_first_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    preset = PIECES["fine-tuning"]
+    quick(tmp_path / "whole", preset)
+    with monkeypatch.context() as patched:
+        patched.setattr(f"frn.training.loop._Trainer.{step}", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            quick(tmp_path / "killed", preset)
+    quick(tmp_path / "killed", preset, resume=True)
+    for name in ("last", "best"):
+        assert_same(tmp_path / "killed" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
+    records = [read_header(tmp_path / run / "last.safetensors")[1] for run in ("whole", "killed")]
+    assert records[0]["training"]["place"]["start"] == records[1]["training"]["place"]["start"]
+    assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
 def test_what_another_version_notes_of_a_runs_place_is_passed_over(
