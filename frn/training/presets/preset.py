@@ -1,5 +1,6 @@
 """What decides a training run. Free of torch."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -34,11 +35,15 @@ class Schedule:
     def __post_init__(self) -> None:
         if (
             self.epochs < 1
-            or self.learning_rate <= 0
+            or not 0 < self.learning_rate < math.inf
             or self.warm_up < 0
             or list(self.milestones) != sorted(set(self.milestones))
         ):
             raise FrnError(f"a schedule needs at least one epoch, a positive rate and rising milestones: {self}")
+        if not (0 < self.lr_decay < math.inf and 0 <= self.momentum < 1 and 0 <= self.weight_decay < math.inf):
+            raise FrnError(f"a schedule needs a positive lr_decay, momentum from 0 to 1 and no negative decay: {self}")
+        if self.optimizer == "sgd" and self.nesterov and not self.momentum:
+            raise FrnError(f"Nesterov's step needs momentum; without it say nesterov = false: {self}")
 
     def learning_rate_at(self, epoch: int, step: int) -> float:
         """Learning rate of a step of an epoch, both counted from 0, the steps from the beginning of the run."""

@@ -169,6 +169,11 @@ def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
         ("[schedule]\nmilestones = [1, 'x']", r"milestones is \[1, 'x'\]"),
         ("[augmentation]\ncrop = 'round'", "crop is 'round', but must be like 'resized' or 'padded'"),
         ("[schedule]\nlearning_rate = -1", "a positive rate"),
+        ("[schedule]\nlearning_rate = nan", "a positive rate"),
+        ("[schedule]\nlr_decay = -0.1", "a positive lr_decay"),
+        ("[schedule]\nmomentum = -1.0", "momentum from 0 to 1"),
+        ("[schedule]\nmomentum = 0.0", "say nesterov = false"),
+        ("[schedule]\nweight_decay = -1.0", "no negative decay"),
         ("x", "is no TOML file"),
     ],
 )
