@@ -20,6 +20,7 @@ FIXED: dict[str, tuple[Regulariser, ...]] = {
 }
 
 
+PRECISIONS = ("auto", "fp32", "bf16")
 CXX = "clang++" if sys.platform == "darwin" else "g++"
 """What `torch.compile` calls where the environment's CXX names no other."""
 OF_THE_RUN = ("seed", "precision", "images", "method_revision")
@@ -94,6 +95,8 @@ class RunOptions:
         given = {name: table[name] for name in ("seed", "precision") if name in table}
         if (seed := given.get("seed", 0)) != 0 and (type(seed) is not int or seed < 0):
             raise FrnError(f"{self.config}: seed is {seed!r}, but must be a number from 0 on")
+        if (precision := given.get("precision", "auto")) not in PRECISIONS:
+            raise FrnError(f"{self.config}: precision is {precision!r}, but must be one of {', '.join(PRECISIONS)}")
         return replace(self, **{n: value for n, value in given.items() if getattr(self, n) == getattr(default, n)})
 
     def override(self, preset: Preset) -> Preset:

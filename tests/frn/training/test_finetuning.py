@@ -174,6 +174,7 @@ def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
         ("[schedule]\nmomentum = -1.0", "momentum from 0 to 1"),
         ("[schedule]\nmomentum = 0.0", "say nesterov = false"),
         ("[schedule]\nweight_decay = -1.0", "no negative decay"),
+        ("precision = 'bf61'", "precision is 'bf61', but must be one of auto, fp32, bf16"),
         ("x", "is no TOML file"),
     ],
 )
