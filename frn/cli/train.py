@@ -206,11 +206,12 @@ def _train(run: "PreparedRun") -> "Position":
 
 
 def _show_result(run: "PreparedRun", position: "Position", tests: "list[Result]") -> None:
+    from frn.training.setup import validation_shape
+
     console, preset = stdout(), run.preset
     console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
     if preset.validation.split == "val":
-        shot = preset.validation.shot or preset.episode.shot
-        console.print(f"validation: 5-way {shot}-shot {position.best:.2f} %")
+        console.print(f"validation: {validation_shape(preset, run.val_images)} {position.best:.2f} %")
     for test in tests:
         console.print(f"test on classes never seen: {describe(test)}", markup=True)
     for path in run.options.data or []:

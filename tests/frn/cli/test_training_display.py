@@ -3,13 +3,19 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from frn.cli.train import _show_result
 from frn.cli.training_display import LASTING, TrainingDisplay
 from frn.evaluation.accuracy import Accuracy
 from frn.training.loop import StepReport, ValidationReport
+from frn.training.options import RunOptions
 from frn.training.presets import Schedule, demo
+from frn.training.run_folder import Position
+from tests.frn.training.tiny import drawn
 
 
 def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
@@ -42,3 +48,11 @@ def test_lasting_trouble_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixt
     told = capsys.readouterr().err
     assert told.count("warning: rho is 2e-06") == 1
     assert "--warm-up 200" in told
+
+
+def test_a_validation_of_few_classes_is_called_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:
+    run: Any = SimpleNamespace(
+        preset=demo(), best="best", options=RunOptions(preset="demo"), val_images=drawn(3, seed=0)
+    )
+    _show_result(run, Position(best=50.0), [])
+    assert "validation: 3-way 5-shot 50.00 %" in capsys.readouterr().out
