@@ -33,7 +33,8 @@ def check_classes(
     if enough and not (every_class and small):
         return
     if len(sizes) < shape.way:
-        raise FrnError(f"{where} has {len(sizes)} classes, but {shape} episodes need {shape.way}. Lower --way.")
+        mend = "Lower --way" if len(sizes) > 1 else "Add classes"
+        raise FrnError(f"{where} has {len(sizes)} classes, but {shape} episodes need {shape.way}. {mend}.")
     worst = min(small, key=lambda i: sizes[i])
     others = f" (and {len(small) - 1} more classes are too small)" if len(small) > 1 else ""
     raise FrnError(

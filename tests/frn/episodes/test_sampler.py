@@ -81,8 +81,10 @@ def test_a_class_too_small_is_named_with_its_count_and_what_is_needed() -> None:
     names = ("ape", "bee", "cat")
     with pytest.raises(FrnError, match=r"class 'bee' has 3 images, but a 2-shot episode with 3 queries needs 5"):
         check_classes(names, (9, 3, 9), SHAPE, where="val", every_class=True)
-    with pytest.raises(FrnError, match=r"val has 3 classes, but 5-way 2-shot episodes need 5"):
+    with pytest.raises(FrnError, match=r"val has 3 classes, but 5-way 2-shot episodes need 5\. Lower --way"):
         check_classes(names, (9, 9, 9), EpisodeShape(way=5, shot=2, queries=3), where="val", every_class=True)
+    with pytest.raises(FrnError, match=r"2-way 1-shot episodes need 2\. Add classes"):
+        check_classes(("ape",), (9,), EpisodeShape(way=2, shot=1, queries=3), where="val", every_class=True)
     check_classes((*names, "dog"), (9, 3, 9, 9), SHAPE, where="train", every_class=False)
     with pytest.raises(FrnError, match="only 2 classes have the 5 images"):
         training_epoch((9, 3, 9), SHAPE, seed=0, epoch=0)
