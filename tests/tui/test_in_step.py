@@ -186,6 +186,18 @@ def test_photos_that_are_missing_are_those_of_the_project_that_was_looked_at(run
     run(test)
 
 
+def test_an_example_that_was_removed_is_not_missed(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        first, second = engine.away = set(WRENS["wren"][:2])
+        await controller.find_missing()
+        await controller.edit(lambda session: session.remove([first.rpartition("/")[2]]))
+        assert controller.missing == {second}
+        await controller.edit(lambda session: session.delete(1))
+        assert not controller.missing
+
+    run(test)
+
+
 @pytest.mark.parametrize("what", ["save", "bundle"])
 def test_a_model_that_was_gone_back_to_is_the_one_that_is_written(run: Callable[[Test], None], what: str) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:

@@ -88,8 +88,7 @@ class SyncedDocument(Document):
     async def find_missing(self) -> None:
         """Look which examples are not where they were."""
         session = self.session
-        paths = [str(support.path) for entry in session.state.classes for support in entry.supports]
-        missing = frozenset((await self.engine.call(file_requests.FindMissing(paths)))["missing"])
+        missing = frozenset((await self.engine.call(file_requests.FindMissing(list(self._paths))))["missing"])
         if session is self.session:  # else those of another project
             self.missing = missing
             self._changed()
@@ -129,6 +128,7 @@ class SyncedDocument(Document):
             if left_out := frozenset(done["missing"]):  # their files are away, and nothing is known of them
                 done = await self.engine.call(protocol.SetClasses(state_to_json(_without(state, left_out))))
         self.left_out = left_out
+        self.missing &= self._paths.keys()  # an example that was removed is not missed
         self._synced = state  # another, where an edit was made meanwhile, is told after this one
         self.reports = {report["id"]: report for report in done["reports"]}
         self.threshold, self.calibrated = done["threshold"], done["calibrated"]
@@ -147,6 +147,11 @@ class SyncedDocument(Document):
     @property
     def _has_examples(self) -> bool:
         return any(s.key not in self.left_out for entry in self.session.state.classes for s in entry.supports)
+
+    @property
+    def _paths(self) -> dict[str, None]:
+        """Of all examples, each once."""
+        return {str(support.path): None for entry in self.session.state.classes for support in entry.supports}
 
     async def _follow_model(self) -> None:
         """Open the model of a state that was gone back to; where it cannot be opened, the one on hand stays."""
