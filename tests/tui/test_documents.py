@@ -51,6 +51,21 @@ def test_opening_a_folder_is_no_edit(drive: Drive, fake_engine: FakeEngine, line
     drive(scenario)
 
 
+def test_what_is_told_to_end_keeps_what_is_being_added_and_nothing_that_was_saved(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
+    async def scenario(driver: Driver) -> None:
+        controller, recovery = driver.app.controller, driver.app.recovery
+        with controller.begun({"finch": ["/home/finch-1.jpg"]}):
+            await recovery.keep_at_the_end()
+        assert fake_engine.kept
+        assert fake_engine.kept["adding"] == {"finch": ["/home/finch-1.jpg"]}
+        await recovery.keep_at_the_end()
+        assert not fake_engine.kept
+
+    drive(scenario)
+
+
 def test_an_edit_while_a_folder_opens_stays_an_edit(drive: Drive) -> None:
     async def scenario(driver: Driver) -> None:
         controller = driver.app.controller

@@ -45,8 +45,8 @@ class Recovery:
             self._written, self._failed = now, False
 
     async def keep_at_the_end(self) -> None:
-        """Write the journal where the app has no time left."""
-        if self.controller.model is not None and not self.controller.session.is_saved:
+        """Write the journal where the app has no time left, or remove it where nothing is left to keep."""
+        if self.controller.model is not None:
             with contextlib.suppress(EngineError, TimeoutError):
                 async with asyncio.timeout(1):
                     await self.controller.journal()
