@@ -254,8 +254,10 @@ class FakeEngine(EngineClient):
     def op_unpack(self, tell: OnEvent, path: str, folder: str) -> dict[str, Any]:
         return {"project": f"{folder}/birds.frn.json"}
 
-    def op_sort(self, tell: OnEvent, folder: str, photos: list[tuple[str, str]], move: bool) -> dict[str, Any]:
-        self.sorted = [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
+    def op_sort(
+        self, tell: OnEvent, folder: str, photos: list[tuple[str, str]], move: bool, verdicts: tuple[str, ...]
+    ) -> dict[str, Any]:
+        self.sorted += [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
         places = {path: f"{folder}/{verdict}/{Path(path).name}" for path, verdict in photos}
         return {"places": places, "failed": []}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from frn_tui.client import EngineError
 from frn_tui.controller import Controller
-from frn_tui.photo_files import bundle
+from frn_tui.photo_files import bundle, sort
 from frn_tui.screens.dialogs import Choose
 
 from frn.errors import FrnError
@@ -182,6 +182,26 @@ def test_photos_that_are_missing_are_those_of_the_project_that_was_looked_at(run
         engine.held.pop("missing").set()
         await looking
         assert not controller.missing
+
+    run(test)
+
+
+def test_photos_that_were_moved_before_it_was_cancelled_are_followed(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        photos = [(path, "wren") for path in WRENS["wren"]]
+        await controller.ask([path for path, _ in photos])
+        engine.held["sort"] = asyncio.Event()
+        sorting = asyncio.create_task(sort(controller, "/out", photos, move=True, progress=lambda *_: None))
+        await reached(engine, "sort")
+        sorting.cancel()
+        await asyncio.sleep(0)
+        engine.held["sort"].set()
+        with pytest.raises(asyncio.CancelledError):
+            await sorting
+        paths = ["/out/wren/wren-0.jpg", *WRENS["wren"][1:]]
+        assert len(engine.sorted) == 1
+        assert [answer["path"] for answer in controller.query.answers] == paths
+        assert [str(one.path) for one in controller.session.state.classes[0].supports] == paths
 
     run(test)
 

@@ -186,6 +186,7 @@ def test_photos_are_sorted_into_folders_copied_unless_told(drive: Drive, fake_en
         await opened(driver)
         await driver.keys("l", "2")  # the jay is an owl
         for option, moved in (("copy", False), ("move", True)):
+            fake_engine.sorted.clear()
             await driver.pilot.press("e")
             await driver.until(lambda: isinstance(driver.app.screen, AskText))
             driver.app.screen.query_one("Input").value = "/out"  # type: ignore[attr-defined]

@@ -174,6 +174,8 @@ class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
     photos: list[tuple[str, str]]
     """Path and verdict of each."""
     move: bool = False
+    verdicts: tuple[str, ...] = ()
+    """Those of all photos, where these are some of them: no two have one folder."""
 
 
 class WriteText(Request[Nothing], op="write", queue="files"):

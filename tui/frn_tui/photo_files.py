@@ -1,5 +1,6 @@
 """The files of photos: found again after they were moved, bundled with the project, sorted into folders."""
 
+import asyncio
 import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -38,15 +39,33 @@ async def bundle(controller: Controller, path: str, progress: ShowProgress, *, r
 async def sort(
     controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
 ) -> str:
-    """Copy photos into a folder for each verdict, or move them; what came of it, in words."""
-    request = file_requests.SortPhotos(folder, list(photos), move)
-    done = await controller.engine.call(request, told_to("Sorting photos", progress))
-    places, failed = done["places"], done["failed"]
-    if move:
-        controller.query.moved(places)
-        await _follow_moves(controller, places)
-    controller.problems += [Problem(path, reason) for path, reason in failed]
-    controller.listener()
+    """Copy photos into a folder for each verdict, or move them; what came of it, in words.
+
+    One after another: where it is cancelled, those that were moved by then are followed.
+    """
+    places: dict[str, str] = {}
+    failed: list[tuple[str, str]] = []
+    verdicts = tuple(dict.fromkeys(verdict for _, verdict in photos))
+
+    async def put(photo: tuple[str, str]) -> None:
+        done = await controller.engine.call(file_requests.SortPhotos(folder, [photo], move, verdicts))
+        places.update(done["places"])
+        failed.extend(done["failed"])
+
+    try:
+        for done, photo in enumerate(photos):
+            progress("Sorting photos", done, len(photos))
+            putting = asyncio.ensure_future(put(photo))
+            try:
+                await asyncio.shield(putting)
+            finally:  # also who cancels waits for the one that is on its way
+                await putting
+    finally:
+        if move:
+            controller.query.moved(places)
+            await _follow_moves(controller, places)
+        controller.problems += [Problem(path, reason) for path, reason in failed]
+        controller.listener()
     said = f"{len(places)} {'moved' if move else 'copied'}"
     return f"{said}, {len(failed)} could not be" if failed else said
 

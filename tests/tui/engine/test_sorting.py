@@ -24,6 +24,9 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
     moved = bare.done("sort", folder=str(tmp_path / "new"), photos=photos[:1], move=True)["places"]
     assert not (home / "a" / "x.jpg").exists()
     assert Path(moved[photos[0][0]]).read_text() == "1"
+    path = photos[1][0]
+    done = bare.done("sort", folder=str(out), photos=[[path, "owl"]], verdicts=["Owl", "owl"])  # two folders
+    assert Path(done["places"][path]).parent.name == "owl-2"
     (tmp_path / "file").touch()
     assert "is a file" in bare.ask("sort", folder=str(tmp_path / "file"), photos=photos).reason
 

@@ -18,12 +18,11 @@ def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:
         raise FrnError(f"{root}: is a file; name a folder")
     places: dict[str, str] = {}
     failed: list[tuple[str, str]] = []
-    folders: dict[str, Path] = {}
     taken: set[str] = set()
+    verdicts = dict.fromkeys([*request.verdicts, *(verdict for _, verdict in request.photos)])
+    folders = {verdict: root / fresh_name(safe_name(verdict), taken) for verdict in verdicts}
     for done, (path, verdict) in enumerate(request.photos, 1):
         job.check()
-        if verdict not in folders:
-            folders[verdict] = root / fresh_name(safe_name(verdict), taken)
         try:
             places[path] = str(_put(Path(path), folders[verdict], move=request.move))
         except OSError as error:
