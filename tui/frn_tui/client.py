@@ -41,10 +41,12 @@ Message = dict[str, Any]
 class EngineDiedError(EngineError):
     """The engine ended while a request waited."""
 
-    def __init__(self, reason: str, opened: Collection[str]) -> None:
+    def __init__(self, reason: str, opened: Collection[str], *, was_ended: bool) -> None:
         super().__init__(reason)
         self.opened = opened
         """Files that it had begun to read for the request, where one of them may be what ended it."""
+        self.was_ended = was_ended
+        """Whether it was made to end, as another request did not stop."""
 
 
 @dataclass(slots=True)
@@ -103,9 +105,11 @@ class EngineClient:
         """
         if isinstance(request, EmbedImages | AskClasses):
             return cast(Result, await self._ask_for_files(request, on_event))
-        result = await self._ask(request, on_event)
         if isinstance(request, REPLAYED):
+            result = await self._ask_whoever_is_there(request, on_event)
             self._replayed[type(request)] = request
+        else:
+            result = await self._ask(request, on_event)
         return cast(Result, result)
 
     async def close(self) -> None:
@@ -217,6 +221,15 @@ class EngineClient:
             self._cancel(number)
             raise
 
+    async def _ask_whoever_is_there(self, request: Request[Any], on_event: OnEvent | None) -> Message:
+        """Ask for what a new engine is told anyway, of that one too where another request had the first one ended."""
+        try:
+            return await self._ask(request, on_event)
+        except EngineDiedError as death:
+            if not death.was_ended:
+                raise
+        return await self._ask(request, on_event)
+
     async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> Message:
         """Ask about files; where one of them kills the engine, go on once with the others."""
         paths, file_event = request.paths, RESUMED[type(request)]
@@ -287,7 +300,8 @@ class EngineClient:
 
     def _fail_all(self, reason: str, *, blame: bool) -> None:
         for pending in self._pending.values():
-            _fail(pending.end, EngineDiedError(reason, pending.opened if blame else ()))
+            opened = pending.opened if blame else ()
+            _fail(pending.end, EngineDiedError(reason, opened, was_ended=not blame))
         self._pending.clear()
 
     def _finish(self, future: asyncio.Future[Message], message: Message) -> None:

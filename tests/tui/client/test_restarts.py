@@ -41,6 +41,23 @@ def test_a_request_that_does_not_stop_is_killed_and_others_fail(photos: Callable
     play(scenario, program=("-c", MISCHIEF), cancel_timeout=0.1)
 
 
+def test_classes_that_wait_behind_a_request_that_does_not_stop_are_told_to_the_next_engine(
+    photos: Callable[..., list[str]],
+) -> None:
+    (hang,) = photos("hang")
+
+    async def scenario(client: EngineClient) -> None:
+        pid = client.pid
+        stuck = asyncio.create_task(client.call(EmbedImages(paths=[hang])))
+        telling = asyncio.create_task(client.call(SetClasses(state={"classes": [], "threshold": None, "next_id": 1})))
+        await eventually(Path(hang).with_suffix(".begun").exists)
+        stuck.cancel()
+        assert (await telling)["reports"] == []
+        assert client.pid != pid
+
+    play(scenario, program=("-c", MISCHIEF), cancel_timeout=0.1)
+
+
 def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable[..., list[str]]) -> None:
     a, b, c = photos("a", "b", "hang")
 
