@@ -396,3 +396,28 @@ def test_all_commands_and_the_models_are_in_the_palette(
         assert fake_engine.calls.count("open_model") == 2
 
     drive(scenario)
+
+
+def test_the_time_left_is_that_of_the_job_and_not_of_a_cancelled_one_before(
+    drive: "Drive", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        context = driver.app.context
+        told: list[float] = []
+        clock = iter((1000.0, 5000.0))
+        monkeypatch.setattr("frn_tui.panes.context.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr(context.jobs, "show", lambda what, done, total, left: told.append(left))
+
+        async def work() -> None:
+            context.progress("Asking", 4, 8)
+            await asyncio.sleep(60)
+
+        for count in (1, 2):
+            worker = context.start(work)
+            await driver.pilot.pause()
+            assert len(told) == count
+            worker.cancel()
+            await driver.idle()
+        assert told == [0, 0]
+
+    drive(scenario)

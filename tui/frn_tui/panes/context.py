@@ -64,6 +64,8 @@ class Context:
                 self.jobs.say("Cancelled")
             raise
         finally:
+            if is_told:  # the next job begins when it begins, also where this one came to no end
+                self._job_began = 0.0
             self.jobs.clear()
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
