@@ -30,6 +30,7 @@ from frn.training.run import RunResult, RunSettings, TrainingRun
 from frn.training.run_folder import FollowedFolder, RunFolder
 from frn.training.setup import (
     build_optimizer,
+    checksum,
     describe_images,
     drawing_from,
     fix_regularisers,
@@ -155,7 +156,10 @@ class _Trainer:
             self.tune_head()
         self.begun = [weight.detach().clone() for weight in self.model.parameters()]
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
-        decides = {"seed": settings.seed, "precision": settings.precision, "images": describe_images(self.images)}
+        decides: dict[str, object] = {"seed": settings.seed, "precision": settings.precision}
+        decides["images"] = describe_images(self.images)
+        if self.preset.validation.shares:  # what they are mixed with is not in the checkpoint
+            decides["init"] = checksum(init)
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
         uses_all = self.preset.trains_on_episodes and self.preset.method == "frn"

@@ -23,7 +23,7 @@ FIXED: dict[str, tuple[Regulariser, ...]] = {
 PRECISIONS = ("auto", "fp32", "bf16")
 CXX = "clang++" if sys.platform == "darwin" else "g++"
 """What `torch.compile` calls where the environment's CXX names no other."""
-OF_THE_RUN = ("seed", "precision", "images", "method_revision")
+OF_THE_RUN = ("seed", "precision", "images", "init", "method_revision")
 """What `config.toml` says beside the preset: the first two are options, the others describe the run."""
 
 

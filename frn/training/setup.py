@@ -34,6 +34,16 @@ def describe_images(images: StoredImages | ConcatImages) -> list[str]:
     return said
 
 
+def checksum(model: Model | None) -> str | None:
+    """What tells the weights of models apart."""
+    if model is None:
+        return None
+    digest = hashlib.sha256()
+    for weight in model.parameters():
+        digest.update(weight.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()[:8]
+
+
 def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
     """The model that a preset starts from."""
     config = ModelConfig(

@@ -196,6 +196,16 @@ def test_a_fine_tuning_killed_before_its_first_step_looks_first_once(
     assert (tmp_path / "killed" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
+def test_mixtures_with_the_start_are_of_the_same_start_after_a_resume(tmp_path: Path) -> None:
+    preset = PIECES["fine-tuning"]
+    one, other = (new_model(preset, seed) for seed in (1, 2))
+    quick(tmp_path / "run", preset, init=one, stop=lambda: True)
+    for init in (other, None):
+        with pytest.raises(FrnError, match="started with other settings \\(init was"):
+            quick(tmp_path / "run", preset, init=init, resume=True)
+    assert quick(tmp_path / "run", preset, init=one, resume=True)[1]
+
+
 def test_what_another_version_notes_of_a_runs_place_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
