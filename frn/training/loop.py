@@ -306,7 +306,8 @@ class _Trainer:
         accuracy = evaluate_episodes(
             self.model.head, maps, self.val_images.sizes, self.val_shape, episodes=protocol.episodes, seed=0
         )
-        is_best = protocol.split == "val" and accuracy.mean > position.best
+        better = accuracy.mean > position.best or position.best == 0  # where nothing is right, there is a result, too
+        is_best = protocol.split == "val" and better
         if is_best:
             position.best = accuracy.mean
             self.save_best(validation={"shape": str(self.val_shape), "accuracy": accuracy.mean, "ci95": accuracy.ci95})

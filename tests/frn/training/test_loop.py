@@ -13,6 +13,7 @@ import torch
 
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.evaluation.accuracy import Accuracy
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.images import EvaluationTransform
@@ -262,3 +263,9 @@ def test_a_run_that_diverges_is_told_in_one_line(tmp_path: Path, monkeypatch: py
     with pytest.raises(FrnError, match="the loss became nan"):
         quick(tmp_path / "other", preset)
     assert "\n" not in str(first.value)
+
+
+def test_a_run_whose_validation_has_nothing_right_has_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn.training.loop.evaluate_episodes", lambda *args, **kwargs: Accuracy(0.0, 0.0, 1))
+    quick(tmp_path)
+    assert_same(tmp_path / "best.safetensors", tmp_path / "last.safetensors")
