@@ -36,6 +36,7 @@ def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
     example = torch.zeros(2, 3, size, size, dtype=torch.float32)
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # one fused operator, which ONNX does not have
+    torch._C._jit_set_onnx_log_output_stream("stderr")  # what cannot be written it prints, on stdout if not told so
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecation, and Python values that tracing fixes: parity is checked

@@ -8,12 +8,15 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from frn_export.builder import GraphBuilder
 from frn_export.graphs import features_graph
 from frn_export.parity import compare_features
+from frn_export.traced import write_traced
 from torchvision import models
 from typer.testing import CliRunner
 
 from frn.cli.main import app
+from frn.errors import FrnError
 from frn.few_shot import FewShotClassifier
 from frn.inference.extractor import Extractor
 from frn.inference.runtime import check_model
@@ -98,3 +101,13 @@ def test_an_untrained_head_is_tuned_on_the_validation_split(
     (found,) = json.loads(result.stdout)["results"]
     assert found["head"] != {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
     assert found["accuracy"] > 20
+
+
+def test_a_network_that_cannot_be_written_leaves_stdout_to_results(capfd: pytest.CaptureFixture[str]) -> None:
+    class Turned(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images.mT
+
+    with pytest.raises(FrnError, match="cannot be written as ONNX"):
+        write_traced(GraphBuilder("t_"), "images", Turned(), 32)
+    assert capfd.readouterr().out == ""
