@@ -24,6 +24,9 @@ from frn.errors import FrnError
 ONE_PASS = {"realize_reads_threshold": 64, "realize_opcount_threshold": 1000}
 """Nothing in between is written to memory and read again, which costs more than to compute it twice."""
 
+FEWEST = 64
+"""Values of a channel. The variance of fewer may be as small as what float32 sums round away; and one has none."""
+
 
 def compile_blocks(backbone: nn.Module) -> None:
     """Have the blocks of a backbone go on by `finish` where they train. FrnError if it has no such blocks."""
@@ -37,7 +40,9 @@ def compile_blocks(backbone: nn.Module) -> None:
 def fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
     """Whether `finish` does what the plain functions do: statistics of the batch, on a processor, with a gradient."""
     usual = all(type(norm) is nn.BatchNorm2d and norm.training and norm.momentum is not None for norm in norms)
-    return usual and torch.is_grad_enabled() and all(x.device.type == "cpu" and x.requires_grad for x in maps)
+    enough = all(x.numel() >= FEWEST * x.shape[1] for x in maps)
+    learned = torch.is_grad_enabled() and all(x.requires_grad for x in maps)
+    return usual and enough and learned and all(x.device.type == "cpu" for x in maps)
 
 
 def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, slope: float, pool: bool) -> Tensor:

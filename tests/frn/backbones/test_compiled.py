@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.backbones.compiled import compile_blocks, compiled_loops, finish
+from frn.backbones.compiled import compile_blocks, compiled_loops, finish, fits
 from frn.errors import FrnError
 from frn.training.loop import StepReport
 from frn.training.options import CXX, RunOptions
@@ -117,6 +117,12 @@ def test_one_loop_serves_maps_of_all_sizes() -> None:
         maps = torch.randn(size + 1, 24, size, size).contiguous(memory_format=torch.channels_last).requires_grad_()
         finish([maps], [norm], slope=0.1, pool=True).sum().backward()
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 5
+
+
+def test_channels_of_few_values_are_left_to_the_plain_functions() -> None:
+    norm = nn.BatchNorm2d(8)
+    maps = [torch.randn(b, 8, *size, requires_grad=True) for b, size in ((1, (1, 1)), (2, (1, 1)), (4, (4, 4)))]
+    assert [fits([x], [norm]) for x in maps] == [False, False, True]
 
 
 def test_what_has_no_such_blocks_is_refused() -> None:
