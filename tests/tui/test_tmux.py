@@ -38,7 +38,7 @@ class Terminal:
         self.state = folder / "state"
         self._socket = folder / "tmux"
         environment = {**os.environ, "FRN_STATE": str(self.state), "FRN_CACHE": str(folder / "cache"), "PS1": "$ "}
-        for name in ("NO_COLOR", "TMUX", "BASH_ENV", "ENV"):
+        for name in ("NO_COLOR", "TMUX", "BASH_ENV", "ENV", "COLUMNS", "LINES"):  # xdist says a size, which would stay
             environment.pop(name, None)
         command = ["new-session", "-d", "-x", "100", "-y", "30", "sh"]
         subprocess.run(
