@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,8 @@ def read_curves(folder: Path) -> Curves:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value of JSON is a number that float64 has."""
-    return type(value) is float or (type(value) is int and abs(value) < 1 << 63)
+    """Whether a value of JSON is a finite number that float64 has."""
+    return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 1 << 63)
 
 
 def smooth(values: Values, width: int) -> Values:

@@ -1,6 +1,7 @@
 """Curves of runs, from their metrics."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_curves_are_what_the_metrics_say(run: Path) -> None:
 
 
 def test_what_is_no_number_is_no_point(tmp_path: Path) -> None:
-    others: list[object] = ["x", None, True, [1], {}, 10**400]
+    others: list[object] = ["x", None, True, [1], {}, 10**400, math.nan, math.inf]
     lines = [{"total_steps": 1, "loss": 2.5}, *({"total_steps": 2, "loss": other} for other in others), {"loss": 1.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + "[" * 99_999)
     assert [part.tolist() for part in read_curves(tmp_path).loss] == [[1.0], [2.5]]
