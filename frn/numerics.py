@@ -64,6 +64,11 @@ def keep_freed_memory() -> None:
         mallopt(trim_threshold, -1)  # never: the memory of a step of large images is more than 2 GiB
 
 
+def seed_torch(seed: int) -> None:
+    """Let torch's random numbers follow a seed of any size: torch takes 64 bits of it, numpy all."""
+    torch.manual_seed(seed % (1 << 64))
+
+
 def set_threads(threads: int | None) -> None:
     """Use this many processor threads; by default its share of the cores, where torchrun started several processes."""
     torch.set_num_threads(threads or own_cores())

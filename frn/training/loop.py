@@ -20,7 +20,7 @@ from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
 from frn.losses import distillation_loss
 from frn.model import Model, save_model
-from frn.numerics import autocast, keep_freed_memory
+from frn.numerics import autocast, keep_freed_memory, seed_torch
 from frn.ridge.systems import SingularError
 from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
@@ -148,7 +148,7 @@ class _Trainer:
         if settings.compiled:
             compile_blocks(self.model.backbone)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(settings.seed)
+            seed_torch(settings.seed)
             self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)
         if isinstance(self.objective, PretrainingObjective) and self.preset.pretraining.distil:
             self.objective.learn_from(self.model, self.classifier)

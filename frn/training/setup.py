@@ -17,6 +17,7 @@ from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.model import Model
 from frn.model_file import ModelConfig
+from frn.numerics import seed_torch
 from frn.training.presets import Preset, Schedule
 
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)
@@ -52,14 +53,14 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
     if init is not None:  # its weights expect its normalisation
         config = replace(config, mean=init.config.mean, std=init.config.std)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         model = Model(config)
     if init is not None:
         if init.config.backbone == preset.backbone:
             model.backbone.load_state_dict(init.backbone.state_dict())
         elif isinstance(init.backbone, ResNet12) and isinstance(model.backbone, ResNet12):
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
+                seed_torch(seed)
                 widen(init.backbone, model.backbone)
         else:
             raise FrnError(

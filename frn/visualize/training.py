@@ -20,7 +20,7 @@ from frn.data.cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.model import Model
 from frn.model_file import STAGE, read_header
-from frn.numerics import autocast, keep_freed_memory
+from frn.numerics import autocast, keep_freed_memory, seed_torch
 from frn.training.run import RunResult, RunSettings, TrainingRun
 from frn.training.run_folder import RunFolder
 from frn.training.setup import describe_images
@@ -76,7 +76,7 @@ def train_decoder(
     keep_freed_memory()
     model = model.to(settings.device)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
+        seed_torch(settings.seed)
         decoder = decoder_for(model).to(settings.device)
     optimizer = torch.optim.Adam(decoder.parameters(), schedule.learning_rate_at(0))
     decides = {

@@ -19,7 +19,7 @@ from frn.heads.frn import FRNHead
 from frn.images import EvaluationTransform
 from frn.losses import distillation_loss
 from frn.model import Model, load_model
-from frn.model_file import ModelConfig
+from frn.model_file import ModelConfig, read_header
 from frn.training.loop import StepReport, ValidationReport
 from frn.training.objectives import EpisodicObjective, PretrainingObjective
 from frn.training.presets import Schedule
@@ -71,6 +71,12 @@ def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:
         torch.testing.assert_close(ours, theirs)
     with pytest.raises(FrnError, match="--init is a conv4 model, but the run trains resnet12"):
         quick(tmp_path / "third", replace(TINY, backbone="resnet12"), init=start)
+
+
+def test_a_seed_may_have_more_bits_than_torchs(tmp_path: Path) -> None:
+    preset = replace(TINY, schedule=Schedule(epochs=1, milestones=()))
+    quick(tmp_path / "run", preset, settings=RunSettings(seed=1 << 70))
+    assert read_header(tmp_path / "run" / "best.safetensors")[1]["seed"] == 1 << 70
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
