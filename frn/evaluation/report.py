@@ -92,18 +92,21 @@ def evaluate_images(
 
     An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
     `where`; progress is told over images, and over the episodes of one shape; `inspect` is shown each shape's answers.
-    FrnError if a class is too small for one of the shapes.
+    FrnError if a class is too small for one of the shapes, or the model's numbers are not finite.
     """
     keep_freed_memory()
     if validation is not None:
         replace(plan, unknown=False).check(validation, "the validation split")
     plan.check(images, where)
-    ranks = plan.ranks
+    ranks, head = plan.ranks, extractor.new_head()
 
     def extract(whole: StoredImages) -> Tensor:
-        return ranks.gather(extractor.extract(ranks.part(whole), extracting), len(whole))
+        maps = ranks.gather(extractor.extract(ranks.part(whole), extracting), len(whole))
+        if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # all would be class 0
+            raise FrnError("the model has weights, or made feature maps, that are not finite: it is damaged")
+        return maps
 
-    head, feature_maps = extractor.new_head(), extract(images)
+    feature_maps = extract(images)
     examples = None if validation is None else extract(validation).cpu().numpy()
     results: list[Result] = []
     for shape in plan.shapes:

@@ -35,3 +35,12 @@ def test_the_unknown_are_told_by_reconstruction_alone() -> None:
     plan = EvaluationPlan(shapes=[EpisodeShape(way=2, shot=1, queries=1)], episodes=2, unknown=True)
     with pytest.raises(FrnError, match="--unknown asks how much of a query is rebuilt"):
         evaluate_images(TorchExtractor(untrained("proto")), draw_classes(4, 6, size=32, seed=1), plan)
+
+
+@pytest.mark.parametrize("part", ["backbone", "head"])
+@pytest.mark.parametrize("method", ["frn", "simpleshot"])
+def test_a_model_whose_numbers_are_not_finite_has_no_accuracy(method: str, part: str) -> None:
+    model, plan = untrained(method), EvaluationPlan(shapes=[SHAPE], episodes=2)
+    next(iter(model.get_submodule(part).state_dict().values())).fill_(torch.nan)
+    with pytest.raises(FrnError, match="not finite: it is damaged"):
+        evaluate_images(TorchExtractor(model), draw_classes(4, 6, size=32, seed=1), plan)
