@@ -99,6 +99,8 @@ def evaluate_images(
         replace(plan, unknown=False).check(validation, "the validation split")
     plan.check(images, where)
     ranks, head = plan.ranks, extractor.new_head()
+    if plan.unknown and head.ridge is None:
+        raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
 
     def extract(whole: StoredImages) -> Tensor:
         maps = ranks.gather(extractor.extract(ranks.part(whole), extracting), len(whole))
@@ -139,10 +141,6 @@ def evaluate_images(
         if chosen:
             result["head"] = asdict(chosen)
         if plan.unknown:
-            if head.ridge is None:
-                raise FrnError(
-                    "--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn"
-                )
             learned = HeadParameters.of(head.ridge)
             result["unknown"] = measure_open_set(
                 learned,

@@ -34,7 +34,12 @@ def test_tuning_an_untrained_head_leaves_the_callers_model_as_it_was() -> None:
 def test_the_unknown_are_told_by_reconstruction_alone() -> None:
     plan = EvaluationPlan(shapes=[EpisodeShape(way=2, shot=1, queries=1)], episodes=2, unknown=True)
     with pytest.raises(FrnError, match="--unknown asks how much of a query is rebuilt"):
-        evaluate_images(TorchExtractor(untrained("proto")), draw_classes(4, 6, size=32, seed=1), plan)
+        evaluate_images(
+            TorchExtractor(untrained("proto")),
+            draw_classes(4, 6, size=32, seed=1),
+            plan,
+            extracting=lambda done, total: pytest.fail("images went through the network before"),
+        )
 
 
 @pytest.mark.parametrize("part", ["backbone", "head"])
