@@ -175,8 +175,13 @@ class Preset:
     published: Published | None = None
 
     def __post_init__(self) -> None:
-        if self.classical < 0:
+        if not 0 <= self.classical < math.inf:
             raise FrnError(f"a loss has a weight of 0 or more, not {self.classical}")
+        if self.small_first and not (self.small_first[0] >= 0 and 8 <= self.small_first[1] <= self.augmentation.size):
+            raise FrnError(
+                f"small_first is a number of epochs and a side of 8 to {self.augmentation.size} pixels, not "
+                f"{list(self.small_first)}"
+            )
         if self.fixed and self.method != "frn":
             raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
         if self.objective == "frn-pretrain" and self.method != "frn":
