@@ -15,6 +15,7 @@ from frn.evaluation.ranks import ALONE, Ranks, restarted
 from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
 from frn.evaluation.run import ProgressBars, no_bars
 from frn.hardware import is_first, own_cores, processor
+from frn.heads import build_head
 from frn.model import Model, load_model
 from frn.numerics import choose_device, choose_precision, set_threads
 from frn.training.data import draw_demo, load_splits
@@ -105,8 +106,9 @@ def prepare_run(
     preset = options.overridden()
     settings = replace(_settings(options, command), ranks=ranks)
     init = None if options.init is None else load_model(options.init)
-    if init is not None:
-        new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
+    model = new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
+    for method in preset.aux_heads:
+        build_head(method, model.d)
     with ranks.first_before_others():
         images, val_images = load_splits(preset, options.data or [], options.seed, bars)
     classifier = None

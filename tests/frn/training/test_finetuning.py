@@ -17,6 +17,7 @@ from frn.evaluation.accuracy import Accuracy
 from frn.model import load_model
 from frn.model_file import ModelConfig, read_header
 from frn.training.finetuning import finetuning_folders, finetuning_preset, fitted_shape
+from frn.training.launch import prepare_run
 from frn.training.options import RunOptions
 from frn.training.presets import find_preset
 from frn.training.presets.overlay import overlay
@@ -186,6 +187,16 @@ def test_a_config_that_does_not_fit_is_told_in_one_line(tmp_path: Path, text: st
     (tmp_path / "run.toml").write_text(text)
     with pytest.raises(FrnError, match=reason):
         RunOptions(preset="demo", config=tmp_path / "run.toml").configured().overridden()
+
+
+@pytest.mark.parametrize("text", ["method = 'nosuch'", "backbone = 'nosuch'", "aux_heads = ['proto', 'nosuch']"])
+def test_a_name_that_there_is_not_is_told_before_images_are_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "run.toml").write_text(text)
+    monkeypatch.setattr("frn.training.launch.load_splits", lambda *_: pytest.fail("images were decoded"))
+    with pytest.raises(FrnError, match=r"unknown (method|backbone) 'nosuch'; choose one of"):
+        prepare_run(RunOptions(preset="demo", out=tmp_path / "run", config=tmp_path / "run.toml", device="cpu"))
 
 
 def test_none_and_numbers_of_either_kind_fit() -> None:
