@@ -33,7 +33,7 @@ Device = Annotated[DeviceName, typer.Option(help="auto: CUDA where it is.")]
 Precision = Annotated[
     PrecisionName, typer.Option(help="auto: fp32 for the paper's recipes, else bf16 where the processor has it.")
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="Processor threads.", show_default="all cores")]
+Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Processor threads.", show_default="all cores")]
 Split = Annotated[str, typer.Option(help="Which split.")]
 SplitData = Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")]
 EpisodeSeed = Annotated[int, typer.Option(min=0, help="The same seed draws the same episodes.")]

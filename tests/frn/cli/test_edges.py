@@ -31,6 +31,12 @@ def program(*words: object, **options: str) -> subprocess.CompletedProcess[str]:
     return processes.run(command, env={**os.environ, **options})
 
 
+def test_more_threads_than_a_machine_starts_are_wrong_usage() -> None:
+    result = frn("eval", "conv4", "--data", "nowhere", "--threads", 1025)
+    assert result.exit_code == 2
+    assert "--threads" in result.stderr
+
+
 @pytest.mark.parametrize("command", ["classify", "explain"])
 def test_a_photo_in_the_place_of_the_classes_is_told_with_the_right_call(command: str) -> None:
     out = ("--out", "x.png") if command == "explain" else ()
