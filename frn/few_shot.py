@@ -1,6 +1,7 @@
 """`FewShotClassifier`: few-shot classification from Python, an estimator of scikit-learn. Free of torch."""
 
 import dataclasses
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from frn.files import write_atomically
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.features import FeatureStore, Maps
-from frn.inference.project import ModelReference, Project, load_project, save_project
+from frn.inference.project import Document, ModelReference, Project, load_project, save_project
 from frn.inference.runtime import Device
 from frn.inference.session import Duplicate, State, Support, build_state, check_threshold
 from frn.inference.sessions import OwnModel
@@ -165,7 +166,7 @@ class FewShotClassifier(Estimator):
             raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
         reference = ModelReference.of(str(self._opened[0]), classifier.extractor, path.parent)
-        save_project(path, Project(reference, state), replace=replace)
+        save_project(path, Project(reference, state, self._document), replace=replace)
 
     @classmethod
     def load(cls, path: str | Path, *, device: Device = "auto") -> "FewShotClassifier":
@@ -187,6 +188,7 @@ class FewShotClassifier(Estimator):
         for left_out in classifier.enroll_state(project.state):
             warnings.warn(str(left_out), stacklevel=2)
         loaded._classifier, loaded._opened, loaded._maps = classifier, loaded._parameters, None
+        loaded._document = project.document
         loaded._labels = as_labels(list(classifier.classes))
         return loaded
 
@@ -214,6 +216,7 @@ class FewShotClassifier(Estimator):
             state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": self._labels}
             state |= {"maps": self._known_maps(), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": self._opened}
+            state |= {"document": self._document}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -224,6 +227,7 @@ class FewShotClassifier(Estimator):
             trusted = state["trusted"]  # as it was opened before
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
             self._adopt(extractor, *(state[n] for n in ("classes", "labels", "maps", "threshold", "opened")))
+            self._document = state.get("document", {})  # not in pickles of older versions
 
     def _forget(self) -> None:
         self._classifier: Classifier | None = None
@@ -232,6 +236,8 @@ class FewShotClassifier(Estimator):
         """Of every example by its content key; None, where a project was loaded, until they are needed."""
         self._opened: tuple[object, ...] = ()
         """The parameters that the extractor of the classifier was opened for."""
+        self._document: Document = {}
+        """The project that was loaded, with the keys that this version does not know."""
 
     @property
     def _fitted(self) -> Classifier:
@@ -264,9 +270,12 @@ class FewShotClassifier(Estimator):
         for photo, name, key in zip(photos, named[-len(labels) :], keys, strict=True):
             examples[name].append(Support.of(path_of(photo), key))
         state, duplicates = build_state(examples.items())
+        state = _renumbered(state, before)
         _refuse_contradictions(duplicates, examples)
         maps = (self._known_maps() if before.classes else {}) | dict(zip(keys, found, strict=True))
         self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters)
+        if not before.classes:
+            self._document = {}
 
     def _adopt(
         self,
@@ -339,6 +348,13 @@ def _flat(
     if not listed:
         raise FrnError("there is no class to enroll: give at least one with a photo")
     return listed, given
+
+
+def _renumbered(state: State, before: State) -> State:
+    """Classes that were there keep their numbers, by which a project file knows them."""
+    numbers, fresh = {entry.name: entry.id for entry in before.classes}, itertools.count(before.next_id)
+    classes = [dataclasses.replace(e, id=numbers.get(e.name) or next(fresh)) for e in state.classes]
+    return State(tuple(classes), next_id=next(fresh))
 
 
 def _refuse_contradictions(duplicates: Sequence[Duplicate], examples: Mapping[str, Sequence[Support]]) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,27 @@ def test_a_loaded_project_takes_shots_and_can_be_pickled(small: FewShotClassifie
     loaded.partial_fit({name: paths[2:4] for name, paths in files.items()})
     whole = clone(small).fit({name: paths[:4] for name, paths in files.items()})
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).predict_proba(query), whole.predict_proba(query))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_a_newer_version_wrote_into_a_project_stays_there(small: FewShotClassifier, tmp_path: Path) -> None:
+    path, files = tmp_path / "m.frn.json", {home.name: sorted(home.iterdir()) for home in MOTHS}
+    last = MOTHS[2].name
+    clone(small).fit({name: files[name][:2] for name in files if name != MOTHS[0].name}).save(path)
+    document = json.loads(path.read_text())
+    document["future"] = 1
+    (entry,) = (entry for entry in document["classes"] if entry["name"] == last)
+    entry["colour"] = entry["images"][1]["rating"] = 5
+    path.write_text(json.dumps(document))
+    loaded = FewShotClassifier.load(path, device="cpu")
+    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new one comes first
+    pickle.loads(pickle.dumps(loaded)).save(path, replace=True)
+    document = json.loads(path.read_text())
+    assert document["future"] == 1
+    assert [entry["name"] for entry in document["classes"] if "colour" in entry] == [last]
+    assert [image.get("rating") for image in document["classes"][2]["images"]] == [None, 5, None]
+    loaded.fit({name: paths[:1] for name, paths in files.items()}).save(path, replace=True)  # another project
+    assert "future" not in json.loads(path.read_text())
 
 
 def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opened(
