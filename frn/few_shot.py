@@ -227,7 +227,7 @@ class FewShotClassifier(Estimator):
             trusted = state["trusted"]  # as it was opened before
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
             self._adopt(extractor, *(state[n] for n in ("classes", "labels", "maps", "threshold", "opened")))
-            self._document = state.get("document", {})  # not in pickles of older versions
+            self._document.update(state.get("document", {}))  # not in pickles of older versions
 
     def _forget(self) -> None:
         self._classifier: Classifier | None = None
@@ -263,7 +263,8 @@ class FewShotClassifier(Estimator):
             raise FrnError("the classes are of another model or test_time: fit them anew, or set the parameters back")
         keys, found = _embed(extractor, photos)
         together = joined(self._labels, labels) if before.classes else labels
-        all_labels, named = distinct(together), names(together)  # of one type: 1 is called 1.0 beside 2.5
+        all_labels = distinct(together)  # of one type: 1 is called 1.0 beside 2.5
+        named = names(together, all_labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
         for entry, name in zip(before.classes, named, strict=False):
             examples[name] += entry.supports

@@ -50,9 +50,10 @@ def distinct(labels: Labels) -> Labels:
     return found
 
 
-def names(labels: Labels) -> list[str]:
-    """The classes' names inside."""
-    return [str(label) for label in labels.tolist()]
+def names(labels: Labels, classes: Labels | None = None) -> list[str]:
+    """The classes' names inside; a label that equals one of `classes`, as 1.0 equals 1, has the name of that."""
+    called = {} if classes is None else {label: str(label) for label in classes.tolist()}
+    return [called.get(label, str(label)) for label in labels.tolist()]
 
 
 def check_kind(labels: Labels, classes: Labels) -> None:

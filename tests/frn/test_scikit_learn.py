@@ -74,6 +74,14 @@ def test_labels_are_sorted_so_that_scorers_find_their_columns(small: FewShotClas
     np.testing.assert_array_equal(by_mapping.predict_proba(x), fitted.predict_proba(x))
 
 
+@pytest.mark.parametrize("labels", [[1, "a", 1.0], [1.0, "a", True], np.array([1, 2, 1.0], object)], ids=str)
+def test_labels_that_are_equal_are_one_class(small: FewShotClassifier, labels: Any) -> None:
+    x, y = photos()
+    fitted = clone(small).fit(x, as_labels(labels)[y])
+    assert len(fitted.classes_) == 2
+    assert fitted.partial_fit(x[:1], [1.0]).predict(x).tolist() == [labels[label] for label in y]
+
+
 def test_labels_that_cannot_be_right_are_told(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, y)
