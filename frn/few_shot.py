@@ -147,11 +147,18 @@ class FewShotClassifier(Estimator):
     ) -> float:
         """Share of the photos that get their label, each with its weight.
 
-        ValueError if there are not as many labels, or they are numbers where the classes are text.
+        ValueError if there are not as many labels or weights, no photos, weights that sum to zero, or labels that are
+        numbers where the classes are text.
         """
         truth, photos = as_labels(labels), list_photos(photos)
         if len(photos) != len(truth):
             raise ValueError(f"{len(photos)} photos but {len(truth)} labels")
+        if not photos:
+            raise ValueError("there is no photo to score")
+        if sample_weight is not None and len(sample_weight) != len(photos):
+            raise ValueError(f"{len(photos)} photos but {len(sample_weight)} weights")
+        if sample_weight is not None and not np.sum(sample_weight):
+            raise ValueError("the weights sum to zero: give at least one photo a weight")
         check_kind(truth, self._labels)
         return float(np.average(self.predict(photos) == truth, weights=sample_weight))
 

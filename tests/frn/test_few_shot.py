@@ -128,6 +128,9 @@ def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
         (lambda: clf.fit({"a": [array.astype(float)]}), "uint8"),
         (lambda: fitted.predict(path), "photos is a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
+        (lambda: fitted.score([], []), "there is no photo to score"),
+        (lambda: fitted.score([path], ["a"], [1, 2]), "1 photos but 2 weights"),
+        (lambda: fitted.score([path], ["a"], [0]), "the weights sum to zero"),
     ]
     for call, reason in refused:
         with pytest.raises(ValueError, match=reason):
