@@ -44,6 +44,8 @@ class FakeEngine(EngineClient):
         self.written: dict[str, str] = {}
         self.sorted: list[tuple[str, str, bool]] = []
         """Photos that were sorted into folders: where, and whether they were moved."""
+        self.sorted_beside: tuple[str, ...] = ()
+        """All verdicts that have folders, where photos were sorted last."""
         self.sizes: dict[str, int] = {}
         """Bytes of files that are not 1 byte long."""
         self.away: set[str] = set()
@@ -257,6 +259,7 @@ class FakeEngine(EngineClient):
     def op_sort(
         self, tell: OnEvent, folder: str, photos: list[tuple[str, str]], move: bool, verdicts: tuple[str, ...]
     ) -> dict[str, Any]:
+        self.sorted_beside = verdicts
         self.sorted += [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
         places = {path: f"{folder}/{verdict}/{Path(path).name}" for path, verdict in photos}
         return {"places": places, "failed": []}

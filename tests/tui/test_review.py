@@ -203,6 +203,20 @@ def test_photos_are_sorted_into_folders_copied_unless_told(drive: Drive, fake_en
     drive(scenario)
 
 
+def test_the_folders_of_classes_do_not_depend_on_the_photos_that_are_sorted(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
+    """Of classes "Jay" and "jay" the first gets the folder Jay, also when photos of the other come first, or alone."""
+
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        await driver.keys("slash", *"owl-11", "enter", "e", "enter", "enter")
+        assert [path for path, *_ in fake_engine.sorted] == ["/queries/owl-11.jpg"]
+        assert fake_engine.sorted_beside == tuple(driver.counts)
+
+    drive(scenario)
+
+
 def test_what_is_unknown_is_not_sorted_beside_photos_of_a_class_called_so() -> None:
     def asked(verdict: str, *, is_unknown: bool = False, label: str | None = None) -> Reviewed:
         return Reviewed({"path": "/q/1.jpg", "scores": [], "unknown": is_unknown}, verdict, label, None, is_seen=False)

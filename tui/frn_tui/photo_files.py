@@ -45,7 +45,8 @@ async def sort(
     """
     places: dict[str, str] = {}
     failed: list[tuple[str, str]] = []
-    verdicts = tuple(dict.fromkeys(verdict for _, verdict in photos))
+    # Of all classes: of two whose names make one folder's the same gets it, whichever photos are sorted.
+    verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
 
     async def put(photo: tuple[str, str]) -> None:
         done = await controller.engine.call(file_requests.SortPhotos(folder, [photo], move, verdicts))
