@@ -1,16 +1,19 @@
 """Going through many answers: order, choice, labels, threshold, sorting; and that asking adds."""
 
+import csv
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from frn_tui.protocol import Answer
+from frn_tui.results import as_csv
 from frn_tui.review import KINDS, Arrangement, Reviewed, folder_of, summary
 from frn_tui.screens.dialogs import AskText, Choose
 from frn_tui.screens.picker import Picker
 from frn_tui.screens.review import Review
 from frn_tui.widgets.histogram import LABEL, Histogram, columns
 
+from frn.inference.session import build_state
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
@@ -225,6 +228,9 @@ def test_what_is_unknown_is_not_sorted_beside_photos_of_a_class_called_so() -> N
     assert [folder_of(one, ["wren"]) for one in (rejected, called_so)] == ["unknown", "Unknown"]
     assert [folder_of(one, ["Unknown"]) for one in (rejected, called_so)] == ["none of the classes", "Unknown"]
     assert folder_of(asked("unknown", is_unknown=True, label="Unknown"), ["Unknown"]) == "Unknown"
+    state, _ = build_state([("unknown", ())])
+    rows = list(csv.DictReader(as_csv([rejected, asked("unknown")], state, "").splitlines()))
+    assert [row["verdict"] for row in rows] == ["none of the classes", "unknown"]
 
 
 def test_examples_that_were_moved_stay_so_after_undo(drive: Drive) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from frn.inference.session import State
 from frn_tui.query import best_score
-from frn_tui.review import Reviewed, example_names, nearest, rival
+from frn_tui.review import Reviewed, example_names, nearest, rival, verdict_beside
 
 
 def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
@@ -25,7 +25,7 @@ def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
             numbers = best["probability"], best["explained"], best["error"]
             told = [names.get(best["id"], "?"), *(f"{number:.6f}" for number in numbers)]
         more = [item.label or "", rival(answer, names), nearest(answer, examples)]
-        writer.writerow([path, item.verdict, *told, answer.get("reason", ""), model, *more])
+        writer.writerow([path, verdict_beside(item, names.values()), *told, answer.get("reason", ""), model, *more])
     return text.getvalue()
 
 

@@ -9,7 +9,7 @@ from frn_tui.query import Query, best_score
 
 UNKNOWN, UNREADABLE = "unknown", "not readable"
 NO_CLASS = "none of the classes"
-"""What is unknown is sorted into, where a class is called unknown."""
+"""What is unknown is called in files, and sorted into, where a class is called unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +58,12 @@ def verdict(answer: Answer, names: Mapping[int, str]) -> str:
 
 def folder_of(item: Reviewed, names: Iterable[str]) -> str:
     """The folder that a photo is sorted into, beside those of classes with these names."""
-    is_rejected = item.label is None and item.is_unknown
-    return NO_CLASS if is_rejected and UNKNOWN in map(str.casefold, names) else item.said
+    return verdict_beside(item, names) if item.label is None else item.label
+
+
+def verdict_beside(item: Reviewed, names: Iterable[str]) -> str:
+    """The verdict, told apart from classes with these names."""
+    return NO_CLASS if item.is_unknown and UNKNOWN in map(str.casefold, names) else item.verdict
 
 
 def margin(answer: Answer) -> float:
