@@ -93,6 +93,15 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
         await driver.idle()
         assert any("/nowhere: cannot be listed" in note.message for note in app._notifications)
         assert "watching" not in app.context.jobs._message
+        app.workspace.query_pane.watched = "/queries"
+        app.workspace.context.start(app.workspace.query_pane.watch_folder, "/queries", group="watch")
+        await driver.until(lambda: "watching" in app.context.jobs._message)
+        for entry in app.controller.session.state.classes:
+            app.controller.session.delete(entry.id)
+        folders["/queries/album"].append("wren-8.jpg")  # there is no class to ask about it
+        await driver.until(lambda: app.workspace.query_pane.watched is None)
+        await driver.idle()
+        assert any("/queries is not watched any more" in note.message for note in app._notifications)
 
     drive(scenario)
 

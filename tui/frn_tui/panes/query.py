@@ -12,7 +12,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 
+from frn.errors import FrnError
 from frn.inference.session import ClassEntry
+from frn_tui.client import EngineError
 from frn_tui.file_requests import Found, ListFolder, StampFiles
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.context import Context, Pane
@@ -177,6 +179,13 @@ class QueryPane(Pane):
     async def watch_folder(self, folder: str) -> None:
         """Ask about new photos of a folder, and of those in it, until another one is watched, or none."""
         await self.controller.engine.call(ListFolder(folder))  # refused where there is none
+        try:
+            await self._watch(folder)
+        except (FrnError, EngineError) as error:
+            self.watched = None
+            raise FrnError(f"{error}   {folder} is not watched any more   w: watch") from error
+
+    async def _watch(self, folder: str) -> None:
         seen = set(everything_in(await self.controller.scan(folder)))
         self.context.say(f"watching {folder}   esc: stop")
         before: dict[str, list[int]] = {}
