@@ -249,6 +249,26 @@ def test_examples_that_were_moved_stay_so_after_undo(drive: Drive) -> None:
     drive(scenario)
 
 
+def test_who_names_no_place_is_told_that_nothing_is_written(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        for review, keys in ((True, "e"), (True, "w"), (False, "S"), (False, "e"), (False, "B")):
+            if review:
+                await opened(driver)
+            await driver.keys(keys, *(["enter"] if keys == "w" else []))
+            assert isinstance(app.screen, AskText)
+            app.screen.query_one("Input").value = " " if keys == "S" else ""  # type: ignore[attr-defined]
+            await driver.keys("enter")
+            assert [note.message for note in app._notifications] == ["no name was given: nothing is written"]
+            app.clear_notifications()
+            if review:
+                await driver.keys("escape")
+        assert not fake_engine.sorted
+        assert not fake_engine.written
+
+    drive(scenario)
+
+
 def test_results_are_written_and_another_file_is_replaced_only_if_told(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)

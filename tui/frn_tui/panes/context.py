@@ -134,7 +134,18 @@ class Context:
 
     def ask_path(self, dialog: AskText, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
         """Ask where to write a file, and do that in the background."""
-        self.ask(dialog, lambda path: self.start(work, absolute(path), *arguments) if path else None)
+
+        def named(path: str) -> None:
+            if self.is_named(path):
+                self.start(work, absolute(path), *arguments)
+
+        self.ask(dialog, named)
+
+    def is_named(self, path: str) -> bool:
+        """Whether a place was typed; who typed none is told."""
+        if not path.strip():
+            self.say("no name was given: nothing is written", severity="warning")
+        return bool(path.strip())
 
     async def written(self, path: str, write: Callable[..., Awaitable[object]]) -> bool:
         """Write a file, and ask before another is replaced; whether it was written."""

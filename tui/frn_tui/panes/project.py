@@ -90,9 +90,11 @@ class ProjectBar(Static):
 
     def _save_as(self, title: str, then: Callable[[], Awaitable[object]] | None) -> None:
         def named(path: str) -> None:
-            if path and path.rpartition("/")[2] in ("", ".", "..", "~"):
+            if not self.context.is_named(path):
+                return
+            if path.rpartition("/")[2] in ("", ".", "..", "~"):
                 self.context.say(f"{path}: is a folder; name a file in it", severity="error")
-            elif path:
+            else:
                 path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
                 self.context.start(self._save, absolute(path), then)
 
@@ -173,7 +175,7 @@ class ProjectBar(Static):
         hint = "a folder that is not there yet   enter: done   esc: back"
         dialog = AskText(f"Unpack {display_name(name_of(path), 30)} into", path[: -len(".zip")], hint)
         folder = await self.screen.app.push_screen_wait(dialog)
-        if folder:
+        if folder is not None and self.context.is_named(folder):
             unpacked = await self.controller.engine.call(UnpackBundle(path, absolute(folder)))
             await self.open_project(unpacked["project"])
 

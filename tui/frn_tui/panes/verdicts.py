@@ -103,7 +103,7 @@ class Verdicts:
             return
 
         def named(folder: str) -> None:
-            if folder:
+            if self.context.is_named(folder):
                 self.context.start(self._sort, absolute(folder), photos)
 
         hint = "a folder for each class and for unknown ones; what you said counts before the answer"
