@@ -1,8 +1,11 @@
 """Photos sorted into folders, and the example that an answer rests on."""
 
+import errno
 from pathlib import Path
 
 import numpy as np
+import pytest
+from frn_tui.engine.sorting import _put
 
 from tests.tui.engine.conftest import Engine, first
 
@@ -58,6 +61,25 @@ def test_nothing_is_written_through_a_link_that_leads_nowhere(bare: Engine, tmp_
     (place,) = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]])["places"].values()
     assert Path(place).read_text() == "1"
     assert not (tmp_path / "elsewhere.jpg").exists()
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_a_full_disk_leaves_no_half_of_a_photo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: bool) -> None:
+    def full(source: Path, target: Path, **_: object) -> None:
+        Path(target).write_bytes(b"ha")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def another_disk(source: Path, target: Path) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    photo = tmp_path / "x.jpg"
+    photo.write_text("half")
+    monkeypatch.setattr("shutil.copyfile", full)
+    monkeypatch.setattr("os.rename", another_disk)
+    with pytest.raises(OSError, match="No space left"):
+        _put(photo, tmp_path / "jay", move=move)
+    assert photo.read_text() == "half"
+    assert not any((tmp_path / "jay").iterdir())
 
 
 def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, members: dict[str, list[Path]]) -> None:

@@ -45,10 +45,15 @@ def _put(path: Path, folder: Path, *, move: bool) -> Path:
         return target
     if os.path.lexists(target):  # a link that leads nowhere, too
         target = folder / fresh_name(path.name, {name.casefold() for name in os.listdir(folder)})
-    if move and not path.is_symlink():
-        shutil.move(path, target)
-        return target
-    shutil.copy2(path, target)
+    try:
+        if move and not path.is_symlink():
+            shutil.move(path, target)
+            return target
+        shutil.copy2(path, target)
+    except OSError:  # a full disk has taken half of it
+        if path.exists():
+            target.unlink(missing_ok=True)
+        raise
     if move:  # the link: elsewhere it may lead nowhere
         path.unlink()
     return target
