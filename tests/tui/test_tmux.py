@@ -81,6 +81,12 @@ class Terminal:
 
         self.until(nudged)
 
+    def is_wiped(self) -> bool:
+        """Wipe the screen behind the app's back, and say whether it stayed empty: the app may have been painting."""
+        Path(self.flag("pane_tty")).write_text("\x1b[2J")
+        time.sleep(0.3)
+        return not self.screen.strip()
+
     def flag(self, name: str) -> str:
         return self.tmux("display-message", "-p", "#{" + name + "}").strip()
 
@@ -168,8 +174,7 @@ def test_a_terminal_that_lost_its_screen_is_painted_anew(terminal: Terminal, pho
     """As one does that was small for so short a time that the app saw but one size."""
     app = terminal.start(str(photos))
     terminal.shows("frn-tui", "2 classes · 6 photos", "Classes")
-    terminal.tmux("send-keys", "-R")
-    terminal.until(lambda: not terminal.screen.strip())
+    terminal.until(terminal.is_wiped)
     os.kill(app, signal.SIGWINCH)
     terminal.shows("frn-tui", "2 classes · 6 photos", "Classes")
 
