@@ -41,7 +41,7 @@ class FeatureExtractor(Protocol):
 
 
 class TorchExtractor:
-    """A torch model in evaluation mode, on `device`."""
+    """A torch model in evaluation mode, which is moved to `device`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TorchExtractor:
         untrained_head: bool = False,
         mirror: bool = False,
     ) -> None:
-        self.model, self.precision, self.device = model, precision, device
+        self.model, self.precision, self.device = model.to(device), precision, device
         self.transform, self.method = model.config.transform, model.config.method
         self.untrained_head, self.mirror = untrained_head, mirror
 

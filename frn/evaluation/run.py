@@ -114,7 +114,7 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, mirror=options.test_time == "mirror")
-    model = load_model(options.model, transform=options.transform).to(device)
+    model = load_model(options.model, transform=options.transform)
     if options.method:
         model = with_method(model, options.method)
     untrained = options.method is not None or model.config.untrained_head

@@ -95,7 +95,7 @@ class PreparedRun:
         plan = EvaluationPlan(
             shapes=[EpisodeShape(way=5, shot=shot, queries=16) for shot in (1, 5)], episodes=TEST_EPISODES
         )
-        extractor = TorchExtractor(load_model(self.best), self.settings.precision)
+        extractor = TorchExtractor(load_model(self.best), self.settings.precision, self.settings.device)
         return evaluate_images(extractor, draw_demo("test", self.settings.seed), plan)
 
 
