@@ -41,6 +41,8 @@ class Ranks:
 
     rank: int = 0
     world: int = 1
+    device: str = "cpu"
+    """Where numbers lie that they tell each other."""
 
     @property
     def first(self) -> bool:
@@ -63,7 +65,19 @@ class Ranks:
 
     def any(self, flag: bool) -> bool:
         """Whether any rank says so."""
-        return any(self._all(flag))
+        if self.world == 1:
+            return flag
+        said = torch.tensor(int(flag), device=self.device)
+        dist.all_reduce(said, dist.ReduceOp.MAX)
+        return bool(said)
+
+    def mean(self, figures: Tensor) -> Tensor:
+        """Figures, averaged over all ranks."""
+        if self.world == 1:
+            return figures
+        whole = figures.clone()
+        dist.all_reduce(whole)
+        return whole / self.world
 
     def agree(self, what: object) -> None:
         """Refuse to go on where ranks see different things, by an `FrnError` on each of them."""
@@ -169,7 +183,7 @@ def joined(device: str) -> Iterator[Ranks]:
     try:
         store = _meeting_place(rank)
         dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
-        yield Ranks(rank, ranks)
+        yield Ranks(rank, ranks, "cuda" if cuda else "cpu")
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
             raise FrnError(

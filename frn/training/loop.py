@@ -237,7 +237,8 @@ class _Trainer:
         self.optimizer.step()
         singles = {name: p.detach().double() for name, p in self.model.head.named_parameters() if not p.dim()}
         # All at once, and last: until here nothing has waited for the device.
-        value, accuracy, *numbers = torch.stack([loss.detach().double(), 100 * right, *singles.values()]).tolist()
+        figures = torch.stack([loss.detach().double(), 100 * right, *singles.values()])
+        value, accuracy, *numbers = settings.ranks.mean(figures).tolist()
         if not np.isfinite(value):
             raise self.diverged(f"the loss became {value}")
         epoch, step, total = position.epoch + 1, position.step + settings.ranks.world, position.total_steps + 1

@@ -146,6 +146,7 @@ def run(
     steps: int | None = None,
     resume: bool = False,
     seed: int = 0,
+    report: Callable[[object], None] = lambda event: None,
 ) -> RunResult:
     images, val = drawn_splits()
     left = [steps]
@@ -156,7 +157,7 @@ def run(
         return left[0] == 0
 
     settings = RunSettings(seed=seed, ranks=met, resume=resume)
-    return train(preset, images, val, out, settings, stop=stop)
+    return train(preset, images, val, out, settings, report=report, stop=stop)
 
 
 def digest(model: Model) -> str:
@@ -165,8 +166,9 @@ def digest(model: Model) -> str:
 
 
 def watched(met: Ranks, out: Path, preset: Preset = TINY) -> str:
-    """Train, and say which episodes were taken in which epoch, and with which weights it ended."""
+    """Train, and say which episodes were taken in which epoch, what was reported, and with which weights it ended."""
     seen: list[tuple[int, str]] = []
+    reports: list[str] = []
     models: list[Model] = []
     augmented = loop._Trainer.augmented
 
@@ -176,8 +178,8 @@ def watched(met: Ranks, out: Path, preset: Preset = TINY) -> str:
         return augmented(trainer, drawn, *rest)  # type: ignore[arg-type]
 
     with patch.object(loop._Trainer, "augmented", note):
-        run(out, met, preset=preset)
-    return json.dumps({"seen": seen, "weights": digest(models[0])})
+        run(out, met, preset=preset, report=lambda event: reports.append(repr(event)))
+    return json.dumps({"seen": seen, "reports": reports, "weights": digest(models[0])})
 
 
 def pretrained(met: Ranks, out: Path) -> str:
@@ -188,6 +190,7 @@ def pretrained(met: Ranks, out: Path) -> str:
 def test_ranks_take_other_steps_and_end_with_the_same_weights(ranks: Launch, tmp_path: Path, work: Work) -> None:
     first, second = map(json.loads, ranks(work, tmp_path / "two"))
     assert first["weights"] == second["weights"]
+    assert first["reports"] == second["reports"], "losses are means over all ranks"
     alone = json.loads(str(work(Ranks(), tmp_path / "one")))["seen"]
     together = [step for pair in zip(first["seen"], second["seen"], strict=True) for step in pair]
     expected = []
@@ -195,6 +198,15 @@ def test_ranks_take_other_steps_and_end_with_the_same_weights(ranks: Launch, tmp
         own = [entry for entry in alone if entry[0] == epoch]
         expected += own[: len(own) // 2 * 2]
     assert together == expected, "the same stream as one process draws"
+
+
+def counted(met: Ranks, out: Path) -> str:
+    return f"{met.mean(torch.tensor([met.rank, 4.0])).tolist()} {met.any(met.rank == 1)} {met.any(False)}"
+
+
+def test_ranks_tell_each_other_numbers(ranks: Launch, tmp_path: Path) -> None:
+    assert ranks(counted, tmp_path / "run") == ["[0.5, 4.0] True False"] * 2
+    assert counted(ALONE, tmp_path) == "[0.0, 4.0] False False"
 
 
 def one_step(met: Ranks, out: Path) -> int:
