@@ -111,12 +111,15 @@ def render(
         from frn.data.cache import load_images
         from frn.data.folders import scan, split_folder
         from frn.episodes import EpisodeShape
+        from frn.errors import FrnError
         from frn.files import write_atomically
         from frn.model import load_model
         from frn.numerics import choose_device, set_threads
         from frn.visualize.regeneration import Regenerator
         from frn.visualize.training import load_decoder
 
+        if out.suffix.lower() != ".png":
+            raise FrnError(f"{out}: the grid is called something.png")
         folders = scan(split_folder(data, split))
         set_threads(threads)
         loaded = load_model(model).to(choose_device(device))

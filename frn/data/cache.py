@@ -50,6 +50,8 @@ class StoredImages:
     """All images one after the other, each (h, w, 3)."""
     broken: tuple[Broken, ...]
     """Files left out of `sizes`, and what in the class folders is no image by its name."""
+    checksum: int = 0
+    """Of the pixels, where they are from files."""
 
     def __len__(self) -> int:
         return len(self.heights)
@@ -257,6 +259,7 @@ def _open(home: Path) -> StoredImages | None:
         widths=shapes[:, 1],
         pixels=pixels,
         broken=tuple(Broken(**entry) for entry in body["broken"]),
+        checksum=index["pixels_crc32"],
     )
 
 

@@ -88,7 +88,7 @@ def evaluate(
             return load_images(split, extractor.transform, progress=progress)
 
     images = decode(folders, options.split)
-    ranks.agree([__version__, images.names, images.sizes, shapes, options.episodes, options.seed])
+    ranks.agree([__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed])
     warn([entry.reason for entry in images.broken])
     tunes = extractor.untrained_head and extractor.method == "frn"  # its numbers come from the validation split
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None

@@ -189,5 +189,8 @@ def test_as_people_call_it(moths: Path, tmp_path: Path) -> None:
         assert image.size == ((3 + 6) * (32 + GAP), 5 * (32 + GAP))
     text = frn(*render, *options).stdout
     assert f"same-class reconstruction   {found['l2']['same_class']['mean']:.4f}" in text
+    other = frn(*render[:-1], tmp_path / "grid.jpg", *options)
+    assert (other.exit_code, "grid.jpg: the grid is called something.png" in other.stderr) == (1, True)
+    assert not (tmp_path / "grid.jpg").exists()
     again = frn(*train)
     assert (again.exit_code, again.stderr.splitlines()[-1].startswith("error: ")) == (1, True)

@@ -182,6 +182,8 @@ class Preset:
                 f"small_first is a number of epochs and a side of 8 to {self.augmentation.size} pixels, not "
                 f"{list(self.small_first)}"
             )
+        if min(self.test_shots, default=0) < 1:
+            raise FrnError(f"test_shots are numbers of photos from 1 on, not {list(self.test_shots)}")
         if self.fixed and self.method != "frn":
             raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
         if self.objective == "frn-pretrain" and self.method != "frn":

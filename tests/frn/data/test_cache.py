@@ -84,6 +84,7 @@ def test_a_changed_file_is_seen_even_under_its_old_size_and_date(tmp_path: Path,
     after = load_images(scan(folder), TRANSFORM)
     assert decodes.count == 12
     assert not np.array_equal(before.images()[0], after.images()[0])
+    assert before.checksum != after.checksum
 
 
 @pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", "other version"])

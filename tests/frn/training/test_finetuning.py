@@ -179,6 +179,8 @@ def test_a_runs_config_is_the_setting_of_another(tmp_path: Path) -> None:
         ("small_first = [1, 64]", r"a side of 8 to 32 pixels, not \[1, 64\]"),
         ("small_first = [1, 4]", r"a side of 8 to 32 pixels, not \[1, 4\]"),
         ("small_first = [-1, 16]", r"small_first is a number of epochs"),
+        ("test_shots = [5, 0]", r"test_shots are numbers of photos from 1 on, not \[5, 0\]"),
+        ("test_shots = []", r"test_shots are numbers of photos from 1 on, not \[\]"),
         ("precision = 'bf61'", "precision is 'bf61', but must be one of auto, fp32, bf16"),
         ("x", "is no TOML file"),
     ],
