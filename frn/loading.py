@@ -65,6 +65,10 @@ class ClassFiles:
     made_with: ModelReference | None = None
     """As the project remembers its model."""
 
+    def is_made_with(self, model: str | None) -> bool:
+        """Whether a model, none for the project's own, is the one whose answers the threshold was set for."""
+        return not model or not self.made_with or load_extractor(model, "cpu").plain_sha256 == self.made_with.sha256
+
 
 def class_files(classes: Path) -> ClassFiles:
     """The files of each class of a folder of class folders, or of a project.

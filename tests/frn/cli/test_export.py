@@ -188,9 +188,16 @@ def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp
     metadata = onnxruntime.InferenceSession(tmp_path / "out" / "classifier.onnx").get_modelmeta().custom_metadata_map
     assert json.loads(metadata["frn.threshold"]) == 0.25
     assert json.loads(metadata["frn.classes"]) == sorted(path.name for path in folder.iterdir())
-    export("--classes", folder, "--model", "conv4", "--out", tmp_path / "calibrated")
-    session = onnxruntime.InferenceSession(tmp_path / "calibrated" / "classifier.onnx")
-    assert 0.3 < json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"]) < 1
+    assert 0.3 < exported_threshold(tmp_path, "--classes", folder, "--model", "conv4") < 1
+    assert exported_threshold(tmp_path, "--classes", project, "--model", "conv4") == 0.25
+    other = exported_threshold(tmp_path, "--classes", project, "--model", "resnet12-small")
+    assert 0.3 < other < 1, "what was set for one model says nothing of another"
+
+
+def exported_threshold(tmp_path: Path, *words: object) -> float:
+    assert export(*words, "--out", tmp_path / "again").exit_code == 0
+    session = onnxruntime.InferenceSession(tmp_path / "again" / "classifier.onnx")
+    return float(json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"]))
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="every name is text there")
