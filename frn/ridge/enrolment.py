@@ -70,13 +70,12 @@ def _rows_by_svd(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
     return np.sqrt(np.abs(weight))[:, None] * v, np.where(weight < 0, -1, 1)
 
 
-BLOCK = 1 << 21
-"""Numbers of the classes' rows that are put together for one product."""
+BLOCK = 1 << 19
+"""Numbers of the classes' rows that are put together for one product: few enough for the processor's cache."""
 OPERATORS = 1 << 28
 """Numbers of all residual operators that are kept, if they take no less than the rows do."""
-
-WORTH = 4.0
-"""How many times less work operators must be: they are read from memory for each batch of queries."""
+READ = 20
+"""Multiplications in the time in which a number comes from memory."""
 
 
 def join_classes(classes: Sequence[EnrolledClass]) -> tuple[Floats, Floats]:
@@ -92,7 +91,8 @@ class ClassScorer:
 
     Ten thousand take no more memory than they have by themselves and a few blocks. Where r rows of a query against m
     rows of each class are more work than its second moment against each class's operator I - G^T G, maps are scored so:
-    for many classes of many supports that is r m / (d / 2) times as little, and exact.
+    for many classes of many supports that is r m / (d / 2) times as little, and exact. Operators are made when so many
+    queries have come that they would have paid by then.
     """
 
     def __init__(self, classes: Sequence[EnrolledClass]) -> None:
@@ -100,24 +100,28 @@ class ClassScorer:
             raise ValueError("a classifier needs at least one class")
         self.classes = list(classes)
         self._blocks = _in_blocks(classes)
-        self._whole = join_classes(self._blocks[0]) if len(self._blocks) == 1 else None
-        d, all_rows = classes[0].rows.shape[1], sum(len(enrolled.rows) for enrolled in classes)
-        numbers = len(classes) * d * (d + 1) // 2
-        self._rows_per_operator = all_rows / numbers * d
-        self._fits = len(self._blocks) > 1 and (numbers <= OPERATORS or numbers <= all_rows * d)
+        self._whole = _Joined.of(self._blocks[0]) if len(self._blocks) == 1 else None
+        d = classes[0].rows.shape[1]
+        numbers, in_operators = sum(enrolled.rows.size for enrolled in classes), len(classes) * d * (d + 1) // 2
+        self._numbers, self._in_operators = numbers, in_operators
+        self._fits = len(self._blocks) > 1 and (in_operators <= OPERATORS or in_operators <= numbers)
         self._operators: list[Floats] | None = None
+        self._seen = 0
 
     def location_error(self, queries: NDArray[np.floating]) -> Floats:
         """Squared error of every location for every class: (q, r, d) to (q, r, way)."""
         locations = np.ascontiguousarray(queries, dtype=np.float32).reshape(-1, queries.shape[-1])
         length = np.vecdot(locations, locations)[:, None]
-        parts = [self._whole] if self._whole else map(join_classes, self._blocks)
-        error: Floats = np.concatenate([length - _energy(locations, *part) for part in parts], axis=1)
+        parts = [self._whole] if self._whole else map(_Joined.of, self._blocks)
+        error: Floats = np.concatenate([length - part.energy(locations) for part in parts], axis=1)
         return error.reshape(*queries.shape[:-1], -1)
 
     def class_error(self, queries: NDArray[np.floating]) -> Floats:
         """<Q, Q_c> of Eq. 4 for every class: (q, r, d) to (q, way)."""
-        if self._fits and queries.shape[1] * self._rows_per_operator > WORTH:
+        count, r, d = queries.shape
+        self._seen += count
+        by_rows, by_operators = self._numbers * (count * r + READ), self._in_operators * (count + READ)
+        if self._fits and by_operators < by_rows and (self._operators or self._seen * r >= d):
             return self._by_operators(queries)
         error: Floats = self.location_error(queries).mean(1)
         return error
@@ -153,12 +157,35 @@ def _in_blocks(classes: Sequence[EnrolledClass]) -> list[list[EnrolledClass]]:
     return blocks
 
 
-def _energy(locations: Floats, rows: Floats, signed: Floats) -> Floats:
-    """What each class takes off the squared length of locations (n, d): (n, way)."""
-    energy: Floats = locations @ rows.T
-    energy *= energy
-    taken: Floats = energy @ signed
-    return taken
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Classes whose rows lie together, for one product."""
+
+    rows: Floats
+    """(M, d)."""
+    starts: NDArray[np.intp]
+    """Each class's first row, (way,)."""
+    signs: Floats | None
+    """(M,), if any is negative."""
+
+    @classmethod
+    def of(cls, classes: Sequence[EnrolledClass]) -> "_Joined":
+        sizes = [len(enrolled.rows) for enrolled in classes]
+        signs = np.concatenate([enrolled.signs for enrolled in classes])
+        return cls(
+            np.concatenate([enrolled.rows for enrolled in classes]),
+            np.cumsum([0, *sizes[:-1]]),
+            signs if (signs < 0).any() else None,
+        )
+
+    def energy(self, locations: Floats) -> Floats:
+        """What each class takes off the squared length of locations (n, d): (n, way)."""
+        energy: Floats = locations @ self.rows.T
+        energy *= energy
+        if self.signs is not None:
+            energy *= self.signs
+        taken: Floats = np.add.reduceat(energy, self.starts, axis=1)
+        return taken
 
 
 def pool_rows(feature_maps: NDArray[np.floating]) -> Array:
