@@ -12,8 +12,9 @@ import onnx
 from frn import __version__
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
-from frn.ridge.enrolment import EnrolledClass, join_classes
+from frn.ridge.enrolment import EnrolledClass, JoinedClasses
 from frn_export.builder import FLOAT, STRING, GraphBuilder, Shape
+from frn_export.sums import class_sums
 
 SCORES_FORMAT, BATCH_FORMAT, VERSION = "frn-scores", "frn-batch-classifier", "1"
 
@@ -56,13 +57,13 @@ def _metadata(kind: str, classes: Mapping[str, EnrolledClass]) -> dict[str, str]
 def _score(
     graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float
 ) -> dict[str, tuple[int, Shape]]:
-    """`feature_map` (n, r, d) to the outputs, which are returned: one product with all rows, one with their signs."""
+    """`feature_map` (n, r, d) to the outputs, which are returned: one product with all rows, sums by class."""
     if not classes:
         raise FrnError("a classifier needs at least one class")
     names, (h, w) = list(classes), grid
-    way, (rows, signed) = len(names), join_classes(list(classes.values()))
-    seen = graph.node("MatMul", "feature_map", graph.constant(np.ascontiguousarray(rows.T)))  # n, r, M
-    taken = graph.node("MatMul", graph.node("Mul", seen, seen), graph.constant(signed))  # n, r, way
+    way, joined = len(names), JoinedClasses.of(classes.values())
+    seen = graph.node("MatMul", "feature_map", graph.constant(np.ascontiguousarray(joined.rows.T)))  # n, r, M
+    taken = class_sums(graph, joined, seen, axis=2)  # n, r, way
     length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1
     error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[0, 2, 1])  # n, way, r
     graph.node("Reshape", error, graph.ints(0, way, h, w), output="error_map")

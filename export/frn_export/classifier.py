@@ -17,8 +17,9 @@ from frn import __version__
 from frn.errors import FrnError
 from frn.images import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
-from frn.ridge.enrolment import EnrolledClass, join_classes
+from frn.ridge.enrolment import EnrolledClass, JoinedClasses
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
+from frn_export.sums import class_sums
 
 CLASSIFIER_FORMAT = "frn-classifier"
 CLASSIFIER_VERSION = "1"
@@ -237,16 +238,15 @@ def _rounded(graph: GraphBuilder, values: str) -> str:
 
 
 def _score(graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float) -> None:
-    """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, one with their signs."""
+    """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, and sums of squares by class."""
     if not classes:
         raise ValueError("a classifier needs at least one class")
     way, (h, w) = len(classes), grid
-    rows, signed = join_classes(list(classes.values()))
+    joined = JoinedClasses.of(classes.values())
     query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r
-    seen = graph.node("MatMul", graph.constant(rows), query)  # M, r
+    seen = graph.node("MatMul", graph.constant(joined.rows), query)  # M, r
     length = graph.node("ReduceSumSquare", query, graph.ints(0), keepdims=1)  # 1, r
-    signs = graph.constant(np.ascontiguousarray(signed.T))  # way, M
-    error = graph.node("Gemm", signs, graph.node("Mul", seen, seen), length, alpha=-1.0)  # way, r
+    error = graph.node("Sub", length, class_sums(graph, joined, seen, axis=0))  # way, r
     graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
     _explain(graph, length)

@@ -9,7 +9,7 @@ Shape letters: way classes, k supports of a class, r locations, d channels, p = 
 all classes together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,12 +78,37 @@ READ = 20
 """Multiplications in the time in which a number comes from memory."""
 
 
-def join_classes(classes: Sequence[EnrolledClass]) -> tuple[Floats, Floats]:
-    """All rows (M, d), and (M, way): the sign of a row in its class's column, zero in the others."""
-    sizes = [len(enrolled.rows) for enrolled in classes]
-    owner = np.repeat(np.eye(len(classes), dtype=np.float32), sizes, axis=0)
-    signs = np.concatenate([enrolled.signs for enrolled in classes])
-    return np.concatenate([enrolled.rows for enrolled in classes]), owner * signs[:, None]
+@dataclass(frozen=True, slots=True)
+class JoinedClasses:
+    """Classes whose rows lie together, for one product."""
+
+    rows: Floats
+    """(M, d)."""
+    signs: Floats
+    """(M,)."""
+    sizes: NDArray[np.intp]
+    """How many rows each class has, (way,)."""
+
+    @classmethod
+    def of(cls, classes: Iterable[EnrolledClass]) -> "JoinedClasses":
+        """Join classes, of which there is one at least."""
+        rows, signs = zip(*((enrolled.rows, enrolled.signs) for enrolled in classes), strict=True)
+        return cls(np.concatenate(rows), np.concatenate(signs), np.array([len(own) for own in rows]))
+
+    @property
+    def starts(self) -> NDArray[np.intp]:
+        """Each class's first row, (way,)."""
+        first: NDArray[np.intp] = np.cumsum(self.sizes) - self.sizes
+        return first
+
+    def energy(self, locations: Floats) -> Floats:
+        """What each class takes off the squared length of locations (n, d): (n, way)."""
+        energy: Floats = locations @ self.rows.T
+        energy *= energy
+        if (self.signs < 0).any():
+            energy *= self.signs
+        taken: Floats = np.add.reduceat(energy, self.starts, axis=1)
+        return taken
 
 
 class ClassScorer:
@@ -100,7 +125,7 @@ class ClassScorer:
             raise ValueError("a classifier needs at least one class")
         self.classes = list(classes)
         self._blocks = _in_blocks(classes)
-        self._whole = _Joined.of(self._blocks[0]) if len(self._blocks) == 1 else None
+        self._whole = JoinedClasses.of(self._blocks[0]) if len(self._blocks) == 1 else None
         d = classes[0].rows.shape[1]
         numbers, in_operators = sum(enrolled.rows.size for enrolled in classes), len(classes) * d * (d + 1) // 2
         self._numbers, self._in_operators = numbers, in_operators
@@ -112,7 +137,7 @@ class ClassScorer:
         """Squared error of every location for every class: (q, r, d) to (q, r, way)."""
         locations = np.ascontiguousarray(queries, dtype=np.float32).reshape(-1, queries.shape[-1])
         length = np.vecdot(locations, locations)[:, None]
-        parts = [self._whole] if self._whole else map(_Joined.of, self._blocks)
+        parts = [self._whole] if self._whole else map(JoinedClasses.of, self._blocks)
         error: Floats = np.concatenate([length - part.energy(locations) for part in parts], axis=1)
         return error.reshape(*queries.shape[:-1], -1)
 
@@ -155,37 +180,6 @@ def _in_blocks(classes: Sequence[EnrolledClass]) -> list[list[EnrolledClass]]:
         blocks[-1].append(enrolled)
         size += enrolled.rows.size
     return blocks
-
-
-@dataclass(frozen=True, slots=True)
-class _Joined:
-    """Classes whose rows lie together, for one product."""
-
-    rows: Floats
-    """(M, d)."""
-    starts: NDArray[np.intp]
-    """Each class's first row, (way,)."""
-    signs: Floats | None
-    """(M,), if any is negative."""
-
-    @classmethod
-    def of(cls, classes: Sequence[EnrolledClass]) -> "_Joined":
-        sizes = [len(enrolled.rows) for enrolled in classes]
-        signs = np.concatenate([enrolled.signs for enrolled in classes])
-        return cls(
-            np.concatenate([enrolled.rows for enrolled in classes]),
-            np.cumsum([0, *sizes[:-1]]),
-            signs if (signs < 0).any() else None,
-        )
-
-    def energy(self, locations: Floats) -> Floats:
-        """What each class takes off the squared length of locations (n, d): (n, way)."""
-        energy: Floats = locations @ self.rows.T
-        energy *= energy
-        if self.signs is not None:
-            energy *= self.signs
-        taken: Floats = np.add.reduceat(energy, self.starts, axis=1)
-        return taken
 
 
 def pool_rows(feature_maps: NDArray[np.floating]) -> Array:

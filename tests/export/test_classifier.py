@@ -19,7 +19,7 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.model import Model
 from frn.model_file import ModelConfig
-from frn.ridge.enrolment import ClassScorer
+from frn.ridge.enrolment import ClassScorer, enroll
 
 Pixels = np.typing.NDArray[np.uint8]
 
@@ -150,6 +150,25 @@ def test_the_file_answers_as_the_classifier_does(features: bytes, moths: Path) -
     metadata = run.get_modelmeta().custom_metadata_map
     assert json.loads(metadata["frn.classes"]) == list(classifier.classes)
     assert json.loads(metadata["frn.threshold"]) == 0.4
+
+
+def test_many_classes_take_little_more_than_their_rows(features: bytes) -> None:
+    draws = np.random.default_rng(0)
+    extractor = Extractor(features, "m", threads=1)
+    assert extractor.head
+    classes = {
+        f"{number}": enroll(draws.standard_normal((1 + number % 2, *extractor.shape)), extractor.head)
+        for number in range(500)
+    }
+    data = classifier_graph(features, classes).SerializeToString()
+    rows = sum(one.rows.nbytes for one in classes.values())
+    assert len(data) < len(features) + 1.3 * rows + 300_000
+    image = draws.integers(0, 256, (32, 32, 3), np.uint8)
+    label, *_, error_map = open_session(data).run(None, {"image": image})
+    maps = extractor.feature_maps(extractor.transform(Image.fromarray(image))[None])
+    expected = ClassScorer(list(classes.values())).location_error(maps)[0].T
+    np.testing.assert_allclose(error_map.reshape(expected.shape), expected, rtol=2e-3, atol=1e-3)
+    assert str(label) == f"{expected.mean(1).argmin()}"
 
 
 def test_two_exports_are_the_same_bytes(features: bytes, moths: Path) -> None:

@@ -1,0 +1,74 @@
+"""`frn classify --out` over an archive of photos, killed on its way: flat memory, no photo twice, none left out.
+
+`FRN_CAMPAIGN=0.1` takes a tenth of the 100,000 photos.
+"""
+
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from frn.zoo import assets_folder
+from tests import processes
+
+PHOTOS = round(100_000 * float(os.environ.get("FRN_CAMPAIGN", "1")))
+KILLS = 3
+SETTLED, ALLOWED = 1000, 50 << 20
+"""Photos after which memory may grow by so many bytes."""
+
+
+def draw_archive(folder: Path) -> None:
+    """Photos of 96 x 72 pixels, no two alike, a thousand to a folder."""
+    draws = np.random.default_rng(0)
+    for number in range(PHOTOS):
+        within = folder / f"{number // 1000:03}"
+        within.mkdir(parents=True, exist_ok=True)
+        photo, data = Image.fromarray(draws.integers(0, 256, (6, 8, 3), np.uint8)).resize((96, 72)), BytesIO()
+        photo.save(data, "JPEG")
+        (within / f"{number}.jpg").write_bytes(data.getvalue())
+
+
+def resident(process: int) -> int:
+    """Bytes of memory that a process has, but for files that it maps."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    return int(status["RssAnon"].split()[0]) << 10
+
+
+def lines_of(out: Path) -> int:
+    return out.read_bytes().count(b"\n") if out.exists() else 0
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_an_archive_is_classified_in_flat_memory_whatever_kills_it(tmp_path: Path) -> None:
+    archive, out = tmp_path / "archive", tmp_path / "results.jsonl"
+    draw_archive(archive)
+    moths = assets_folder() / "samples" / "moths"
+    command = [sys.executable, "-m", "frn", "classify", moths, archive, "--out", out, "--model", "conv4", "--resume"]
+    stops = sorted(random.Random(0).sample(range(PHOTOS // 10, PHOTOS), KILLS))
+    grown = []
+    for stop in [*stops, PHOTOS]:
+        begun, settled, most = lines_of(out), 0, 0
+        with processes.started(command) as process:
+            while (done := lines_of(out)) < stop and process.poll() is None:
+                if done - begun >= SETTLED:
+                    now = resident(process.pid)
+                    settled = settled or now
+                    most = max(most, now)
+                time.sleep(1)
+            if stop == PHOTOS:
+                assert process.wait(processes.SECONDS) == 0
+        grown.append(most - settled)
+    found = Counter(json.loads(line)["image"] for line in out.read_text().splitlines())
+    assert len(found) == PHOTOS
+    assert set(found.values()) == {1}
+    print(f"{PHOTOS} photos, {KILLS} kills; grown by {[round(more / 1e6, 1) for more in grown]} MB")
+    assert max(grown) <= ALLOWED
