@@ -10,11 +10,10 @@ import numpy as np
 import onnx
 
 from frn import __version__
-from frn.errors import FrnError
 from frn.inference.extractor import Extractor
-from frn.ridge.enrolment import EnrolledClass, JoinedClasses
+from frn.ridge.enrolment import EnrolledClass
 from frn_export.builder import FLOAT, STRING, GraphBuilder, Shape
-from frn_export.sums import class_sums
+from frn_export.sums import class_sums, join
 
 SCORES_FORMAT, BATCH_FORMAT, VERSION = "frn-scores", "frn-batch-classifier", "1"
 
@@ -58,10 +57,8 @@ def _score(
     graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float
 ) -> dict[str, tuple[int, Shape]]:
     """`feature_map` (n, r, d) to the outputs, which are returned: one product with all rows, sums by class."""
-    if not classes:
-        raise FrnError("a classifier needs at least one class")
     names, (h, w) = list(classes), grid
-    way, joined = len(names), JoinedClasses.of(classes.values())
+    way, joined = len(names), join(classes)
     seen = graph.node("MatMul", "feature_map", graph.constant(np.ascontiguousarray(joined.rows.T)))  # n, r, M
     taken = class_sums(graph, joined, seen, axis=2)  # n, r, way
     length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1

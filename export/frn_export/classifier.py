@@ -17,9 +17,9 @@ from frn import __version__
 from frn.errors import FrnError
 from frn.images import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
-from frn.ridge.enrolment import EnrolledClass, JoinedClasses
+from frn.ridge.enrolment import EnrolledClass
 from frn_export.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
-from frn_export.sums import class_sums
+from frn_export.sums import class_sums, join
 
 CLASSIFIER_FORMAT = "frn-classifier"
 CLASSIFIER_VERSION = "1"
@@ -55,10 +55,8 @@ def classifier_graph(
         gamma: the temperature, where it was chosen with the classes; None takes what the extractor's head learned.
 
     Raises:
-        FrnError: if the extractor is refused, there is no class, or the name of one is no text.
+        FrnError: if the extractor is refused, there is no class or too many for a file, or the name of one is no text.
     """
-    if not classes:
-        raise FrnError("a classifier needs at least one class")
     require_text(classes)
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)
     if extractor.head is None:
@@ -239,10 +237,8 @@ def _rounded(graph: GraphBuilder, values: str) -> str:
 
 def _score(graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float) -> None:
     """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, and sums of squares by class."""
-    if not classes:
-        raise ValueError("a classifier needs at least one class")
     way, (h, w) = len(classes), grid
-    joined = JoinedClasses.of(classes.values())
+    joined = join(classes)
     query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r
     seen = graph.node("MatMul", graph.constant(joined.rows), query)  # M, r
     length = graph.node("ReduceSumSquare", query, graph.ints(0), keepdims=1)  # 1, r

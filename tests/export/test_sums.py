@@ -5,6 +5,7 @@ import pytest
 from frn_export import sums
 from frn_export.builder import FLOAT, GraphBuilder
 
+from frn.errors import FrnError
 from frn.inference.runtime import open_session, run_session
 from frn.ridge.enrolment import JoinedClasses, enroll
 from frn.ridge.parameters import HeadParameters
@@ -34,3 +35,11 @@ def test_sums_are_what_the_classes_take_off(
     (found,) = run_session(session, [result], {"products": np.ascontiguousarray(given)})
     expected = joined.energy(queries)
     np.testing.assert_allclose(found, expected.T if axis == 0 else expected[None], rtol=1e-5)
+
+
+def test_more_classes_than_a_file_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = {str(i): enroll(np.ones((1, 4, 16)), HeadParameters()) for i in range(3)}
+    assert len(sums.join(classes).sizes) == 3
+    monkeypatch.setattr(sums, "LARGEST", 2 * 4 * 16 * 4)
+    with pytest.raises(FrnError, match="the 3 classes take"):
+        sums.join(classes)
