@@ -36,7 +36,9 @@ def find_photos(words: Sequence[str]) -> Found:
 def _meant(word: str) -> Found:
     if is_folder(word):
         if not (found := _in_folder(word))[0]:
-            raise FrnError(f"{word}: has no images in it")
+            deeper = any(map(is_folder, glob.iglob(f"{glob.escape(word)}/*")))
+            hint = f". For those in its folders: '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
+            raise FrnError(f"{word}: has no images in it{hint}")
         return found
     if is_there(word) or not glob.has_magic(word):
         return [word], []  # a missing file is reported in its turn

@@ -180,6 +180,13 @@ SCHEMAS: dict[str, Schema] = {
             times_as_fast=named(NUMBERS),
         )
     ),
+    "bench classes": each(
+        record(
+            **dict.fromkeys(("d", "r", "shot", "way", "photos"), COUNT),
+            milliseconds=NUMBERS,
+            **dict.fromkeys(("times_as_fast", "megabytes", "more_megabytes"), NUMBER),
+        )
+    ),
     "bench infer": record(
         model=TEXT,
         extractor=each(record(batch=COUNT, milliseconds=NUMBERS, times_as_fast=NUMBER)),

@@ -52,7 +52,8 @@ def test_an_archive_is_classified_in_flat_memory_whatever_kills_it(tmp_path: Pat
     archive, out = tmp_path / "archive", tmp_path / "results.jsonl"
     draw_archive(archive)
     moths = assets_folder() / "samples" / "moths"
-    command = [sys.executable, "-m", "frn", "classify", moths, archive, "--out", out, "--model", "conv4", "--resume"]
+    photos = str(archive / "**" / "*.jpg")
+    command = [sys.executable, "-m", "frn", "classify", moths, photos, "--out", out, "--model", "conv4", "--resume"]
     stops = sorted(random.Random(0).sample(range(PHOTOS // 10, PHOTOS), KILLS))
     grown = []
     for stop in [*stops, PHOTOS]:

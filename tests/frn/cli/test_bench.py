@@ -41,6 +41,14 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+def test_many_classes_are_timed_beside_one_after_the_other() -> None:
+    words = ("classes", "--way", 3, "--way", 40, "--shot", 2, "--d", 16, "--r", 4, "--photos", 2, "--rounds", 1)
+    few, many = json.loads(bench(*words, "--json").stdout)
+    assert (few["way"], many["way"], many["photos"]) == (3, 40, 2)
+    assert many["times_as_fast"] == many["milliseconds"]["class by class"] / many["milliseconds"]["frn"]
+    assert "40 of 2" in bench(*words).stdout
+
+
 def test_the_head_is_compared_with_the_plain_formulations() -> None:
     words = ("head", "--d", 16, "--shot", 1, "--rounds", 1)
     (episode,) = json.loads(bench(*words, "--json").stdout)

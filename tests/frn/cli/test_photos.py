@@ -36,6 +36,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_folder_of_folders_says_how_to_reach_into_it(here: Path) -> None:
+    (here / "year" / "may").mkdir(parents=True)
+    (here / "year" / "may" / "y.jpg").write_bytes(PHOTO.read_bytes())
+    result = classify("year")
+    hint = f"For those in its folders: '{Path('year/**/*.jpg')}', in quotes"
+    assert result.stderr == f"error: year: has no images in it. {hint}\n"
+    assert images(classify("year/**/*.jpg")) == ["year/may/y.jpg"]
+    assert classify("empty").stderr == "error: empty: has no images in it\n"
+
+
 @pytest.mark.parametrize("listed", [False, True])
 def test_a_name_that_nothing_can_have_is_told_in_its_turn(here: Path, listed: bool) -> None:
     names = (TOO_LONG, "x1.jpg")
