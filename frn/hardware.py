@@ -10,8 +10,11 @@ from frn.errors import FrnError
 OPENBLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 
-def leave_threads_to_torch() -> None:
-    """Have numpy's OpenBLAS start no threads beside torch's. It reads this when it is loaded: call it before."""
+def leave_threads_to_networks() -> None:
+    """Have numpy's OpenBLAS start no threads beside torch's and onnxruntime's: after a product they wait by spinning.
+
+    It reads this when it is loaded: call it before.
+    """
     os.environ.setdefault(OPENBLAS_THREADS, "1")
 
 

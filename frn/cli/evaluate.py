@@ -27,7 +27,6 @@ from frn.cli.options import (
 )
 from frn.cli.results import AsCsv, AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
-from frn.hardware import leave_threads_to_torch
 
 if TYPE_CHECKING:
     from frn.evaluation.open_set import Unknown
@@ -75,7 +74,6 @@ def evaluate(
     calibration, confusion, and the hardest photos and episodes, in one file that needs no network.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
-    leave_threads_to_torch()
     with user_errors():
         check_report(report)
         wants = chosen_format(form, as_json, as_csv)

@@ -28,6 +28,7 @@ from frn.cli.score import score
 from frn.cli.train import finetune, pretrain, train
 from frn.cli.visualize import app as visualize_app
 from frn.errors import FrnError
+from frn.hardware import leave_threads_to_networks
 
 
 class Commands(TyperGroup):
@@ -69,6 +70,7 @@ def main(
     ] = False,
 ) -> None:
     """Options that go before the command."""
+    leave_threads_to_networks()
     with user_errors():
         take_defaults(context)
 

@@ -21,7 +21,6 @@ from frn.cli.console import (
 )
 from frn.cli.evaluate import describe
 from frn.cli.results import AsJson, Format, chosen_format, printed
-from frn.hardware import leave_threads_to_torch
 from frn.zoo import DEFAULT_MODEL, resolve
 
 if TYPE_CHECKING:
@@ -133,7 +132,6 @@ def finetune(
     first best, so the result is never worse than that on them.
     """
     given = {name: value for name, value in locals().items() if name not in ("form", "as_json", "data", "model")}
-    leave_threads_to_torch()
     with user_errors():
         wants = chosen_format(form, as_json)
         from frn.training.options import RunOptions
@@ -164,7 +162,6 @@ def finetune(
 def _run(given: dict[str, Any], *, episodes: bool) -> None:
     """Run what a command was given: the fields of `RunOptions`, and the format of its result."""
     asked = given.pop("form"), given.pop("as_json")
-    leave_threads_to_torch()
     with user_errors():
         wants = chosen_format(*asked)
         from frn.training.options import RunOptions

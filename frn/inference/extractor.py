@@ -1,6 +1,7 @@
 """A feature extractor in onnxruntime: image files to feature maps, with the head's learned numbers beside them."""
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ TestTime = Literal["fast", "mirror"]
 """What an answer may cost: one look, or one at the mirror image as well."""
 BATCH = 16
 """Images per run: enough to be fast, few enough that the first answer comes soon."""
+AHEAD = 3
+"""Batches on their way: one with whoever asks, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
 """Of all images of a run: fewer where they are larger, or layers would take gigabytes."""
 LARGEST = 1e12
@@ -137,7 +140,8 @@ class Extractor:
     ) -> Iterator[tuple[Path, Embedded | FrnError]]:
         """Embed image files, in order; one that cannot be read yields its error.
 
-        As many threads decode as the network has, and while it looks at one batch the next one is decoded.
+        As many threads decode as the network has. While it looks at one batch the next one is decoded, and whoever asks
+        is busy with the one before.
 
         Args:
             paths: of the files.
@@ -147,25 +151,27 @@ class Extractor:
         """
         remaining = iter(paths)
         # Where someone may end the reading between two files, nothing is read ahead.
-        with ThreadPoolExecutor(self.threads) as pool:
+        at_once = 1 if opening else AHEAD
+        with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(1) as network:
 
-            def begin() -> "list[tuple[Path, Future[Embedded | _Prepared | FrnError]]]":
+            def begin() -> "tuple[list[Path], Future[list[Embedded | FrnError]]]":
                 batch = []
                 for path in islice(remaining, self.batch):
                     if opening:
                         opening(path)
                     batch.append((path, pool.submit(self._look, path, store, known or {})))
-                return batch
+                return [path for path, _ in batch], network.submit(
+                    lambda: self._embed([future.result() for _, future in batch], store)
+                )
 
+            batches = deque(begin() for _ in range(at_once))
             try:
-                batch = begin()
-                while batch:
-                    following = None if opening else begin()
-                    seen = [future.result() for _, future in batch]
-                    yield from zip([path for path, _ in batch], self._embed(seen, store), strict=True)
-                    batch = begin() if following is None else following
+                while (batch := batches.popleft())[0]:
+                    yield from zip(batch[0], batch[1].result(), strict=True)
+                    batches.append(begin())
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+                for executor in (network, pool):
+                    executor.shutdown(wait=False, cancel_futures=True)
 
     def _embed(
         self, seen: "Sequence[Embedded | _Prepared | FrnError]", store: FeatureStore | None

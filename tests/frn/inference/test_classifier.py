@@ -1,5 +1,6 @@
 """Files to labels without torch, against the torch model."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from frn.errors import FrnError
 from frn.images import EvaluationTransform, open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
+from frn.inference.features import Maps
 from frn.model import Model, load_model
 from frn.model_file import ModelConfig
 from frn.zoo import shipped_extractors, shipped_models
@@ -99,3 +101,27 @@ def test_each_file_is_announced_before_it_is_opened_and_an_objection_ends_the_re
 
     with pytest.raises(InterruptedError, match=paths[0].name):
         list(extractor.read(paths, opening=object_to))
+
+
+@pytest.mark.parametrize("announced", [False, True])
+def test_the_network_looks_at_the_next_photos_while_someone_is_busy_with_these(
+    moths: Path, monkeypatch: pytest.MonkeyPatch, announced: bool
+) -> None:
+    """But for a reading that may end between two files: there nothing is read ahead."""
+    extractor = extractor_of(model_of())
+    seen, twice, run = [], threading.Event(), extractor.session.run
+
+    def watched(images: Maps) -> Maps:
+        seen.append(len(images))
+        if len(seen) == 2:
+            twice.set()
+        return run(images)
+
+    monkeypatch.setattr(extractor.session, "run", watched)
+    monkeypatch.setattr("frn.inference.extractor.BATCH", 2)
+    paths = members(moths / "test")["moth 40"][:7]
+    reading = extractor.read(paths, opening=(lambda path: None) if announced else None)
+    first = next(reading)[0]
+    assert twice.wait(0.5 if announced else 30) != announced
+    assert [first, *(path for path, _ in reading)] == paths
+    assert seen == [2, 2, 2, 1]
