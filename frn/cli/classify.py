@@ -1,5 +1,6 @@
 """`frn classify`: label photos by a folder of class folders."""
 
+from heapq import nsmallest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -148,7 +149,7 @@ def _album(classifier: "Classifier") -> "Album":
 
 def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, object]:
     """An answer, with all classes or the `top` best of them."""
-    shown = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top] if top else prediction.errors
+    shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
     return {
         "image": name,
         "label": prediction.label,
@@ -186,7 +187,7 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     console.print(line, soft_wrap=True)  # a long path stays on its line
     if top == 1:
         return
-    ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)[:top]
+    ranked = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__)
     width = max(len(printable(name)) for name in ranked)
     full = "█" if console.encoding.startswith("utf") else "#"
     for name in ranked:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from frn.ridge.parameters import probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prediction:
     """What the classes say of one image."""
 
@@ -32,7 +32,7 @@ class Prediction:
     threshold: float
     """The share below which the image is none of the classes."""
 
-    @property
+    @cached_property
     def label(self) -> str:
         """The class that rebuilds the image best."""
         return min(self.errors, key=self.errors.__getitem__)
@@ -44,7 +44,7 @@ class Prediction:
 
 
 class Classifier:
-    """EnrolledClass classes over an extractor. Classes may have different numbers of images."""
+    """Enrolled classes over an extractor. Classes may have different numbers of images."""
 
     def __init__(self, extractor: Extractor, store: FeatureStore | None = None) -> None:
         """Start without classes. The store keeps feature maps of example images between programs."""

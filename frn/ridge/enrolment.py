@@ -102,12 +102,12 @@ class JoinedClasses:
         return first
 
     def energy(self, locations: Floats) -> Floats:
-        """What each class takes off the squared length of locations (n, d): (n, way)."""
+        """What each class takes off the squared length of locations (..., d): (..., way)."""
         energy: Floats = locations @ self.rows.T
         energy *= energy
         if (self.signs < 0).any():
             energy *= self.signs
-        taken: Floats = np.add.reduceat(energy, self.starts, axis=1)
+        taken: Floats = np.add.reduceat(energy, self.starts, axis=-1)
         return taken
 
 
@@ -135,11 +135,14 @@ class ClassScorer:
 
     def location_error(self, queries: NDArray[np.floating]) -> Floats:
         """Squared error of every location for every class: (q, r, d) to (q, r, way)."""
-        locations = np.ascontiguousarray(queries, dtype=np.float32).reshape(-1, queries.shape[-1])
-        length = np.vecdot(locations, locations)[:, None]
-        parts = [self._whole] if self._whole else map(JoinedClasses.of, self._blocks)
-        error: Floats = np.concatenate([length - part.energy(locations) for part in parts], axis=1)
-        return error.reshape(*queries.shape[:-1], -1)
+        maps = np.ascontiguousarray(queries, dtype=np.float32)
+        length = np.vecdot(maps, maps)[..., None]
+        if self._whole:  # a product for each map: the last bit of an answer does not hang on what else is asked
+            error: Floats = length - self._whole.energy(maps)
+            return error
+        locations = maps.reshape(-1, maps.shape[-1])
+        parts = [JoinedClasses.of(block).energy(locations) for block in self._blocks]
+        return length - np.concatenate(parts, axis=1).reshape(*maps.shape[:-1], -1)
 
     def class_error(self, queries: NDArray[np.floating]) -> Floats:
         """<Q, Q_c> of Eq. 4 for every class: (q, r, d) to (q, way)."""

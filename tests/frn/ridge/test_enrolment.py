@@ -1,6 +1,7 @@
 """EnrolledClass classes, against recorded arrays, the torch head and brute force."""
 
 import contextlib
+import itertools
 import math
 from pathlib import Path
 
@@ -132,6 +133,14 @@ def test_what_cannot_be_enrolled_is_refused() -> None:
         leave_one_out(maps_of(1, 2, 4), head)
     with pytest.raises(ValueError, match="at least one class"):
         ClassScorer([])
+
+
+def test_an_answer_does_not_hang_on_what_else_is_asked() -> None:
+    scorer = ClassScorer([enroll(maps_of(shot, 25, 64, seed=shot), HeadParameters()) for shot in (1, 2, 5)])
+    query = maps_of(18, 25, 64, seed=99).astype(np.float32)
+    together = scorer.class_error(query)
+    for start, end in itertools.pairwise(itertools.accumulate([0, 1, 2, 3, 5, 7])):
+        np.testing.assert_array_equal(scorer.class_error(query[start:end]), together[start:end])
 
 
 @pytest.mark.parametrize(("shot", "beta"), [(1, 0.2), (4, 0.2), (4, 1.2)])
