@@ -41,8 +41,6 @@ class Ranks:
 
     rank: int = 0
     world: int = 1
-    device: str = "cpu"
-    """Where numbers lie that they tell each other."""
 
     @property
     def first(self) -> bool:
@@ -67,7 +65,7 @@ class Ranks:
         """Whether any rank says so."""
         if self.world == 1:
             return flag
-        said = torch.tensor(int(flag), device=self.device)
+        said = torch.tensor(int(flag))
         dist.all_reduce(said, dist.ReduceOp.MAX)
         return bool(said)
 
@@ -182,8 +180,9 @@ def joined(device: str) -> Iterator[Ranks]:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     try:
         store = _meeting_place(rank)
-        dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
-        yield Ranks(rank, ranks, "cuda" if cuda else "cpu")
+        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # maps of an exported model lie in memory, on any machine
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
+        yield Ranks(rank, ranks)
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
             raise FrnError(
