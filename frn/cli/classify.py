@@ -132,9 +132,11 @@ def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resum
         failed = len(results.failed & names.keys())
         results.done.clear()
         for name, (_, outcome) in zip(left, classifier.classify(map(Path, left)), strict=True):
-            failed += isinstance(outcome, FrnError)
-            error = {"image": name, "error": str(outcome)}
-            results.add(error if isinstance(outcome, FrnError) else _as_line(name, outcome, top))
+            if isinstance(outcome, FrnError):
+                failed += 1
+                results.add({"image": name, "error": str(outcome)})
+            else:
+                results.add(_as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
     stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now")
