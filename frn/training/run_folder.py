@@ -6,6 +6,7 @@ a bit-exact resume needs, since episodes and augmentations are functions of (see
 
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import takewhile
@@ -16,7 +17,7 @@ import safetensors
 import torch
 from torch import Tensor, nn
 
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.files import MAX_LINES, claim, read_regular, release, remove_abandoned, write_atomically
 from frn.model import Model, model_file
 from frn.model_file import OPTIMIZER, STAGE, header, read_header
@@ -57,6 +58,8 @@ class RunFolder:
         self.best = path / "best.safetensors"
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
+        self.pixels: list[int] = []
+        """Checksums of the photos that are trained on, where known: with others a run goes on, but not in silence."""
 
     def claim(self) -> None:
         """Keep other processes from training here. FrnError if one does, or the folder cannot be made."""
@@ -95,7 +98,7 @@ class RunFolder:
         state = optimizer.state_dict()["state"]
         for index, entries in state.items():
             tensors |= {f"{OPTIMIZER}{index}/{name}": value for name, value in entries.items()}
-        record = {**model.record, "training": {"place": asdict(position), "run": run}}
+        record = {**model.record, "training": {"place": asdict(position), "run": run, "pixels": self.pixels}}
         contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         write_atomically(self.last, model_file(contiguous, header(model.config, record)))
 
@@ -116,6 +119,14 @@ class RunFolder:
         if differing and not lengthens(training["run"], run):
             told = ", ".join(differing[:4])
             raise FrnError(f"{self.path}: was started with other settings ({told}). Use them, or another --out.")
+        before = training.get("pixels")
+        if before and self.pixels and before != self.pixels:
+            warnings.warn(
+                f"{self.path}: photos have changed since it last trained, under the same names; it goes on with those "
+                "that are there now",
+                FrnWarning,
+                stacklevel=2,
+            )
         with safetensors.safe_open(self.last, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})

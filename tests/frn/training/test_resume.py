@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import tomllib
+import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -16,7 +17,7 @@ from torch import nn
 
 from frn.data.concat import ConcatImages
 from frn.data.synthetic import draw_classes
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.model_file import read_header
 from frn.training.loop import StepReport, train
 from frn.training.presets import Preset
@@ -214,6 +215,22 @@ def test_what_another_version_notes_of_a_runs_place_is_passed_over(
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
     folder.save_last(model, nn.Identity(), optimizer, Position(epoch=2, best=50.0), {})
     assert folder.load_last(model, nn.Identity(), optimizer, {}) == Position(epoch=2, best=50.0)
+
+
+def test_photos_that_have_changed_under_their_names_are_told_when_a_run_goes_on(tmp_path: Path) -> None:
+    def go_on(checksum: int, *, resume: bool = True) -> None:
+        images = replace(drawn(8, 0), checksum=checksum)
+        train(TINY, images, drawn(5, 1), tmp_path / "run", RunSettings(resume=resume), stop=lambda: True)
+
+    go_on(1, resume=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        go_on(1)
+    with pytest.warns(FrnWarning, match="run: photos have changed since it last trained"):
+        go_on(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        go_on(2)
 
 
 def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: Path) -> None:
