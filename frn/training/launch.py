@@ -6,7 +6,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from frn import __version__
 from frn.data.cache import StoredImages, load_images
 from frn.data.concat import ConcatImages
 from frn.episodes import EpisodeShape
@@ -112,8 +111,6 @@ def prepare_run(
         build_head(method, model.d)
     with ranks.first_before_others():
         images, val_images = load_splits(preset, options.data or [], options.seed, bars)
-    checksums = [part.checksum for part in (*images.parts, val_images)]
-    ranks.agree([__version__, *describe_images(images), *describe_images(val_images), "pixels", *checksums])
     classifier = None
     if preset.pretraining.distil and options.init is not None:
         classifier = read_classifier(Path(options.init), describe_images(images))

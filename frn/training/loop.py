@@ -143,8 +143,8 @@ class _Trainer:
         """Make or restore model, optimiser and folder; train until the schedule ends or `stop` says so."""
         settings = self.settings
         self.folder = folder
-        if settings.ranks.first:
-            folder.pixels = [part.checksum for part in self.images.parts]
+        seen = (*self.images.parts, *(() if self.val_images is None else self.val_images.parts))
+        folder.pixels = [part.checksum for part in seen]
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
         self.model.record = {"seed": settings.seed, **settings.facts}
         if settings.compiled:

@@ -73,6 +73,7 @@ class TrainingRun:
         self.folder, self.model, self.objective, self.optimizer = folder, model, objective, optimizer
         self.decides, self.every, self.ranks = decides, settings.save_every, settings.ranks
         self.ranks.agree([__version__, dict(decides)])
+        self.ranks.agree({"checksums of the photos": folder.pixels})
         self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else Position()
         self.spent = self.position.seconds
         self.began = self.saved = time.monotonic()

@@ -59,7 +59,7 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
         self.pixels: list[int] = []
-        """Checksums of the photos that are trained on, where known: with others a run goes on, but not in silence."""
+        """Checksums of the photos that are seen: with others a run goes on, but not in silence."""
 
     def claim(self) -> None:
         """Keep other processes from training here. FrnError if one does, or the folder cannot be made."""
@@ -119,14 +119,8 @@ class RunFolder:
         if differing and not lengthens(training["run"], run):
             told = ", ".join(differing[:4])
             raise FrnError(f"{self.path}: was started with other settings ({told}). Use them, or another --out.")
-        before = training.get("pixels")
-        if before and self.pixels and before != self.pixels:
-            warnings.warn(
-                f"{self.path}: photos have changed since it last trained, under the same names; it goes on with those "
-                "that are there now",
-                FrnWarning,
-                stacklevel=2,
-            )
+        if training.get("pixels", self.pixels) != self.pixels:
+            self.warn_of_other_photos()
         with safetensors.safe_open(self.last, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
@@ -139,6 +133,11 @@ class RunFolder:
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
         known = {field.name for field in fields(Position)}  # another version may have noted more
         return Position(**{name: value for name, value in training["place"].items() if name in known})
+
+    def warn_of_other_photos(self) -> None:
+        """Say that a run goes on with other photos than before."""
+        told = "photos have changed under their names since it last trained; it goes on with those that are there now"
+        warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
 
     def is_lengthened(self, run: Mapping[str, object]) -> bool:
         """Whether the checkpoint is of a run that was to have fewer epochs."""
@@ -210,6 +209,9 @@ class FollowedFolder(RunFolder):
         position: Position,
         run: Mapping[str, object],
     ) -> None:
+        """Rank 0 does."""
+
+    def warn_of_other_photos(self) -> None:
         """Rank 0 does."""
 
     def rewind_metrics(self, position: Position) -> None:

@@ -226,7 +226,7 @@ def test_photos_that_have_changed_under_their_names_are_told_when_a_run_goes_on(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         go_on(1)
-    with pytest.warns(FrnWarning, match="run: photos have changed since it last trained"):
+    with pytest.warns(FrnWarning, match="run: photos have changed under their names"):
         go_on(2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
