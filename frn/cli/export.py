@@ -98,7 +98,7 @@ def export(
             format=file_format,
         )
         found = None if classes is None else class_files(classes)
-        if found and threshold is None and found.is_made_with(model):
+        if found and found.threshold is not None and threshold is None and found.is_made_with(model):
             options = replace(options, threshold=found.threshold)
         if found and not model and found.test_time == "mirror":
             options = replace(options, test_time="mirror")
