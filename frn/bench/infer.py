@@ -63,12 +63,11 @@ def time_classifier(
     )
 
 
-def enroll_moths(extractor: Extractor) -> dict[str, EnrolledClass]:
-    """Enroll five classes of five drawn moths. FrnError if the model has no FRN head."""
+def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]:
+    """Enroll classes of five drawn moths. FrnError if the model has no FRN head."""
     if extractor.head is None:
         raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
     side = extractor.transform.size
-    moths = draw_classes(5, 5, size=side, seed=0)
-    maps = extractor.feature_maps(moths.pixels.reshape(-1, side, side, 3))
-    by_class = maps.reshape(5, 5, *maps.shape[1:])
-    return {name: enroll(supports, extractor.head) for name, supports in zip(moths.names, by_class, strict=True)}
+    moths = draw_classes(way, 5, size=side, seed=0)
+    maps = (extractor.feature_maps(each) for each in moths.images().reshape(way, 5, side, side, 3))
+    return {name: enroll(supports, extractor.head) for name, supports in zip(moths.names, maps, strict=True)}

@@ -135,11 +135,12 @@ def classes(
 def infer(
     model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
     batch: Annotated[list[int] | None, typer.Option(min=1, help="Images at once.", show_default="1 and 16")] = None,
+    way: Annotated[int, typer.Option(min=1, help="Classes of the classifier.")] = 5,
     rounds: AnyRounds = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """An exported model beside torch, and a whole classifier beside its parts: 5 classes, 5 shots, one thread."""
+    """An exported model beside torch, and a whole classifier beside its parts: 5 shots, one thread."""
     with user_errors():
         wants = chosen_format(form, as_json)
         from frn_export.classifier import classifier_graph
@@ -152,7 +153,7 @@ def infer(
         loaded = load_model(model)
         features = features_graph(loaded).SerializeToString()
         extractor = Extractor(features, model, trusted=True, device="cpu", threads=1)
-        enrolled = enroll_moths(extractor)
+        enrolled = enroll_moths(extractor, way)
         classifier = classifier_graph(features, enrolled).SerializeToString()
         batches, images, rows = [], [], []
         for n in batch or (1, 16):
@@ -168,9 +169,11 @@ def infer(
             what, whole = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
             for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
                 rows.append((what, whole, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
-    found = {"model": model, "extractor": batches, "classifier": images}
+    sizes = {"way": way, "megabytes": len(classifier) / 1e6}
+    found = {"model": model, **sizes, "extractor": batches, "classifier": images}
     if not printed(wants, found, rows_of([*batches, *images])):
         print_table(("what", "ms", "beside", "ms", "ratio"), rows)
+        stdout().print(f"classifier.onnx of {way:,} classes: {sizes['megabytes']:,.1f} MB")
 
 
 @app.command()

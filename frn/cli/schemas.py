@@ -189,6 +189,8 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "bench infer": record(
         model=TEXT,
+        way=COUNT,
+        megabytes=NUMBER,
         extractor=each(record(batch=COUNT, milliseconds=NUMBERS, times_as_fast=NUMBER)),
         classifier=each(record(height=COUNT, width=COUNT, milliseconds=NUMBERS, times_as_long=NUMBERS)),
     ),

@@ -67,10 +67,10 @@ def test_the_head_is_compared_with_the_plain_formulations() -> None:
 
 
 def test_an_exported_model_is_compared_with_torch_and_a_classifier_with_its_extractor(model: Path) -> None:
-    words = ("infer", "--model", model, "--batch", 2, "--rounds", 1)
+    words = ("infer", "--model", model, "--batch", 2, "--way", 3, "--rounds", 1)
     timing = json.loads(bench(*words, "--json").stdout)
     (batch,) = timing["extractor"]
-    assert timing["model"] == str(model)
+    assert (timing["model"], timing["way"]) == (str(model), 3)
     assert batch["batch"] == 2
     assert batch["times_as_fast"] == batch["milliseconds"]["torch"] / batch["milliseconds"]["onnxruntime"]
     assert [(image["height"], image["width"]) for image in timing["classifier"]] == [(32, 32), (64, 64), (480, 640)]
@@ -78,6 +78,7 @@ def test_an_exported_model_is_compared_with_torch_and_a_classifier_with_its_extr
         took = image["milliseconds"]
         assert image["times_as_long"] == {name: took["classifier"] / took[name] for name in ("extractor", "library")}
     text = bench(*words).stdout
+    assert f"classifier.onnx of 3 classes: {timing['megabytes']:.1f} MB" in text
     assert "onnxruntime, 2 at once" in text
     assert "classifier, 640 x 480" in text
 
