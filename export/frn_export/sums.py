@@ -14,8 +14,6 @@ from frn_export.builder import GraphBuilder
 MATRIX = 64
 """Up to so many classes their sums are a product with a matrix of signs, (way, M); of a thousand that would be most of
 the work and of the file."""
-
-
 LARGEST = 1_900_000_000
 """Bytes of rows: an ONNX file has 2 GiB at most, and the network is in it, too."""
 

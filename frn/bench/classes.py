@@ -55,8 +55,7 @@ def time_classes(case: ClassesCase, *, rounds: int | None) -> ClassesTiming:
     """Time scoring, by numpy, whose BLAS should have one thread; `rounds` as for `take_turns`."""
     draws, head = np.random.default_rng(0), HeadParameters()
     drawn = [enroll(draws.standard_normal((case.shot, case.r, case.d)), head) for _ in range(min(case.way, DRAWN))]
-    classes = [drawn[number % DRAWN] for number in range(case.way)]
-    classes = [EnrolledClass(enrolled.rows.copy(), enrolled.signs) for enrolled in classes]
+    classes = [EnrolledClass(drawn[n % DRAWN].rows.copy(), drawn[n % DRAWN].signs) for n in range(case.way)]
     queries = draws.standard_normal((case.photos, case.r, case.d)).astype(np.float32)
     scorer = ClassScorer(classes)
     more = _peak(lambda: [scorer.class_error(queries) for _ in range(1 + case.d // (case.r * case.photos))])

@@ -1,4 +1,4 @@
-"""EnrolledClass classes, against recorded arrays, the torch head and brute force."""
+"""Enrolled classes, against recorded arrays, the torch head and brute force."""
 
 import contextlib
 import itertools
