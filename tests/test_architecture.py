@@ -42,26 +42,15 @@ ORDER = [
     {"frn.cli"},
 ]
 TORCH_FREE = (
-    *(
-        "caches",
-        "errors",
-        "extras",
-        "files",
-        "hardware",
-        "confined",
-        "colour",
-        "heif",
-        "images",
-        "slow_images",
-        "zoo",
-        "model_file",
-        "episodes",
-    ),
-    *("inference", "reproduce"),
-    *("labels", "photos", "estimator"),
-    *(f"report.{name}" for name in ("page", "charts", "photos", "curves")),
-    "evaluation.tally",
+    "errors",
+    *(f"system.{name}" for name in ("caches", "extras", "files", "file_sets", "hardware", "sandbox", "archives")),
+    "images",
+    *(f"episodes.{name}" for name in ("shape", "sampler")),
     *(f"ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),
+    *(f"models.{name}" for name in ("catalogue", "zoo", "header")),
+    *("inference", "reproduce", "estimator"),
+    *(f"report.{name}" for name in ("page", "charts", "photos_page", "curves", "score_page", "score_table")),
+    "evaluation.tally",
 )
 
 

@@ -6,7 +6,7 @@ from tests import processes
 
 PROGRAM = """
 import gc, weakref
-from frn_tui import gc_policy
+from frn_tui.terminal import gc_policy
 
 class Knot:
     def __init__(self):
