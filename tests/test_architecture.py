@@ -25,7 +25,6 @@ ORDER = [
     {"frn.training"},
     {"frn.reproduce"},  # tables of presets
     {"frn.visualize"},  # trains a decoder, into a run folder
-    {"frn.bench"},
     {"frn_export"},
     {"frn.loading"},
     {"frn.labels", "frn.photos", "frn.estimator"},

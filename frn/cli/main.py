@@ -8,7 +8,6 @@ from typer.core import TyperGroup
 
 from frn import __version__
 from frn.cli.average import average
-from frn.cli.bench import app as bench_app
 from frn.cli.cache import app as cache_app
 from frn.cli.classify import classify
 from frn.cli.console import plain_ending, user_errors
@@ -92,7 +91,6 @@ app.command(rich_help_panel="Train and measure")(presets)
 app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
 app.add_typer(cache_app, name="cache", rich_help_panel="Train and measure")
-app.add_typer(bench_app, name="bench", rich_help_panel="Train and measure")
 app.add_typer(visualize_app, name="visualize", rich_help_panel="Train and measure")
 app.command("help", rich_help_panel="Help")(show_help)
 

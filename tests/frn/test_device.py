@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 
-from frn.bench.training import PRESETS
 from frn.data.concat import ConcatImages
 from frn.data.resident import ResidentImages
 from frn.data.synthetic import draw_classes
@@ -47,7 +46,7 @@ def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("backbone", ["conv4", "resnet12"])
 @pytest.mark.parametrize("objective", ["episodes", "frn-pretrain"])
 def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", "frn-pretrain"]) -> None:
-    preset = replace(find_preset(PRESETS[backbone]), episode=SHAPE, objective=objective)
+    preset = replace(find_preset(f"cub-cropped-{backbone}"), episode=SHAPE, objective=objective)
     preset = replace(preset, pretraining=replace(preset.pretraining, batch=12))
     model = new_model(preset, 0)
     objectives = build_objective(preset, model, [4, 4, 4]).to("meta")
