@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frn.zoo import shipped_models
+from frn.models.zoo import shipped_models
 from tests import processes
 
 ROOT = Path(__file__).parents[1]

@@ -25,8 +25,10 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-CORE = ("frn/files.py", "frn/system/files.py", "frn/inference", "frn/evaluation", "frn/ridge", "export/frn_export")
-CORE += ("tui/frn_tui/engine",)
+CORE = (
+    *("frn/system/files.py", "frn/inference", "frn/evaluation", "frn/ridge"),
+    *("export/frn_export", "tui/frn_tui/engine"),
+)
 SOURCES = {"frn": "frn", "frn_export": "export/frn_export", "frn_tui": "tui/frn_tui", "tests": "tests"}
 """Where each package of ours lives."""
 ELSEWHERE = ("tests/campaign", "tests/runtimes", "tests/browser", "tests/test_")
@@ -40,6 +42,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
+SILENT = ("slots", "strict", "kw_only")
+"""Keywords that change what is refused of a programmer, and nothing else."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
@@ -107,7 +111,8 @@ class Places(ast.NodeVisitor):
         if isinstance(node.op, ast.Not | ast.USub):
             start, end = self.span(node)[0], self.span(node.operand)[0]
             self.found.append((start, start + len(self.source[start:end].rstrip(b"(")), ""))
-        self.generic_visit(node)
+        if not isinstance(node.operand, ast.Constant):  # -2 is as good as -1 where a shape is asked for
+            self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         value, (start, end) = node.value, self.span(node)
@@ -127,6 +132,10 @@ class Places(ast.NodeVisitor):
         if isinstance(node.value, ast.Call):
             self.found.append((*self.span(node), "pass"))
         self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg not in SILENT:
+            self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -299,8 +308,8 @@ def try_all(chosen: list[Mutant], report: Path) -> float:
             print(f"{number}/{len(chosen)} {killed / number:.0%} {mutant.path}:{mutant.line} {failed}", file=sys.stderr)
             if not failed:
                 both = (text.decode().splitlines() for text in (source, mutant.apply(source)))
-                print(f"survived {' '.join(tests)}")
-                print("\n".join(difflib.unified_diff(*both, mutant.path, mutant.path, n=2, lineterm="")), flush=True)
+                print(f"survived {mutant.path} {' '.join(tests)}")
+                print("\n".join(difflib.unified_diff(next(both), next(both), n=2, lineterm="")), flush=True)
             with report.open("a") as out:
                 seconds = round(time.monotonic() - began, 1)
                 out.write(json.dumps({**asdict(mutant), "killed": failed, "seconds": seconds}) + "\n")

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from frn.backbones.pretrained import Pretrained, find_weights, recipe
 from frn.cli.main import app
 from frn.errors import FrnError
-from frn.images import EvaluationTransform
-from frn.model import Model, Weightless, import_pretrained, load_model, model_file, save_model
-from frn.model_file import ModelConfig, header
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig, header
+from frn.models.model import Model, Weightless, import_pretrained, load_model, model_file, save_model
 from tests import processes
 
 
@@ -170,7 +170,8 @@ def test_a_small_file_that_names_a_huge_network_is_refused_at_little_cost(tmp_pa
     path.write_bytes(model_file({}, header(config, {})))
     assert path.stat().st_size < 500
     code = (
-        "import resource, sys, time, torchvision\nfrom frn.errors import FrnError\nfrom frn.model import load_model\n"
+        "import resource, time, torchvision\nfrom frn.errors import FrnError\n"
+        "from frn.models.model import load_model\n"
         "peak, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()\n"
         f"try: load_model({str(path)!r})\nexcept FrnError as error: print(error)\n"
         "grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak\n"
