@@ -8,7 +8,8 @@ import numpy as np
 from frn.bench.pools import Classes, draw_classes, pooled_classes
 from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_moth, species
-from frn.images.opening import EvaluationTransform, limit_shorter_side, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform, limit_shorter_side
 
 SIDE = 256
 """Pixels of a drawn photo."""

@@ -18,6 +18,7 @@ from frn.backbones.conv4 import ConvBlock
 from frn.backbones.resnet12 import ResidualBlock
 from frn.bench.head import EQ_10, plain_error
 from frn.episodes import EpisodeShape
+from frn.heads.frn import FRNHead
 from frn.models.model import Model
 from frn.system.precision import Precision, autocast
 from frn.training.losses import AUX_WEIGHT
@@ -86,8 +87,8 @@ def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:
     """Cross-entropy and auxiliary loss of an episode by its maps, supports of all classes first."""
     supports = shape.way * shape.shot
     support, query = maps[:supports].unflatten(0, (shape.way, shape.shot)), maps[supports:]
-    head = model.head.ridge
-    assert head is not None
+    head = model.head
+    assert isinstance(head, FRNHead)
     logits = -head.gamma * plain_error(support, query, EQ_10, head)
     target = torch.arange(shape.way, device=maps.device).repeat_interleave(shape.queries)
     return F.nll_loss(F.log_softmax(logits, dim=1), target) + AUX_WEIGHT * _auxiliary(support.flatten(1, 2))
@@ -136,10 +137,11 @@ def plain_accuracy(
     An episode is the numbers of its files, supports of all classes first.
     """
     model = model.to(device).eval()
+    assert isinstance(model.head, FRNHead)
     target = torch.arange(shape.way, device=device).repeat_interleave(shape.queries)
     supports = shape.way * shape.shot
     for images in batches(files, EVALUATION, episodes, device):
         maps = plain_maps(model, images)
         support = maps[:supports].unflatten(0, (shape.way, shape.shot))
-        error = plain_error(support, maps[supports:], EQ_10, model.head.ridge)
+        error = plain_error(support, maps[supports:], EQ_10, model.head)
         yield (error.argmin(1) == target).float().mean().item()

@@ -16,7 +16,7 @@ from frn.bench.photos import in_memory, timed_classes
 from frn.bench.plain import EVALUATION, Photos, plain_accuracy, plain_loss, plain_maps
 from frn.cli.main import app
 from frn.episodes import EpisodeShape
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.training.losses import episode_loss
