@@ -25,7 +25,7 @@ from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError, FrnWarning
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import MAX_WEIGHTS, OPTIMIZER, STAGE, ModelConfig, header, read_header
 from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
