@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from frn.errors import FrnError
-from frn.files import LOCK, beside, require_regular
 from frn.inference.classifier import Classifier
-from frn.locks import Lock, holder
-from frn.overwriting import require_writable
+from frn.system.files import LOCK, beside, require_regular
+from frn.system.locks import Lock, holder
+from frn.system.overwriting import require_writable
 
 MAX_LINE = 64 << 20
 """Bytes of a line; ten thousand classes take one."""

@@ -1,0 +1,77 @@
+"""`frn cache`: what is kept on disk so that it need not be made again."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from frn.cli.shell.console import note, print_table, printable, stdout, user_errors
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+
+DAY = 86400
+
+app = typer.Typer(
+    invoke_without_command=True,
+    help="Show the caches of decoded images and feature maps, or clear them.",
+)
+
+
+@app.callback()
+def cache(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
+    """Show the caches of decoded images and feature maps, or clear them.
+
+    Training and evaluation decode each image once. Of these the longest unused go first where all take more than 10
+    GiB; FRN_CACHE_LIMIT=20 allows 20 GiB, and FRN_CACHE=DIR keeps the caches in another folder. What is not of `frn`
+    in that folder is never removed.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from frn.system.caches import (
+            cache_folder,
+            cached_splits,
+            features_size,
+            limit_in_bytes,
+            others,
+            retired_pointer,
+        )
+
+        folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
+    for path in others():
+        note(f"warning: {path}: is not of frn, and stays")
+    if pointer := retired_pointer():
+        note(f"warning: {pointer}: is no longer read. Set FRN_CACHE to the folder that it names, and remove it.")
+    found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
+    if printed(wants, {"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}}, found):
+        return
+    if splits:
+        now = time.time()
+        rows = [
+            (printable(s.of) or "not known", str(s.images), _size(s.size), f"{(now - s.used) / DAY:.1f} days ago")
+            for s in splits
+        ]
+        print_table(("decoded images of", "images", "size", "last used"), rows)
+    total = sum(split.size for split in splits)
+    stdout().print(f"decoded images: {_size(total)} of {_size(limit)} allowed")
+    stdout().print(f"feature maps: {_size(features)}")
+    stdout().print(f"in {printable(str(folder))}")
+
+
+@app.command()
+def clear(
+    unused: Annotated[
+        float | None,
+        typer.Option(metavar="DAYS", min=0, help="Only images that were not used for so long.", show_default=False),
+    ] = None,
+) -> None:
+    """Remove the caches. They are made again when they are needed."""
+    with user_errors():
+        from frn.system.caches import clear as remove
+
+        freed = remove(None if unused is None else unused * DAY)
+    stdout().print(f"freed {_size(freed)}")
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"

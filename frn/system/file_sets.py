@@ -1,0 +1,110 @@
+"""Files that belong together: all of them appear in their folder, or none, whenever the program is killed.
+
+A new folder is filled beside its place and takes its name at the end. A folder that holds nothing else is exchanged in
+one step of the system where it has such a step (Linux); in any other the files are replaced one by one.
+"""
+
+import contextlib
+import ctypes
+import os
+import shutil
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.system.files import LOCK, PART, beside, remove, sync_folder, write_atomically
+from frn.system.locks import GIVE_UP_AFTER, lock
+
+_AT_CWD, _EXCHANGE = -100, 2
+"""As Linux's `renameat2` calls them."""
+
+
+@contextlib.contextmanager
+def new_folder(path: Path, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[Path]:
+    """Yield an empty folder beside `path` to fill; at the end it is synced and takes the name of `path`.
+
+    An exception in the block leaves nothing. FrnError if `path` is a folder that is not empty, or cannot be written.
+    """
+    path = path.absolute()
+    with _at_work(path, give_up_after) as new:
+        yield new
+        if path.exists() and any(path.iterdir()):
+            raise FrnError(f"{path}: already exists. Name a folder that does not.", code="exists")
+        sync_tree(new)
+        os.rename(new, path)  # noqa: PTH104
+
+
+def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collection[str] = ()) -> None:
+    """Write files into a folder, in place of those of the same names and of `instead_of`; all others stay.
+
+    FrnError if they cannot be written.
+    """
+    folder = Path(os.path.realpath(folder))
+    mine = {*files, *instead_of}
+    if not folder.exists() or _is_exchangeable(folder, mine):
+        with _at_work(folder, GIVE_UP_AFTER) as new:
+            for name, data in files.items():
+                (new / name).write_bytes(data)
+                if (folder / name).is_file():
+                    shutil.copymode(folder / name, new / name)
+            sync_tree(new)
+            if not folder.exists():
+                os.rename(new, folder)  # noqa: PTH104
+                return
+            shutil.copymode(folder, new)
+            if _exchange(new, folder):
+                for entry in new.iterdir():  # what came in between
+                    if entry.name not in mine:
+                        entry.rename(folder / entry.name)
+                return
+    for name, data in files.items():
+        write_atomically(folder / name, data)
+    for name in mine - files.keys():
+        (folder / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _at_work(path: Path, give_up_after: float) -> Iterator[Path]:
+    """Yield an empty folder beside `path`, for one process at a time; what is left of it at the end is removed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with lock(beside(path, LOCK), path, give_up_after=give_up_after):
+            new = beside(path, PART)
+            remove(new)
+            new.mkdir()
+            try:
+                yield new
+            finally:
+                remove(new)
+            sync_folder(path.parent)
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _is_exchangeable(folder: Path, mine: set[str]) -> bool:
+    """Whether a folder may become another one: it is ours alone, not where we stand, not a mount."""
+    entries = list(os.scandir(folder))
+    is_ours = all(entry.name in mine and entry.is_file(follow_symlinks=False) for entry in entries)
+    return is_ours and bool(entries) and not os.path.ismount(folder) and not os.path.samefile(folder, os.curdir)  # noqa: PTH121
+
+
+def sync_tree(folder: Path) -> None:
+    """Have all files of a folder, and their names, outlast a power cut."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            flags = os.O_RDWR if os.name == "nt" else os.O_RDONLY
+            descriptor = os.open(os.path.join(place, name), flags)  # noqa: PTH118
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(Path(place))
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders take each other's names; return whether the system could."""
+    if sys.platform != "linux":
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    return rename is not None and not rename(_AT_CWD, os.fsencode(one), _AT_CWD, os.fsencode(other), _EXCHANGE)

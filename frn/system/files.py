@@ -1,0 +1,220 @@
+"""Files: written so that a kill, a full disk or a power cut leaves the old or the new one; read only if they end."""
+
+import contextlib
+import json
+import os
+import shutil
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from frn.errors import FrnError, one_line
+from frn.system.locks import Lock, lock
+from frn.system.overwriting import refuse_photo
+
+LONGEST_NAME = 240
+"""Bytes of a name that leaves room for those beside it: systems allow 255."""
+LOCK, PART = "frn-lock", "frn-part"
+"""Endings of what is beside a file or folder while it is written: its lock, and its new content."""
+MAX_JSON = 64 << 20
+"""Bytes of a small file of ours, if nothing else is said."""
+MAX_LINES = 1 << 30
+"""Bytes of a file of lines that grows: the metrics of ten million steps."""
+_PIECE = 1 << 20
+"""Bytes that a file may be longer than it says (those of /proc say 0) and still be read at once."""
+
+
+def write_atomically(
+    path: Path, content: bytes | str, *, check: Callable[[], object] | None = None, like: Path | None = None
+) -> None:
+    """Write a file whole or not at all, see `replacing`.
+
+    Text that UTF-8 cannot hold, as in the name of a file that is not UTF-8, becomes an escape, which JSON reads back.
+    """
+    data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
+    with replacing(path, check=check, like=like) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(
+    path: Path, *, check: Callable[[], object] | None = None, like: Path | None = None, sync: bool = True
+) -> Iterator[IO[bytes]]:
+    """Yield a file beside `path` to write into; at the end it is synced and renamed over `path`.
+
+    A link stays, and the file that it leads to is replaced. A new file has the umask's mode, another that of the file
+    that it replaces. An exception in the block leaves `path` as it was.
+
+    Args:
+        path: its folder is made if it is missing.
+        check: called while no other process writes `path`, before anything is done.
+        like: the file whose mode is taken; by default `path`.
+        sync: whether the content must outlast a power cut; without it the caller syncs.
+
+    Raises:
+        FrnError: if it cannot be written, or `path` is a photo, a device or a pipe.
+    """
+    try:
+        if is_there(path) and not path.is_file() and not path.is_dir():
+            raise FrnError(f"{path}: is a device or pipe, and a file would take its place. Give another name.")
+        place = Path(os.path.realpath(path)) if path.is_symlink() else path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part = beside(place, PART)
+        with lock(beside(place, LOCK), path):
+            refuse_photo(place)
+            if check is not None:
+                check()
+            remove(part)
+            try:
+                with _create(part, _mode(like or place)) as file:
+                    yield file
+                    file.flush()
+                    if sync:
+                        os.fsync(file.fileno())
+                os.replace(part, place)
+            finally:
+                remove(part)
+            if sync:
+                sync_folder(place.parent)
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def beside(path: Path, ending: str) -> Path:
+    """The name of what is beside a file or folder while it is written."""
+    name = path.name
+    if len(encoded := os.fsencode(name)) > LONGEST_NAME:
+        name = f"{name[:40]}-{zlib.crc32(encoded):08x}"
+    return path.with_name(f".{name}.{ending}")
+
+
+def _mode(path: Path) -> int | None:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        return None
+
+
+def _create(part: Path, mode: int | None) -> IO[bytes]:
+    """Create a file of this mode, or the umask's: asking for the umask would change it for every thread meanwhile."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    file = os.fdopen(os.open(part, flags, 0o666 if mode is None else 0o600), "wb")
+    if mode is not None:
+        with contextlib.suppress(OSError):  # a file system without modes
+            os.chmod(part, mode)  # noqa: PTH101
+    return file
+
+
+def remove(path: Path) -> None:
+    """Remove what is beside a file or folder while it is written; a link, and not what it leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what a killed program has left beside a file or folder, unless another one is writing it."""
+    held = Lock(beside(path, LOCK))
+    with contextlib.suppress(OSError):
+        if held.acquire():
+            try:
+                remove(beside(path, PART))
+            finally:
+                held.release()
+
+
+def is_folder(path: Path | str) -> bool:
+    """As `Path.is_dir`, which raises for a name that is too long, or lies in a folder that is closed to us."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def is_file(path: Path | str) -> bool:
+    """As `Path.is_file`, which raises where `Path.is_dir` does."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_there(path: Path | str) -> bool:
+    """As `Path.exists`, which raises where `Path.is_dir` does."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def read_regular(path: Path, most: int) -> bytes:
+    """The bytes of a file; never of a pipe or device, which could have no end.
+
+    FrnError if it is missing, cannot be read, is no regular file, or has more than `most` bytes.
+    """
+    try:
+        # A pipe without a writer would hold the opening, too, if it were not for this.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise FrnError(f"{path}: is not a regular file")
+            size = status.st_size
+            data = _read(file, size, most) if size <= most else b""
+    except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
+        if isinstance(error, FrnError):
+            raise
+        raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if max(size, len(data)) > most:
+        raise FrnError(f"{path}: has {max(size, len(data)) / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+    return data
+
+
+def _read(file: IO[bytes], size: int, most: int) -> bytes:
+    """All of a file, or more than `most` bytes if there are: it may have grown, and asking for that takes the room."""
+    parts, left = [], most + 1
+    while left and (part := file.read(min(left, size + _PIECE))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def require_regular(path: Path, most: int) -> Path:
+    """The path of a file that a library will open by itself. FrnError as `read_regular`, without reading it."""
+    try:
+        status = path.stat()
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise FrnError(f"{path}: is not a regular file")
+    if status.st_size > most:
+        raise FrnError(f"{path}: has {status.st_size / 2**20:.3g} MiB; the limit is {most / 2**20:.3g} MiB")
+    return path
+
+
+def read_json(path: Path, most: int = MAX_JSON) -> Any:
+    """The value of a JSON file. FrnError as `read_regular`, or if it is not JSON."""
+    data = read_regular(path, most)
+    try:
+        return decode_json(data)
+    except FrnError as error:
+        raise FrnError(f"{path}: {error}") from error
+
+
+def decode_json(data: bytes) -> Any:
+    """The value of a JSON text. FrnError if it is none, or nested without end."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise FrnError(f"it is not JSON ({one_line(error)})") from error
+
+
+def discard_output(descriptor: int) -> None:
+    """What was not written to it goes nowhere: Python would try once more at its end, and end with 120."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder outlast a power cut."""
+    if os.name == "nt":  # a folder cannot be opened there
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
