@@ -19,10 +19,12 @@ from frn_tui import gc_policy
 from frn_tui.client import EngineClient, EngineError
 from frn_tui.controller import Controller
 from frn_tui.driver import with_pixels
+from frn_tui.file_requests import Recovered
 from frn_tui.keys import read_keymap
 from frn_tui.modes import PIXELS, Mode, default_mode
 from frn_tui.panes.project import ProjectBar
 from frn_tui.paths import absolute
+from frn_tui.photo_files import settle
 from frn_tui.pixels import Graphics
 from frn_tui.places import Places
 from frn_tui.protocol import MIRROR
@@ -198,7 +200,11 @@ class FrnApp(App[None]):
         self.engine.on_silence = lambda: self.context.say("the disk does not answer; esc cancels", severity="warning")
         await self.engine.start()
         await self._open_first_model()
-        left = await self.recovery.find()
+        await self._open_first_classes(await self.recovery.find())
+        if finished := await settle(self.controller):
+            self.context.say(finished, severity="warning")
+
+    async def _open_first_classes(self, left: Recovered) -> None:
         if self.place is not None:
             await self.workspace.open_place(self.place)
             if left and self.recovery.is_of(left, self.place):

@@ -11,7 +11,7 @@ from frn_tui.engine.projects import Exports, Projects, write_text
 from frn_tui.engine.queries import Queries
 from frn_tui.engine.relocation import find_missing, relocate
 from frn_tui.engine.scan import list_folder, look_inside, scan, stamp
-from frn_tui.engine.sorting import sort_photos
+from frn_tui.engine.sorting import move_photos, settle_moves, sort_photos
 from frn_tui.engine.worker_queues import Handler
 
 
@@ -39,6 +39,8 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "discard": journals.discard,
         "write": write_text,
         "sort": sort_photos,
+        "move": move_photos,
+        "settle": settle_moves,
         "missing": find_missing,
         "relocate": relocate,
         "bundle": Bundles(models).write,
