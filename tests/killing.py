@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from frn_tui.engine import placing
+from frn_tui.engine.files import placing
 
-from frn import file_sets
+from frn.system import file_sets
 from tests.forks import ended, fork
 
 KILLED = 9

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_tui.engine import moves, placing, sorting
-from frn_tui.engine.moves import MoveJournal
+from frn_tui.engine.files import moves, placing, sorting
+from frn_tui.engine.files.moves import MoveJournal
 from frn_tui.engine.operations import build_handlers
 
-from frn import files
+from frn.system import files
 from tests.killing import killed_at
 from tests.tui.engine.conftest import Engine, first
 

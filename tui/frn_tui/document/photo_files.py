@@ -1,0 +1,157 @@
+"""The files of photos: found again after they were moved, bundled with the project, sorted into folders."""
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from frn.inference.session import Moves, State, Support
+from frn_tui.client import file_requests
+from frn_tui.client.client import EngineError
+from frn_tui.client.protocol import Request
+from frn_tui.client.serialization import state_to_json, support_from_json
+from frn_tui.document.controller import Controller
+from frn_tui.document.queries import Problem, ShowProgress
+from frn_tui.document.synced_document import told_to
+from frn_tui.terminal.text import count_of
+
+
+async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
+    """Find missing examples by their content, in a folder and below: how many were, and how many there are."""
+    state, missing = controller.session.state, controller.missing
+    sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
+    request = file_requests.RelocatePhotos(folder, sizes)
+    outcome = await controller.engine.call(request, told_to("Looking for photos", progress))
+    found = {key: support_from_json(support) for key, support in outcome["found"].items()}
+    if found:
+        session = controller.session
+        session.replace_state(_with(session.state, lambda support: found.get(support.key, support)))
+    await controller.find_missing()
+    await controller.sync(progress)
+    return len(found), len(sizes)
+
+
+async def bundle(controller: Controller, path: str, progress: ShowProgress, *, replace: bool = False) -> None:
+    """Write the project and its photos into one folder or zip."""
+    async with controller.own_model():
+        request = file_requests.WriteBundle(path, state_to_json(controller.session.state), replace)
+    # Outside: whoever opens another model now waits behind it in the engine's queue.
+    await controller.engine.call(request, told_to("Bundling photos", progress))
+
+
+async def sort(
+    controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
+) -> str:
+    """Copy photos into a folder for each verdict, or move them, which can be undone; what came of it, in words."""
+    # Of all classes: of two whose names make one folder's the same gets it, whichever photos are sorted.
+    verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
+    done = _nothing_done()
+
+    def request(photo: tuple[str, str]) -> file_requests.SortPhotos:
+        return file_requests.SortPhotos(folder, [photo], move, verdicts, done["journal"])
+
+    try:
+        await _one_by_one(controller, done, map(request, photos), len(photos), "Sorting photos", progress)
+    finally:
+        if move:
+            if moved := [(path, place, path in done["twins"]) for path, place in done["places"].items()]:
+                said = f"moved {count_of(len(moved), 'photo')}"
+                controller.session.note_moves(Moves(said, done["journal"], tuple(moved)))
+            await _follow_moves(controller, done["places"])
+        _tell_failures(controller, done)
+    return _said(done, "moved" if move else "copied")
+
+
+async def step_over(controller: Controller, moves: Moves, progress: ShowProgress, *, undo: bool) -> str:
+    """Move photos back that were moved, or once more; what came of it, in words."""
+    done, photos = _nothing_done(), moves.photos[::-1] if undo else moves.photos
+    requests = (file_requests.MovePhotos(moves.journal, [photo], undo) for photo in photos)
+    try:
+        await _one_by_one(controller, done, requests, len(photos), "Moving photos", progress)
+    finally:
+        await _follow_moves(controller, done["places"])
+        _tell_failures(controller, done)
+    if done["failed"]:
+        return _said(done, "moved back" if undo else "moved")
+    return f"undone: {moves.said}   ctrl+r: redo" if undo else f"redone: {moves.said}   u: undo"
+
+
+async def settle(controller: Controller) -> str:
+    """Finish moves in which a program was killed; what came of it, in words, if there were any."""
+    done = await controller.engine.call(file_requests.SettleMoves())
+    await _follow_moves(controller, done["places"])
+    _tell_failures(controller, done)
+    count = count_of(len(done["places"]), "photo")
+    return f"{count} that a killed program was moving: {_first(done['places'])}" if done["places"] else ""
+
+
+def _first(places: dict[str, str]) -> str:
+    path, place = next(iter(places.items()))
+    return f"{path} is now {place}{', …' if len(places) > 1 else ''}"
+
+
+def _nothing_done() -> file_requests.SortedPhotos:
+    return {"places": {}, "failed": [], "twins": [], "journal": ""}
+
+
+async def _one_by_one(
+    controller: Controller,
+    done: file_requests.SortedPhotos,
+    requests: Iterable[Request[file_requests.SortedPhotos]],
+    count: int,
+    what: str,
+    progress: ShowProgress,
+) -> None:
+    """Ask for one photo after another, and add up in `done`: if it is cancelled, those moved by then are known."""
+
+    async def put(request: Request[file_requests.SortedPhotos]) -> None:
+        came = await controller.engine.call(request)
+        done["places"].update(came["places"])
+        done["failed"].extend(came["failed"])
+        done["twins"].extend(came["twins"])
+        done["journal"] = came["journal"]
+
+    try:
+        for number, request in enumerate(requests):
+            progress(what, number, count)
+            putting = asyncio.ensure_future(put(request))
+            try:
+                await asyncio.shield(putting)
+            finally:  # also who cancels waits for the one that is on its way
+                await putting
+    except EngineError:  # it may have ended while it moved a photo
+        with contextlib.suppress(EngineError):
+            done["places"].update((await controller.engine.call(file_requests.SettleMoves()))["places"])
+        raise
+
+
+def _said(done: file_requests.SortedPhotos, what: str) -> str:
+    said = f"{len(done['places'])} {what}"
+    return f"{said}, {len(done['failed'])} could not be" if done["failed"] else said
+
+
+def _tell_failures(controller: Controller, done: file_requests.SortedPhotos) -> None:
+    controller.problems += [Problem(path, reason) for path, reason in done["failed"]]
+    controller.listener()
+
+
+async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
+    """Answers and examples are where their files are now; not an edit, as it is so whatever is undone."""
+    controller.query.moved(places)
+
+    def moved(support: Support) -> Support:
+        return dataclasses.replace(support, path=Path(places.get(str(support.path), support.path)))
+
+    def followed(state: State) -> State:
+        is_touched = any(str(support.path) in places for entry in state.classes for support in entry.supports)
+        return _with(state, moved) if is_touched else state
+
+    controller.session.amend_all(followed)
+    await controller.find_missing()
+    await controller.sync()
+
+
+def _with(state: State, change: Callable[[Support], Support]) -> State:
+    classes = tuple(dataclasses.replace(entry, supports=tuple(map(change, entry.supports))) for entry in state.classes)
+    return dataclasses.replace(state, classes=classes)
