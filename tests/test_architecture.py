@@ -33,7 +33,6 @@ ORDER = [
     {"frn.training"},
     {"frn.reproduce"},  # tables of presets
     {"frn.training.decoder"},  # trains a decoder, into a run folder
-    {"frn.bench"},
     {"frn_export"},
     {"frn.estimator.loading"},
     {"frn.estimator.labels", "frn.estimator.photos", "frn.estimator.protocol"},

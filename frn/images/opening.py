@@ -43,6 +43,8 @@ QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
 DRAFT = 2
 """A preview decodes at least so much finer than the crop needs."""
+ROW = 16
+"""Bytes of the pointers that Pillow keeps per row, in the decoded image and in the one converted to RGB."""
 COARSE = 4
 """A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
@@ -206,7 +208,7 @@ class MustBeAloneError(Exception):
 
 def _memory(image: Image.Image, pixels: int) -> int:
     """Bytes that decoding takes at most, from the header; `pixels` are the file's, whatever it is decoded to."""
-    decoded = 4 * image.width * image.height
+    decoded = (4 * image.width + ROW) * image.height
     if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the picture, the decoder's planes, and copies between them
         return 4 * decoded
     if image.info.get("progressive"):  # all coefficients of the JPEG, of two bytes each

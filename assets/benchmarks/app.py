@@ -7,6 +7,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -14,20 +15,23 @@ from itertools import count
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
-from typing import Literal
+from typing import Annotated, Literal
 
+import bench
+import typer
+from bench import AsJson, run
+from bench.folders import SHOT, WAY, Photos, draw
+from bench.terminal import Terminal, alive, resident
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 from frn_tui.panes.classes import MANY
 from frn_tui.terminal.modes import PIXELS, Mode
 
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
 from frn.models.zoo import DEFAULT_MODEL
-from frn_tui_bench.photos import SHOT, WAY, Photos
-from frn_tui_bench.terminal import Terminal, alive, resident
 
 APP = (sys.executable, "-m", "frn_tui.main")
-HELLO = (sys.executable, "-m", "frn_tui_bench.hello")
-STAGE = (sys.executable, "-m", "frn_tui_bench.stage")
+HELLO, STAGE = ((sys.executable, str(Path(bench.__file__).with_name(name))) for name in ("hello.py", "stage.py"))
 HEAVY = ("torch", "numpy", "onnxruntime", "PIL", "typer")
 MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES", "PYTHONDONTWRITEBYTECODE")
 """What the environment may say and the pseudo-terminal is to decide, and what would compile the app at each start."""
@@ -61,6 +65,19 @@ class Measure:
     def ok(self) -> bool:
         """Whether the target is met."""
         return self.value <= self.limit
+
+    def as_json(self) -> dict[str, object]:
+        """What `app.py --json` says of it."""
+        return {
+            "target": self.target,
+            "what": self.what,
+            "measured": self.value,
+            "limit": self.limit,
+            "unit": self.unit,
+            "hello_world": self.hello,
+            "how": self.how,
+            "ok": self.ok,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,3 +410,35 @@ class Lab:
 
 def _p95(times: list[float]) -> float:
     return quantiles(times, n=20, method="inclusive")[-1]
+
+
+def main(
+    quick: Annotated[bool, typer.Option("--quick", help="Few turns and small folders: a try, no result.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The terminal app beside Textual's hello-world and its targets, on a pseudo-terminal; about two minutes."""
+    with user_errors():
+        effort = QUICK if quick else Effort()
+        load = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory() as folder, progress_bar("Measuring") as show:
+            sizes = {"many": effort.many, "hundreds": effort.hundreds}
+            photos = draw(Path(folder), **sizes, extra=effort.extra, thousand=effort.thousand)
+            measures = []
+            for measure in Lab(photos, Path(folder), effort).measure():
+                measures.append(measure)
+                show(len(measures), 0)
+    if as_json:
+        print_json({"load": load, "measures": [measure.as_json() for measure in measures]})
+        return
+    rows = []
+    for measure in measures:
+        unit = f" {measure.unit}".rstrip()
+        hello = "" if measure.hello is None else f"{measure.hello:.0f}{unit}"
+        value, limit = f"{measure.value:.0f}{unit}", f"≤ {measure.limit:.0f}{unit}"
+        rows.append((measure.target, measure.what, value, limit, hello, measure.how, "ok" if measure.ok else "short"))
+    print_table(("", "what", "measured", "target", "hello-world", "how", ""), rows)
+    stdout().print(f"{os.cpu_count()} processors, {load:.1f} programs running before; targets are for two idle ones")
+
+
+if __name__ == "__main__":
+    run(main)

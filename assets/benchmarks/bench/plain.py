@@ -16,13 +16,15 @@ from torchvision import transforms
 
 from frn.backbones.conv4 import ConvBlock
 from frn.backbones.resnet12 import ResidualBlock
-from frn.bench.head import EQ_10, plain_error
 from frn.episodes import EpisodeShape
+from frn.heads.frn import FRNHead
 from frn.models.model import Model
 from frn.system.precision import Precision, autocast
 from frn.training.losses import AUX_WEIGHT
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
+"""The paper's two listings, and what its text says of Eq. 8 and its listing does not do: no d x d matrix."""
 WORKERS = 3
 """Of the authors' loader; used beside a GPU. On a processor they would take the time of what is measured."""
 
@@ -80,6 +82,40 @@ def _normed(x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
     assert isinstance(convolution, nn.Conv2d)
     normed: Tensor = norm(nn.Conv2d._conv_forward(convolution, x, convolution.weight, convolution.bias))
     return normed
+
+
+def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float | Tensor, formulation: str) -> Tensor:
+    """Rebuilt queries of every class (way, n, d) by one of the `PLAIN` formulations; systems are inverted."""
+    st = pool.mT
+    if formulation == EQ_10:  # rho Q ((S^T S + lam I)^-1 S^T S)
+        gram = st @ pool
+        hat = _inverse(gram + lam * torch.eye(gram.shape[-1], device=pool.device)) @ gram
+        return (query @ hat) * rho
+    gram = pool @ st
+    inverse = _inverse(gram + lam * torch.eye(gram.shape[-1], device=pool.device))
+    if formulation == EQ_8:  # rho Q (S^T (S S^T + lam I)^-1 S)
+        return (query @ (st @ inverse @ pool)) * rho
+    return (query @ st @ inverse @ pool) * rho
+
+
+def _inverse(systems: Tensor) -> Tensor:
+    """Of systems (way, n, n); on a processor one after the other.
+
+    Of several at once, each by several threads, torch 2.15 never returns: threads of its LU wait for each other.
+    """
+    return systems.inverse() if systems.is_cuda else torch.stack([system.inverse() for system in systems])
+
+
+def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead | None = None) -> Tensor:
+    """Class errors (queries, way) through rebuilt maps, with the head's alpha and beta, or both zero."""
+    pool, locations = support.flatten(1, 2), query.flatten(0, 1)
+    p, d = pool.shape[1:]
+    lam: float | Tensor = p / d + 1e-6
+    rho: float | Tensor = 1.0
+    if head is not None:
+        lam, rho = p / d * head.alpha.exp() + 1e-6, head.beta.exp()
+    rebuilt = rebuild_plainly(locations, pool, lam, rho, formulation)
+    return (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).mean(-1).mT
 
 
 def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:

@@ -4,9 +4,8 @@ import sys
 
 import pytest
 import torch
-
-from frn.bench.head import EQ_8, EQ_10
-from frn.bench.memory import CONTESTANTS, PUBLISHED, MemoryCase, _head, measure_memory
+from bench.plain import EQ_8, EQ_10
+from memory import CONTESTANTS, PUBLISHED, MemoryCase, _head, measure_memory
 
 
 def test_attention_over_all_pools_takes_what_it_weighs() -> None:

@@ -2,15 +2,21 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import product
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+import typer
+from bench import AsJson, run
+from bench.plain import EQ_8, EQ_10, plain_error
+from bench.timing import take_turns
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.bench.head import EQ_8, EQ_10, plain_error
-from frn.bench.timing import take_turns
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.episodes import EpisodeShape
+from frn.errors import FrnError
 from frn.heads.deepemd import DeepEMDHead, Solver, import_solver
 from frn.heads.frn import FRNHead
 
@@ -41,7 +47,7 @@ class EmdTiming:
     milliseconds: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
-        """What `frn bench emd --json` says of it."""
+        """What `emd.py --json` says of it."""
         known = {"milliseconds": self.milliseconds, "published": self.published}
         return {"phase": self.phase, "shot": self.shape.shot, "whole": self.whole, **known}
 
@@ -130,3 +136,49 @@ def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_p
     contestants = {name: contestant(head) for name, head in heads.items()}
     milliseconds = take_turns(contestants, rounds=rounds, gradients=train)
     return EmdTiming(phase, shape, isinstance(inputs, Images), milliseconds)
+
+
+Phase = Literal["train", "test"]
+
+
+def main(
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1 and 5")] = None,
+    phase: Annotated[Phase | None, typer.Option(help="One of both.", show_default=False)] = None,
+    d: Annotated[int, typer.Option(min=1, help="Channels.")] = 640,
+    r: Annotated[int, typer.Option(min=1, help="Locations of a map.")] = 25,
+    whole: Annotated[bool, typer.Option("--whole", help="From images of 84 x 84 on, ResNet-12 included.")] = False,
+    sfc_passes: Annotated[int, typer.Option(min=1, help="Of DeepEMD's fit to several shots; its authors' 100.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each contestant.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """FRN beside DeepEMD (the extra `emd`): 5-way, 15 queries in training, 16 in testing, one thread.
+
+    The heads alone, from random feature maps on; with `--whole` episodes as the paper times them.
+    """
+    with user_errors():
+        if whole and (d, r) != (640, 25):
+            raise FrnError("ResNet-12 makes maps of 640 channels at 25 locations. Leave --whole out for others.")
+        inputs = Images() if whole else Maps(d=d, r=r)
+        phases: tuple[Phase, ...] = (phase,) if phase else ("train", "test")
+        require_solvers(phases)
+        asked = product(phases, shot or (1, 5))
+        timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
+    if as_json:
+        print_json([timing.as_json() for timing in timings])
+        return
+    print_table(
+        ("phase", "episode", "head", "ms", "x frn, torch", "published ms"),
+        (
+            (t.phase, str(t.shape), name, f"{ms:,.1f}", f"{ms / t.milliseconds[OURS]:,.1f}", t.published.get(name, ""))
+            for t in timings
+            for name, ms in t.milliseconds.items()
+        ),
+    )
+    here = "with ResNet-12" if whole else "the heads alone"
+    stdout().print(
+        f"{here}; x: how many times as long. Published: on a GPU, with ResNet-12, and qpth in the place of POT"
+    )
+
+
+if __name__ == "__main__":
+    run(main)

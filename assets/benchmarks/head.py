@@ -6,13 +6,20 @@ As in testing, or as in training: with the gradients of maps, alpha and beta.
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
+from typing import Annotated
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+import typer
+from bench import AnyRounds, AsJson, run
+from bench.plain import PLAIN, plain_error
+from bench.timing import take_turns
+from frn_export.graphs.head import head_graph
 from torch import Tensor
 
-from frn.bench.timing import take_turns
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.episodes import EpisodeShape
 from frn.heads.frn import FRNHead
 from frn.inference.onnx_runtime import open_session
@@ -22,8 +29,6 @@ from frn.system.precision import keep_freed_memory
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
 """What every contestant runs with: an untrained head."""
-EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
-"""The paper's two listings, and what its text says of Eq. 8 and its listing does not do: no d x d matrix."""
 OURS = "frn, torch"
 
 
@@ -59,47 +64,13 @@ class HeadTiming:
     milliseconds: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
-        """What `frn bench head --json` says of it."""
+        """What `head.py --json` says of it."""
         ratios = {plain: self.times_as_fast(plain) for plain in PLAIN}
         return {**asdict(self.case), "milliseconds": self.milliseconds, "times_as_fast": ratios}
 
     def times_as_fast(self, plain: str) -> dict[str, float]:
         """How many times as fast as one of the `PLAIN` formulations each is."""
         return {name: self.milliseconds[plain] / value for name, value in self.milliseconds.items()}
-
-
-def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float | Tensor, formulation: str) -> Tensor:
-    """Rebuilt queries of every class (way, n, d) by one of the `PLAIN` formulations; systems are inverted."""
-    st = pool.mT
-    if formulation == EQ_10:  # rho Q ((S^T S + lam I)^-1 S^T S)
-        gram = st @ pool
-        hat = _inverse(gram + lam * torch.eye(gram.shape[-1], device=pool.device)) @ gram
-        return (query @ hat) * rho
-    gram = pool @ st
-    inverse = _inverse(gram + lam * torch.eye(gram.shape[-1], device=pool.device))
-    if formulation == EQ_8:  # rho Q (S^T (S S^T + lam I)^-1 S)
-        return (query @ (st @ inverse @ pool)) * rho
-    return (query @ st @ inverse @ pool) * rho
-
-
-def _inverse(systems: Tensor) -> Tensor:
-    """Of systems (way, n, n); on a processor one after the other.
-
-    Of several at once, each by several threads, torch 2.15 never returns: threads of its LU wait for each other.
-    """
-    return systems.inverse() if systems.is_cuda else torch.stack([system.inverse() for system in systems])
-
-
-def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead | None = None) -> Tensor:
-    """Class errors (queries, way) through rebuilt maps, with the head's alpha and beta, or both zero."""
-    pool, locations = support.flatten(1, 2), query.flatten(0, 1)
-    p, d = pool.shape[1:]
-    lam: float | Tensor = p / d + 1e-6
-    rho: float | Tensor = 1.0
-    if head is not None:
-        lam, rho = p / d * head.alpha.exp() + 1e-6, head.beta.exp()
-    rebuilt = rebuild_plainly(locations, pool, lam, rho, formulation)
-    return (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).mean(-1).mT
 
 
 def time_head(case: HeadCase, graph: bytes, *, rounds: int | None = None) -> HeadTiming:
@@ -135,3 +106,43 @@ def _steps(support: Tensor, query: Tensor) -> dict[str, Callable[[], object]]:
 
     plain = {name: partial(step, partial(plain_error, support, query, name, head)) for name in PLAIN}
     return {**plain, OURS: partial(step, partial(head.class_error, support, query))}
+
+
+def main(
+    d: Annotated[list[int] | None, typer.Option(min=1, help="Channels.", show_default="64 and 640")] = None,
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1, 5 and 20")] = None,
+    r: Annotated[list[int] | None, typer.Option(min=1, help="Locations of a map.", show_default="25")] = None,
+    way: Annotated[list[int] | None, typer.Option(min=2, help="Classes.", show_default="5")] = None,
+    backward: Annotated[bool, typer.Option("--backward", help="With gradients, as in training.")] = False,
+    rounds: AnyRounds = None,
+    as_json: AsJson = False,
+) -> None:
+    """The closed-form head beside the paper's formulations: 16 queries per class, 15 in training; one thread."""
+    with user_errors():
+        graph = head_graph(INITIAL).SerializeToString()
+        cases = [
+            HeadCase(*sizes, backward=backward)
+            for sizes in product(d or (64, 640), shot or (1, 5, 20), r or (25,), way or (5,))
+        ]
+        timings = [time_head(case, graph, rounds=rounds) for case in cases]
+    if as_json:
+        print_json([timing.as_json() for timing in timings])
+        return
+    print_table(
+        ("episode", "formulation", "ms", *(f"x {plain}" for plain in PLAIN)),
+        (
+            (
+                f"d = {t.case.d}, r = {t.case.r}, {t.case.shape}",
+                name,
+                f"{ms:.2f}",
+                *(f"{t.times_as_fast(plain)[name]:.1f}" for plain in PLAIN),
+            )
+            for t in timings
+            for name, ms in t.milliseconds.items()
+        ),
+    )
+    stdout().print("x: how many times as fast as that plain formulation; left to right: Eq. 8 without a d x d matrix")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -8,22 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from bench.photos import in_memory, timed_classes
+from bench.plain import EVALUATION, Photos, plain_accuracy, plain_loss, plain_maps
+from bench.timing import step_operations
 from PIL import Image
-from typer.testing import CliRunner
 
-from frn.bench.peak import step_operations
-from frn.bench.photos import in_memory, timed_classes
-from frn.bench.plain import EVALUATION, Photos, plain_accuracy, plain_loss, plain_maps
-from frn.cli.main import app
 from frn.episodes import EpisodeShape
 from frn.images.opening import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.training.losses import episode_loss
 from frn.training.presets import find_preset
+from tests.benchmarks.scripts import output
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=1)
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def untrained(backbone: str) -> Model:
@@ -76,11 +74,10 @@ class Here(ThreadPoolExecutor):
 
 
 def test_a_step_is_timed_beside_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.bench.training.ProcessPoolExecutor", Here)
-    monkeypatch.setattr("frn.bench.peak.SIDES", {"cpu": (64,)})
-    words = ["bench", "train", "--quick", "--backbone", "conv4", "--precision", "fp32", "--device", "cpu"]
-    result = CliRunner(env=ONE_THREAD).invoke(app, [*words, "--json"], catch_exceptions=False)
-    (timing,) = json.loads(result.stdout)
+    monkeypatch.setattr("train.ProcessPoolExecutor", Here)
+    monkeypatch.setattr("bench.timing.SIDES", {"cpu": (64,)})
+    words = ["--quick", "--backbone", "conv4", "--precision", "fp32", "--device", "cpu"]
+    (timing,) = json.loads(output("train", *words, "--json"))
     assert timing["shape"] == {"way": 2, "shot": 1, "queries": 1}
     took = timing["milliseconds"]
     assert set(took) == {"frn train", "authors' loop"}
@@ -91,22 +88,15 @@ def test_a_step_is_timed_beside_the_authors(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_test_is_timed_beside_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.bench.evaluation.WAY", 2)
-    monkeypatch.setattr("frn.bench.evaluation.QUERIES", 2)
-    words = ["bench", "eval", "--quick", "--backbone", "conv4", "--device", "cpu", "--images", "600"]
-    result = CliRunner(env=ONE_THREAD).invoke(app, [*words, "--json"], catch_exceptions=False)
-    one, five = json.loads(result.stdout)
+    monkeypatch.setattr("eval.WAY", 2)
+    monkeypatch.setattr("eval.QUERIES", 2)
+    words = ["--quick", "--backbone", "conv4", "--device", "cpu", "--images", "600"]
+    one, five = json.loads(output("eval", *words, "--json"))
     assert (one["shot"], five["shot"]) == (1, 5)
     assert one["extraction"] == five["extraction"]
     whole = one["extraction"] + one["scoring"]
     assert one["times_as_fast"] == {"with features": one["plain"] / whole, "episodes": one["plain"] / one["scoring"]}
     assert one["episodes_per_second"]["with features"] == 10_000 / whole
-
-
-def test_a_backbone_that_is_not_timed_is_refused() -> None:
-    result = CliRunner(env=ONE_THREAD).invoke(app, ["bench", "train", "--backbone", "resnet18"])
-    assert result.exit_code == 1
-    assert "--backbone resnet18: not timed here. Choose one of: resnet12, conv4." in result.stderr
 
 
 def test_photos_of_a_data_set_are_taken_again_where_a_class_has_few(tmp_path: Path) -> None:

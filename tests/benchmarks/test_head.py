@@ -5,10 +5,11 @@ import time
 
 import pytest
 import torch
+from bench.plain import PLAIN, plain_error
+from bench.timing import SETTLING_SECONDS, take_turns
 from frn_export.graphs.head import head_graph
+from head import INITIAL, OURS, HeadCase, HeadTiming, time_head
 
-from frn.bench.head import INITIAL, OURS, PLAIN, HeadCase, HeadTiming, plain_error, time_head
-from frn.bench.timing import SETTLING_SECONDS, take_turns
 from frn.heads.frn import FRNHead
 
 

@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
 import torch
+import typer
+from bench import AsJson, run
+from bench.loops import PRESETS, Backbone, Data, Quick
+from bench.photos import in_memory, timed_classes
+from bench.plain import plain_accuracy
+from bench.timing import timed
 from torch import Tensor
 
-from frn.bench.peak import timed
-from frn.bench.photos import in_memory, timed_classes
-from frn.bench.plain import plain_accuracy
-from frn.bench.training import PRESETS
+from frn.cli.shell.console import print_json, print_table, progress_bar, user_errors
+from frn.cli.shell.options import Device, PrecisionName
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import GPU_BATCH, extract_features
@@ -52,7 +57,7 @@ class EvaluationTiming:
         return {"with features": self.plain / (self.extraction + self.scoring), "episodes": self.plain / self.scoring}
 
     def as_json(self) -> dict[str, object]:
-        """What `frn bench eval --json` says of it."""
+        """What `eval.py --json` says of it."""
         taken = {"with features": self.extraction + self.scoring, "episodes": self.scoring, "authors": self.plain}
         rates = {name: TEST_EPISODES / seconds for name, seconds in taken.items()}
         return {**asdict(self), "episodes_per_second": rates, "times_as_fast": self.times_as_fast}
@@ -146,3 +151,54 @@ def _plain(model: Model, files: Sequence[Path], shape: EpisodeShape, count: int,
     episodes = [[*e[:, : shape.shot].ravel().tolist(), *e[:, shape.shot :].ravel().tolist()] for e in drawn]
     answers = plain_accuracy(model, files, episodes, shape, where)
     return median([timed(lambda: next(answers), where) for _ in episodes][1:]) * TEST_EPISODES
+
+
+def main(
+    backbone: Backbone = None,
+    data: Data = None,
+    images: Annotated[int, typer.Option(min=500, help="Of all test classes; CUB's are 2,950.")] = 12_000,
+    precision: Annotated[
+        PrecisionName, typer.Option(help="Precision of ours; auto: bf16 where the processor has it.")
+    ] = "fp32",
+    device: Device = "auto",
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """A test of 10,000 episodes over some images beside the authors' loop: 5-way, 16 queries, 84 x 84, one thread."""
+    with user_errors():
+        torch.set_num_threads(1)
+        timings = []
+        names = [backbone] if backbone else list(PRESETS)
+        with progress_bar("evaluating") as show:
+            for name in names:
+                timings += time_evaluation(
+                    name,
+                    images=images,
+                    data=data,
+                    effort=QUICK if quick else None,
+                    precision=precision,
+                    device=device,
+                )
+                show(len(timings) // 2, len(names))
+    found = [timing.as_json() for timing in timings]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("test", "features, s", "episodes, s", "episodes/s", "authors' loop", "times, with features", "episodes alone"),
+        (
+            (
+                f"{t.backbone}, {t.shot}-shot",
+                f"{t.extraction:,.1f}",
+                f"{t.scoring:,.1f}",
+                f"{TEST_EPISODES / (t.extraction + t.scoring):,.1f}",
+                f"{TEST_EPISODES / t.plain:,.3f}",
+                *(f"{ratio:,.0f}" for ratio in t.times_as_fast.values()),
+            )
+            for t in timings
+        ),
+    )
+
+
+if __name__ == "__main__":
+    run(main)

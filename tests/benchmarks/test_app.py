@@ -1,4 +1,4 @@
-"""`frn bench tui` measures every target that it names."""
+"""`app.py` measures every target that it names."""
 
 import json
 import sys
@@ -6,20 +6,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from frn.cli.main import app
-
-ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "FRN_CACHE"), "1")
-"""What the command sets; the runner puts it back."""
-
-
-def test_without_a_checkout_it_says_so_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "frn_tui_bench", None)
-    result = CliRunner(env=ENVIRONMENT).invoke(app, ["bench", "tui", "--quick"])
-    assert result.exit_code == 1
-    assert "needs a checkout" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
+from tests.benchmarks.scripts import output
 
 
 def test_the_package_is_without_it() -> None:
@@ -35,9 +23,7 @@ def test_the_package_is_without_it() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 def test_every_target_is_measured() -> None:
-    result = CliRunner(env=ENVIRONMENT).invoke(app, ["bench", "tui", "--quick", "--json"], catch_exceptions=False)
-    assert result.exit_code == 0, result.stderr
-    found = json.loads(result.stdout)
+    found = json.loads(output("app", "--quick", "--json"))
     assert found["load"] >= 0
     measures = found["measures"]
     assert {measure["target"] for measure in measures} == {"A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10"}

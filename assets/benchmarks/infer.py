@@ -1,17 +1,24 @@
 """An exported model beside what it was made from: its extractor and torch, a whole classifier and its extractor."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
+from bench import AnyRounds, AsJson, run
+from bench.timing import take_turns
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.classifier import classifier_graph
 from PIL import Image
 
-from frn.bench.timing import take_turns
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import open_session
-from frn.models.model import Model
+from frn.models.model import Model, load_model
+from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 
 
@@ -71,3 +78,48 @@ def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]
     moths = draw_classes(way, 5, size=side, seed=0)
     maps = (extractor.feature_maps(each) for each in moths.images().reshape(way, 5, side, side, 3))
     return {name: enroll(supports, extractor.head) for name, supports in zip(moths.names, maps, strict=True)}
+
+
+IMAGES = ((64, 64), (480, 640))
+"""Heights and widths of the photos that a whole classifier is timed on, beside an image of the model's own size."""
+
+
+def main(
+    model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Images at once.", show_default="1 and 16")] = None,
+    way: Annotated[int, typer.Option(min=1, help="Classes of the classifier.")] = 5,
+    rounds: AnyRounds = None,
+    as_json: AsJson = False,
+) -> None:
+    """An exported model beside torch, and a whole classifier beside its parts: 5 shots, one thread."""
+    with user_errors():
+        loaded = load_model(model)
+        features = features_graph(loaded).SerializeToString()
+        extractor = Extractor(features, model, trusted=True, device="cpu", threads=1)
+        enrolled = enroll_moths(extractor, way)
+        classifier = classifier_graph(features, enrolled).SerializeToString()
+        batches, images, rows = [], [], []
+        for n in batch or (1, 16):
+            ms = time_extractor(loaded, extractor, batch=n, rounds=rounds)
+            ours, torch, faster = ms["onnxruntime"], ms["torch"], ms["torch"] / ms["onnxruntime"]
+            batches.append({"batch": n, "milliseconds": ms, "times_as_fast": faster})
+            what, ratio = f"onnxruntime, {n} at once", f"{faster:.2f} times as fast"
+            rows.append((what, f"{ours:.2f}", "torch, eager", f"{torch:.2f}", ratio))
+        for height, width in ((extractor.transform.size,) * 2, *IMAGES):
+            ms = time_classifier(extractor, classifier, enrolled, height=height, width=width, rounds=rounds)
+            longer = {name: ms["classifier"] / ms[name] for name in ("extractor", "library")}
+            images.append({"height": height, "width": width, "milliseconds": ms, "times_as_long": longer})
+            what, whole = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
+            for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
+                rows.append((what, whole, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
+    sizes = {"way": way, "megabytes": len(classifier) / 1e6}
+    found = {"model": model, **sizes, "extractor": batches, "classifier": images}
+    if as_json:
+        print_json(found)
+    else:
+        print_table(("what", "ms", "beside", "ms", "ratio"), rows)
+        stdout().print(f"classifier.onnx of {way:,} classes: {sizes['megabytes']:,.1f} MB")
+
+
+if __name__ == "__main__":
+    run(main)

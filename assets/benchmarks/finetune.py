@@ -11,11 +11,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
+from bench import AsJson, run
+from bench.photos import Classes, Pools, draw_classes, link_classes, pool_roots, pooled_classes
 from numpy.typing import NDArray
 
-from frn.bench.pools import Classes, draw_classes, link_classes, pooled_classes
+from frn.cli.shell.console import note, print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device, Precision, Threads
 from frn.data.folders import ClassFolders, scan
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
@@ -23,6 +28,7 @@ from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.features import TorchExtractor
 from frn.evaluation.split_report import EvaluationPlan, Inspection, evaluate_images
 from frn.models.model import load_model
+from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.system.precision import choose_device, choose_precision
 from frn.training.launch import prepare_finetuning
 from frn.training.runs.run_options import RunOptions
@@ -69,7 +75,7 @@ class Gain:
         return "  ".join(self.row)
 
     def as_json(self) -> dict[str, object]:
-        """What `frn bench finetune --json` says of it."""
+        """What `finetune.py --json` says of it."""
         return asdict(self)
 
 
@@ -117,3 +123,39 @@ def episode_shares(model: str, folders: ClassFolders, options: RunOptions, episo
     evaluate_images(extractor, images, EvaluationPlan(shapes=[TEST], episodes=episodes), inspect=seen.append)
     shares: NDArray[np.float64] = seen[0].tally.right.mean(-1)
     return shares
+
+
+def main(
+    pools: Pools,
+    model: Annotated[str, typer.Option(help="What to start from: shipped name, model file, run.")] = DEFAULT_MODEL,
+    photos: Annotated[int, typer.Option(min=21, help="Photos of a class at most.")] = 60,
+    episodes: Annotated[int, typer.Option(min=1, help="Test episodes.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first draw; each has the next.")] = 0,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """`frn finetune` on 18 classes of a pool, with 6 to validate on: accuracy on 6 others, before and after."""
+    with user_errors():
+        resolve(model)
+        common = RunOptions(preset="finetune", init=model, precision=precision, device=device, threads=threads)
+        gains = []
+        with progress_bar("draws") as show:
+            for number, pool in enumerate(pools):
+                roots = pool_roots(pool)
+                options = replace(common, seed=seed + number)
+                gains.append(measure_gain(roots, options, photos=photos, episodes=episodes))
+                note(str(gains[-1]))
+                show(len(gains), len(pools))
+    mean = sum(gain.gain.mean for gain in gains) / len(gains)
+    draws = [gain.as_json() for gain in gains]
+    if as_json:
+        print_json({"model": model, "threads": threads, "draws": draws, "gain": mean})
+        return
+    print_table(("pool", "seed", "validation", "test", "gain", "minutes", "of a processor"), (g.row for g in gains))
+    stdout().print(f"{model}, {TEST} with {TEST.queries} queries, {episodes} episodes; mean gain {mean:+.2f} points")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -3,11 +3,16 @@
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Annotated
 
 import numpy as np
+import typer
+from bench import AnyRounds, AsJson, run
+from bench.timing import take_turns
 from numpy.typing import NDArray
 
-from frn.bench.timing import take_turns
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
 from frn.ridge.parameters import HeadParameters
 
@@ -82,3 +87,54 @@ def _peak(work: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def main(
+    way: Annotated[
+        list[int] | None, typer.Option(min=1, help="Enrolled classes.", show_default="100, 1,000 and 10,000")
+    ] = None,
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Photos of each.", show_default="1, 5 and 20")] = None,
+    d: Annotated[int, typer.Option(min=1, help="Channels.")] = 64,
+    r: Annotated[int, typer.Option(min=1, help="Locations of a map.")] = 25,
+    photos: Annotated[list[int] | None, typer.Option(min=1, help="Scored at once.", show_default="1 and 16")] = None,
+    rounds: AnyRounds = None,
+    as_json: AsJson = False,
+) -> None:
+    """Photos against many enrolled classes, from their feature maps on, beside one class after the other: one thread.
+
+    What the classes take in memory, and what scoring takes beside them; 10,000 of 5 photos at d = 640 take 3 GB.
+    """
+    with user_errors():
+        cases = [
+            ClassesCase(d=d, r=r, shot=k, way=n, photos=at_once)
+            for k, n, at_once in product(shot or (1, 5, 20), way or (100, 1000, 10_000), photos or (1, 16))
+        ]
+        timings = []
+        with progress_bar("measuring") as show:
+            for case in cases:
+                timings.append(time_classes(case, rounds=rounds))
+                show(len(timings), len(cases))
+    found = [timing.as_json() for timing in timings]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("classes", "at once", "ms a photo", PLAIN, "times as fast", "MB", "more MB"),
+        (
+            (
+                f"{t.case.way:,} of {t.case.shot}",
+                str(t.case.photos),
+                f"{t.milliseconds[OURS]:,.2f}",
+                f"{t.milliseconds[PLAIN]:,.2f}",
+                f"{t.times_as_fast:,.1f}",
+                f"{t.megabytes:,.0f}",
+                f"{t.more_megabytes:,.0f}",
+            )
+            for t in timings
+        ),
+    )
+    stdout().print(f"d = {d}, r = {r}; MB: of the enrolled classes, and what scoring takes beside them at most")
+
+
+if __name__ == "__main__":
+    run(main)

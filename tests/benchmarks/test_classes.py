@@ -1,8 +1,8 @@
 """Many classes are timed beside one after the other, which gives the same."""
 
 import numpy as np
+from classes import OURS, PLAIN, ClassesCase, class_by_class, time_classes
 
-from frn.bench.classes import OURS, PLAIN, ClassesCase, class_by_class, time_classes
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 

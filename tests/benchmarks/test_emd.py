@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import torch
+from bench.plain import EQ_8, EQ_10
+from bench.timing import take_turns
+from emd import OPENCV, OURS, POT, Images, Maps, time_emd
 from torch import nn
 
 from frn.backbones import build_backbone
-from frn.bench.emd import OPENCV, OURS, POT, Images, Maps, time_emd
-from frn.bench.head import EQ_8, EQ_10
-from frn.bench.timing import take_turns
 
 SMALL = Maps(d=8, r=4)
 missing = [name for name in ("ot", "cv2") if importlib.util.find_spec(name) is None]
@@ -47,8 +47,8 @@ def test_whole_episodes_have_resnet_12_in_them(monkeypatch: pytest.MonkeyPatch) 
         contestants[OURS]()
         return dict.fromkeys(contestants, 1.0)
 
-    monkeypatch.setattr("frn.bench.emd.build_backbone", build)
-    monkeypatch.setattr("frn.bench.emd.take_turns", turns)
+    monkeypatch.setattr("emd.build_backbone", build)
+    monkeypatch.setattr("emd.take_turns", turns)
     assert time_emd("train", 1, inputs=Images(size=16), rounds=1, sfc_passes=1).as_json()["whole"] is True
     assert all(weight.grad is not None for weight in built[0].parameters())
     assert time_emd("train", 1, inputs=SMALL, rounds=1, sfc_passes=1).as_json()["whole"] is False

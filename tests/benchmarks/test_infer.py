@@ -4,8 +4,8 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
+from infer import enroll_moths, time_classifier, time_extractor
 
-from frn.bench.infer import enroll_moths, time_classifier, time_extractor
 from frn.errors import FrnError
 from frn.images.opening import EvaluationTransform
 from frn.inference.extractor import Extractor

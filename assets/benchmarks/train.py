@@ -10,14 +10,19 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
+from bench import AsJson, run
+from bench.loops import PRESETS, Backbone, Data, Quick
+from bench.photos import Classes, in_memory, timed_classes
+from bench.plain import PlainTraining
+from bench.timing import peak_rate, step_operations, timed
 
-from frn.bench.peak import peak_rate, step_operations, timed
-from frn.bench.photos import in_memory, timed_classes
-from frn.bench.plain import PlainTraining
-from frn.bench.pools import Classes
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device, PrecisionName
 from frn.data.batch_augmentation import augment
 from frn.episodes import EpisodeShape
 from frn.system.precision import Precision, choose_device, choose_precision
@@ -26,8 +31,6 @@ from frn.training.presets import Preset, find_preset
 from frn.training.runs.run import RunSettings
 from frn.training.setup import new_model
 
-PRESETS = {"resnet12": "cub-cropped-resnet12", "conv4": "cub-cropped-conv4"}
-"""The paper's runs on birds, by backbone; images of 84 x 84 pixels."""
 OURS, PLAIN, PLAIN_CAST = "frn train", "authors' loop", "authors' loop, bf16"
 WAYS = {"resnet12": 5, "conv4": 20}
 """Classes of an episode: the paper's for Conv-4, half of it for ResNet-12, whose authors' loop takes long."""
@@ -61,7 +64,7 @@ class TrainingTiming:
         return {name: ms / self.milliseconds[OURS] for name, ms in self.milliseconds.items() if name != OURS}
 
     def as_json(self) -> dict[str, object]:
-        """What `frn bench train --json` says of it."""
+        """What `train.py --json` says of it."""
         return {
             **asdict(self),
             "augmentation_share": 100 * self.augmentation / self.milliseconds[OURS],
@@ -167,3 +170,56 @@ def _augmentation(preset: Preset, episode: Classes, where: torch.device, rounds:
         timed(lambda: augment(*images.gather(drawn), preset.augmentation, generator, where), where)
         for _ in range(UNTIMED + rounds)
     )
+
+
+def main(
+    backbone: Backbone = None,
+    data: Data = None,
+    way: Annotated[int | None, typer.Option(min=2, help="Classes of an episode.", show_default="5 and 20")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Steps of each that count.")] = 3,
+    precision: Annotated[
+        PrecisionName, typer.Option(help="Precision of ours; auto: bf16 where the processor has it.")
+    ] = "auto",
+    device: Device = "auto",
+    compiled: Annotated[bool, typer.Option("--compile", help="Ours as `frn train --compile` does it.")] = False,
+    quick: Quick = False,
+    as_json: AsJson = False,
+) -> None:
+    """A training step beside the authors' loop and this machine's matrix products: 5 shots, 15 queries, one thread."""
+    with user_errors():
+        timings = []
+        names = [backbone] if backbone else list(PRESETS)
+        with progress_bar("training") as show:
+            for name in names:
+                tiny = {"way": 2, "shot": 1, "queries": 1, "rounds": 1}
+                sizes = tiny if quick else {"way": way, "rounds": rounds}
+                timings.append(
+                    time_training(name, data=data, precision=precision, device=device, compiled=compiled, **sizes)
+                )
+                show(len(timings), len(names))
+    found = [timing.as_json() for timing in timings]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("step", "loop", "ms", "of peak", "frn train is"),
+        (
+            (
+                f"{t.backbone}, {t.shape}",
+                name,
+                f"{ms:,.0f}",
+                f"{t.shares_of_peak[name]:.0f} %",
+                f"{t.times_as_fast[name]:.1f} times as fast" if name in t.times_as_fast else "",
+            )
+            for t in timings
+            for name, ms in t.milliseconds.items()
+        ),
+    )
+    for t in timings:
+        share = 100 * t.augmentation / t.milliseconds["frn train"]
+        reached = f"{t.operations / 1e9:,.0f} GFLOP a step; products in {t.precision} reach {t.peak / 1e9:,.0f} GFLOP/s"
+        stdout().print(f"{t.backbone}: {reached}; augmentation {t.augmentation:,.0f} ms, {share:.0f} % of the step")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -6,17 +6,24 @@ import resource
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+import typer
+from bench import AsJson, run
+from bench.plain import EQ_8, EQ_10, plain_error
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.bench.head import EQ_8, EQ_10, plain_error
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device as DeviceOption
+from frn.errors import FrnError
 from frn.heads.ctx import CTXHead
 from frn.heads.frn import FRNHead
+from frn.system.precision import choose_device
 
 Part = Literal["step", "head"]
 Device = Literal["cpu", "cuda"]
@@ -122,3 +129,52 @@ def _resident(*, peak: bool) -> int:
         return 1024 * int(found[1])
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
+
+
+def main(
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1 and 5")] = None,
+    side: Annotated[list[int] | None, typer.Option(help="Of the maps: 5 or 10.", show_default="5 and 10")] = None,
+    head_only: Annotated[
+        bool, typer.Option("--head-only", help="From feature maps on, without Conv-4; any side.")
+    ] = False,
+    d: Annotated[int, typer.Option(min=1, help="Channels, with --head-only.")] = 64,
+    way: Annotated[int | None, typer.Option(min=2, help="Classes.", show_default="30 and 20, as in the paper")] = None,
+    queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 15,
+    device: DeviceOption = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Peak memory of a training step: CTX beside FRN, Conv-4 at 84 x 84, each in a process of its own.
+
+    The 10 x 10 maps take up to 8 GB.
+    """
+    with user_errors():
+        where = choose_device(device).type
+        sides = side or (5, 10)
+        if not head_only and (d != 64 or set(sides) - {5, 10}):
+            raise FrnError("Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others.")
+        cases = [
+            MemoryCase(part="head" if head_only else "step", r=n * n, shot=k, d=d, way=way, queries=queries)
+            for n in sides
+            for k in shot or (1, 5)
+        ]
+        published = PUBLISHED if not head_only and way is None and queries == 15 else {}
+        measured, rows = [], []
+        with progress_bar("measuring") as show:
+            for c, name in product(cases, CONTESTANTS):
+                megabytes = measure_memory(c, name, "cuda" if where == "cuda" else "cpu")
+                paper = published.get(name, {}).get((c.r, c.shot))
+                episode = {"part": c.part, "r": c.r, "d": c.d, "way": c.classes, "shot": c.shot}
+                measured.append({**episode, "head": name, "megabytes": megabytes, "published": paper})
+                shape = f"{c.classes}-way {c.shot}-shot"
+                rows.append((str(c.r), str(c.d), shape, name, f"{megabytes:,.0f}", f"{paper or ''}"))
+                show(len(measured), len(cases) * len(CONTESTANTS))
+    if as_json:
+        print_json(measured)
+        return
+    print_table(("r", "d", "episode", "head", "MB", "published MB"), rows)
+    what = "torch's peak on the GPU" if where == "cuda" else "peak of a fresh process, less its libraries"
+    stdout().print(f"MB: {what}. Published: all that nvidia-smi saw")
+
+
+if __name__ == "__main__":
+    run(main)
