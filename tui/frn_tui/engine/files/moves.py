@@ -142,7 +142,7 @@ def _encode(entry: dict[str, object]) -> bytes:
 
 def _decode(line: bytes) -> dict[str, Any] | None:
     """The entry of a line, or None if it is torn or was changed."""
-    with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
+    with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError, AttributeError):
         entry: dict[str, Any] = json.loads(line)
         if entry.pop("crc32") == _checksum(entry):
             return entry
