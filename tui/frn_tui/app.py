@@ -217,6 +217,7 @@ class FrnApp(App[None]):
     def _tell_of_restart(self) -> None:
         log = f"; more in {self.engine.log}" if self.engine.log else ""
         self.context.say(f"the engine stopped and was started again{log}", severity="warning")
+        self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
         mirror = MIRROR if (self.test_time or self.settings.test_time) == "mirror" else ""
