@@ -28,7 +28,6 @@ from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import (
     CHECKSUM,
-    MAX_WEIGHTS,
     OPTIMIZER,
     STAGE,
     ModelConfig,

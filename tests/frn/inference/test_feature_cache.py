@@ -120,7 +120,7 @@ def test_a_file_that_is_not_ours_stays_as_it_is(tmp_path: Path, version: int) ->
         path.write_bytes(content)
         store = FeatureStore(path)
         store.put("m", {"a": maps(0)})
-        assert store.get("m", "a") is None
+        assert store.get("m", "a", SHAPE) is None
         assert {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()} == {"f.sqlite": content}
 
 
