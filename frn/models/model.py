@@ -4,8 +4,8 @@ A model file is one `.safetensors`: the weights, and in its header what the mode
 """
 
 import copy
-import hashlib
 import json
+import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,9 @@ from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError, FrnWarning
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import (
     CHECKSUM,
-    MAX_WEIGHTS,
     OPTIMIZER,
     STAGE,
     ModelConfig,
@@ -39,7 +38,7 @@ from frn.models.header import (
 )
 from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
-from frn.system.files import read_regular, write_atomically
+from frn.system.files import sha256, write_atomically
 
 
 class Model(nn.Module):
@@ -126,6 +125,7 @@ def from_pretrained(name: str | Path) -> Model:
     except FrnError:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
             raise
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read at the import
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
@@ -211,7 +211,7 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
     assert isinstance(model.backbone, Pretrained)
     model.backbone.fill(read_weights(weights), weights)
-    digest = hashlib.sha256(read_regular(weights, MAX_WEIGHTS)).hexdigest()
+    digest = sha256(weights)
     model.record = {
         "data": f"not trained here: weights of {name} from {weights.name} (SHA-256 {digest[:12]})",
         "weights": {"backbone": name, "file": weights.name, "sha256": digest},

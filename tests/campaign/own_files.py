@@ -15,7 +15,7 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.data.prepare.prepared import NAME, Record, read_record
 from frn.data.synthetic import draw_moth, species
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.feature_cache import FeatureStore
 from frn.system.caches import cached_splits
 from tests.campaign.campaign import Part

@@ -3,7 +3,7 @@
 The files lie in `moved/` of the state folder (`$FRN_STATE`, on Linux `~/.local/state/frn`). Before a photo is moved a
 line says from where to where; a second line says what came of it:
 
-    {"move": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "bytes": 812345, "process": 4711, "born": "…", "crc32": …}
+    {"move": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "bytes": 812345, "crc32": …}
     {"moved": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "crc32": …}
 
 `"kept"` in place of `"moved"` says that the photo stayed. Where the second line is missing because the program was
@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from frn.errors import FrnError
-from frn.system.files import remove_abandoned, sync_folder
-from frn_tui.engine.files.locks import birth, lives
-from frn_tui.engine.files.placing import TEMPORARY, is_same_photo, make_folder, remove_twin
+from frn.system.files import LOCK, beside, remove_unfinished, sync_folder
+from frn.system.locks import Lock, lock
+from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
 
 KEPT = 200
@@ -41,7 +41,6 @@ class MoveJournal:
     def __init__(self, path: str = "") -> None:
         """Continue a journal, or begin one. FrnError if it cannot be written: then no photo may be moved."""
         self.path = Path(path) if path else _folder() / f"{time.strftime('%Y-%m-%d %H.%M.%S')} {os.getpid()}.jsonl"
-        self._process = {"process": os.getpid(), "born": birth(os.getpid())}
         if not path:
             make_folder(self.path.parent)
             _remove_oldest(self.path.parent)
@@ -49,33 +48,46 @@ class MoveJournal:
     @contextmanager
     def moving(self, source: Path, target: Path) -> Iterator[None]:
         """Write down that a photo is about to be moved and, at the end, what came of it."""
-        size = source.stat().st_size
-        self._write({"move": str(source), "to": str(target), "bytes": size, **self._process})
-        came = "moved"
-        try:
-            yield
-        except OSError:
-            came = "kept"
-            raise
-        finally:
-            self._note({came: str(source), "to": str(target)})
+        with lock(self._lock, self.path):
+            self._write({"move": str(source), "to": str(target), "bytes": source.stat().st_size})
+            came = "moved"
+            try:
+                yield
+            except OSError:
+                came = "kept"
+                raise
+            finally:
+                self._note({came: str(source), "to": str(target)})
 
     def settle(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """Finish what a killed program was moving: photos moved, from where to where, and those found at neither."""
-        places, gone = {}, []
-        for source, entry in self._unfinished().items():
-            target = Path(entry["to"])
-            remove_abandoned(target.parent, [TEMPORARY])
-            came = _settled(Path(source), target, entry["bytes"])
-            self._note({came: source, "to": str(target)})
-            if came == "moved":
-                places[source] = str(target)
-            elif came == "gone":
-                gone.append((source, f"is no longer there, nor at {target}; a program was killed while it moved it"))
-        return places, gone
+        places: dict[str, str] = {}
+        gone: list[tuple[str, str]] = []
+        held = Lock(self._lock)
+        with contextlib.suppress(OSError):
+            if not held.acquire():  # its program is still moving
+                return places, gone
+        try:
+            for source, entry in self._unfinished().items():
+                target = Path(entry["to"])
+                remove_unfinished(target)
+                came = _settled(Path(source), target, entry["bytes"])
+                self._note({came: source, "to": str(target)})
+                if came == "moved":
+                    places[source] = str(target)
+                elif came == "gone":
+                    why = f"is no longer there, nor at {target}; a program was killed while it moved it"
+                    gone.append((source, why))
+            return places, gone
+        finally:
+            held.release()
+
+    @property
+    def _lock(self) -> Path:
+        return beside(self.path, LOCK)
 
     def _unfinished(self) -> dict[str, dict[str, Any]]:
-        """Lines without an outcome, whose program is gone, by the photo."""
+        """Lines without an outcome, by the photo."""
         unfinished = {}
         with contextlib.suppress(OSError), self.path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
@@ -84,7 +96,7 @@ class MoveJournal:
                     unfinished[entry["move"]] = entry
                 else:
                     unfinished.pop(next(iter(entry.values())), None)
-        return {name: entry for name, entry in unfinished.items() if not lives(entry["process"], entry["born"])}
+        return unfinished
 
     def _note(self, entry: dict[str, object]) -> None:
         """Write an outcome; a line that cannot be written is made up for by `settle`."""

@@ -9,16 +9,13 @@ import stat
 import sys
 from pathlib import Path
 
-from frn.system.files import in_the_making, remove_abandoned, sync_folder
+from frn.system.files import LOCK, PART, beside, remove, sync_folder
+from frn.system.locks import lock
 
-TEMPORARY = "frn-photo"
-"""Copies are called `.frn-photo.0123abcd` until they are whole."""
 _AT_CWD, _NO_REPLACE = -100, 1
 """As Linux's `renameat2` calls them."""
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _PIECE = 1 << 20
-
-_swept: set[Path] = set()
 
 
 def make_folder(folder: Path) -> None:
@@ -62,21 +59,20 @@ def copy_new(source: Path, target: Path) -> os.stat_result:
 
     Returns the status of what was copied: it may be another file by now.
     """
-    if target.parent not in _swept:
-        _swept.add(target.parent)
-        remove_abandoned(target.parent, [TEMPORARY])
-    temporary = target.with_name(f".{TEMPORARY}.{os.urandom(4).hex()}")
-    try:
-        with source.open("rb") as old, temporary.open("xb") as new, in_the_making(temporary):
-            copied = os.fstat(old.fileno())
-            shutil.copyfileobj(old, new, _PIECE)
-            new.flush()
-            with contextlib.suppress(OSError):  # FAT keeps no mode
-                shutil.copystat(source, temporary)
-            os.fsync(new.fileno())
-            rename_new(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    part = beside(target, PART)
+    with lock(beside(target, LOCK), target):
+        remove(part)  # a killed program's
+        try:
+            with source.open("rb") as old, part.open("xb") as new:
+                copied = os.fstat(old.fileno())
+                shutil.copyfileobj(old, new, _PIECE)
+                new.flush()
+                with contextlib.suppress(OSError):  # FAT keeps no mode
+                    shutil.copystat(source, part)
+                os.fsync(new.fileno())
+                rename_new(part, target)
+        finally:
+            part.unlink(missing_ok=True)
     sync_folder(target.parent)
     return copied
 
