@@ -97,6 +97,7 @@ def write_as_version_0_1_0(last: Path, preset: Preset) -> None:
     """Give a checkpoint the names that the first version had for a preset's fields and for its auxiliary heads."""
     with safetensors.safe_open(last, framework="pt") as file:
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del metadata["crc32"]
     record = json.loads(metadata["record"])
     run = record["training"]["run"]
     record["training"]["run"] = {key: run[key] for key in ("seed", "precision", "images")} | published_fields(preset)
