@@ -176,7 +176,7 @@ def test_a_name_that_another_program_takes_just_before_is_not_overwritten(
 
     def late(source: Path, target: Path) -> None:
         monkeypatch.setattr(sorting, "move_new", move)
-        sorting.put(photos[1], tmp_path / "jay", journal)  # the other program
+        sorting.put(photos[1], tmp_path / "jay", MoveJournal())  # the other program
         move(source, target)
 
     monkeypatch.setattr(sorting, "move_new", late)
