@@ -172,7 +172,6 @@ def test_a_name_that_another_program_takes_just_before_is_not_overwritten(
         photo.write_text(str(photo))
     move = placing.move_new
     monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))
-    journal = MoveJournal()
 
     def late(source: Path, target: Path) -> None:
         monkeypatch.setattr(sorting, "move_new", move)
@@ -180,7 +179,7 @@ def test_a_name_that_another_program_takes_just_before_is_not_overwritten(
         move(source, target)
 
     monkeypatch.setattr(sorting, "move_new", late)
-    sorting.put(photos[0], tmp_path / "jay", journal)
+    sorting.put(photos[0], tmp_path / "jay", MoveJournal())
     assert {path.read_text() for path in (tmp_path / "jay").iterdir()} == set(map(str, photos))
 
 

@@ -92,6 +92,7 @@ def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, i
     is_gone = not os.path.lexists(source)
     remove_unfinished(target)  # a killed program's
     if os.path.lexists(target) and (is_gone or (is_twin and back and is_same_photo(source, target))):
+        remove_unfinished(target)
         return  # an earlier try came so far
     try:
         if is_twin and back:
