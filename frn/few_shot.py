@@ -209,7 +209,7 @@ class FewShotClassifier(Estimator):
 
         classifier = self._fitted
         graph = classifier_graph(
-            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
+            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.head.gamma
         )
         write_atomically(Path(path), graph.SerializeToString(deterministic=True))
 

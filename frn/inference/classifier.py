@@ -56,6 +56,7 @@ class Classifier:
         self.extractor = extractor
         self.store = store
         self.head = extractor.head
+        """Alpha, beta and gamma, chosen again with the classes (`ridge.tuning`)."""
         self.state = State()
         """The files that the classes were enrolled from."""
         self.threshold_override: float | None = None
@@ -134,8 +135,7 @@ class Classifier:
         def pool(entry: ClassEntry) -> Maps:
             return np.stack([feature_maps[support.key] for support in entry.supports])
 
-        if self.extractor.untrained_head:
-            self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes])
+        self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
         classes, left_out = {}, {}
         for entry in state.classes:  # one after the other: the pools of thousands would take as much as their maps
             maps = pool(entry)
@@ -162,7 +162,7 @@ class Classifier:
     def predict_all(self, feature_maps: Maps) -> list[Prediction]:
         """Classify feature maps (n, r, d)."""
         errors = self.scorer.class_error(feature_maps)
-        shares, known = probabilities(errors, self.gamma), explained(errors, feature_maps)
+        shares, known = probabilities(errors, self.head.gamma), explained(errors, feature_maps)
 
         def by_class(row: NDArray[np.floating]) -> dict[str, float]:
             return dict(zip(self.classes, row.tolist(), strict=True))
@@ -176,11 +176,6 @@ class Classifier:
         """Squared error of every location for every class: (r, d) to (way, h, w)."""
         error: Floats = self.scorer.location_error(feature_maps[None])[0].T.reshape(-1, *self.extractor.grid)
         return error
-
-    @property
-    def gamma(self) -> float:
-        """Temperature of the probabilities of these classes."""
-        return self.extractor.temperature(self.head, [len(entry.supports) for entry in self.state.classes])
 
     @property
     def scorer(self) -> ClassScorer:

@@ -22,7 +22,7 @@ from frn.losses import distillation_loss
 from frn.model import Model, save_model
 from frn.numerics import autocast, keep_freed_memory, seed_torch
 from frn.ridge.systems import SingularError
-from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
+from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
@@ -205,7 +205,7 @@ class _Trainer:
                 maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
                 trials.append(TuningEpisode.split(episode, shape.shot))
-        ridge.set_parameters(tune(trials))
+        ridge.set_parameters(tune(trials, FLAT, 1))
         fix_regularisers(self.model, self.preset)
 
     def fit_statistics(self) -> None:

@@ -80,20 +80,10 @@ export class Model {
         note(i, Float32Array.from({ length: this.r }, (_, row) => errors[row * own.length + column])));
     }
     const least = Math.min(...found.map(({ error }) => error));
-    const gamma = this.temperature(classes.map(({ shots }) => shots));
-    const weights = found.map(({ error }) => Math.exp(-gamma * (error - least)));
+    const weights = found.map(({ error }) => Math.exp(-this.page.gamma * (error - least)));
     const total = weights.reduce((sum, weight) => sum + weight, 0);
     found.forEach((entry, i) => (entry.probability = weights[i] / total));
     return found.sort((a, b) => a.error - b.error);
-  }
-
-  // Gamma for classes of so many examples, as `temperature` of frn/ridge/parameters.py.
-  temperature(shots) {
-    const { gamma, usual_shots } = this.page;
-    if (usual_shots === null) return gamma;
-    const sorted = [...shots].sort((a, b) => a - b);
-    const median = (sorted[(shots.length - 1) >> 1] + sorted[shots.length >> 1]) / 2;
-    return gamma * Math.min(1, median / usual_shots) ** (1 / 3);
   }
 
   // What the other examples of a class explain of each; nothing where there is one.

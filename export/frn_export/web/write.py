@@ -18,7 +18,6 @@ from frn.inference.features import Maps
 from frn.inference.ramp import RAMP
 from frn.inference.runtime import open_session, run_session
 from frn.inference.unknown import MISSED
-from frn.ridge.parameters import USUAL_SHOTS
 from frn_export.batch import scores_graph
 from frn_export.classifier import prepare_graph, require_text
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
@@ -105,7 +104,7 @@ def _graphs(classifier: Classifier) -> dict[str, bytes]:
         "head.onnx": head_graph(classifier.head),
     }
     if classifier.classes:
-        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.gamma)
+        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.head.gamma)
     graphs = {name: graph.SerializeToString(deterministic=True) for name, graph in built.items()}
     return {**graphs, "features.onnx": extractor.data}
 
@@ -138,7 +137,6 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "crop": {"size": transform.size, "length": transform.length, "square": transform.square}
         | {"own": transform.resize is None},
         "gamma": head.gamma,
-        "usual_shots": None if extractor.untrained_head else USUAL_SHOTS,
         "threshold": classifier.threshold_override,
         "missed": MISSED,
         "classes": [

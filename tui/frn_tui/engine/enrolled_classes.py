@@ -54,9 +54,7 @@ class Classes:
     sha256: str
     """Of the model they were enrolled with."""
     head: HeadParameters
-    """The model's own or, where nobody trained it, chosen with these classes."""
-    gamma: float
-    """Temperature of the probabilities, for so many examples."""
+    """Chosen with these classes."""
     entries: tuple[ClassEntry, ...]
     members: tuple[ClassRecord, ...]
     bank: ClassScorer
@@ -145,8 +143,7 @@ class EnrolledClasses:
         before = self._current
         same = before and _groups(before.entries) == _groups(entries)
         bank = before.bank if before and same else ClassScorer([member.enrolled for member in members])
-        gamma = self._models.model.extractor.temperature(head, [len(entry.supports) for entry in entries] or [1])
-        self._current = Classes(self._sha256, head, gamma, entries, tuple(members), bank, threshold)
+        self._current = Classes(self._sha256, head, entries, tuple(members), bank, threshold)
         used = {keys_of(entry) for entry in entries}
         unused = [keys for keys in self._members if keys not in used]
         kept = sum(self._members[keys].enrolled.rows.nbytes for keys in unused)

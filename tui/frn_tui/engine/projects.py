@@ -81,7 +81,7 @@ class Exports:
             self._models.model.extractor.data,
             {entry.name: member.enrolled for entry, member in named},
             threshold=classes.threshold,
-            gamma=classes.gamma,
+            gamma=classes.head.gamma,
         )
         data: bytes = graph.SerializeToString(deterministic=True)
         return data

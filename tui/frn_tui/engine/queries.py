@@ -51,7 +51,7 @@ class Queries:
         errors = location_errors.mean(1)
         shares = explained(errors, found.maps[None])[0]
         order = np.argsort(errors[0], kind="stable")
-        numbers = np.stack([probabilities(errors[0], classes.gamma), errors[0], shares], axis=1).tolist()
+        numbers = np.stack([probabilities(errors[0], classes.head.gamma), errors[0], shares], axis=1).tolist()
         scores = [
             ClassScore(id=entry.id, probability=probability, error=error, explained=share)
             for entry, (probability, error, share) in zip(classes.entries, numbers, strict=True)
