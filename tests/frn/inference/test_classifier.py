@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import safetensors
 import torch
-from frn_export.graphs import features_graph
+from frn_export.graphs.backbone import features_graph
 from frn_export.quantise import half
 
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, open_image
+from frn.images.opening import EvaluationTransform, open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.inference.features import Maps
-from frn.model import Model, load_model
-from frn.model_file import ModelConfig
-from frn.zoo import shipped_extractors, shipped_models
+from frn.inference.feature_cache import Maps
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model
+from frn.models.zoo import shipped_extractors, shipped_models
 
 
 def model_of(method: str = "frn") -> Model:
@@ -45,6 +45,8 @@ def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> N
         pixels = np.stack([model.config.transform(open_image(path)) for path in paths])
         return model.feature_maps(torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255)
 
+    assert model.head.ridge is not None
+    model.head.ridge.set_parameters(classifier.head)
     with torch.no_grad():
         asked = maps(queries)
         logits = torch.cat([model.head(maps(paths)[None], asked) for paths in classes.values()], dim=1)
@@ -52,9 +54,9 @@ def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> N
     for answer, expected in zip(answers, logits, strict=True):
         assert not isinstance(answer, FrnError)
         assert list(answer.errors) == list(classes)
-        np.testing.assert_allclose(list(answer.errors.values()), -expected.numpy(), rtol=1e-4, atol=1e-5)
-        tempered = expected * (classifier.gamma / classifier.head.gamma)  # few shots are less sure
-        np.testing.assert_allclose(list(answer.probabilities.values()), tempered.softmax(0).detach(), atol=1e-5)
+        errors = -expected.numpy() / classifier.head.gamma
+        np.testing.assert_allclose(list(answer.errors.values()), errors, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(list(answer.probabilities.values()), expected.softmax(0), atol=1e-4)
         assert answer.label == list(classes)[int(expected.argmax())]
 
 

@@ -79,7 +79,8 @@ def test_few_photos_stay_near_the_prior_and_many_leave_it() -> None:
 def test_lambda_of_the_prior_does_not_grow_with_the_shots_and_gamma_does() -> None:
     one, nine = TRAINED.head(1), TRAINED.head(9)
     assert one.lam(36, 384) == pytest.approx(nine.lam(9 * 36, 384), rel=1e-3)
-    assert one == HeadParameters(2.0, 0.2, pytest.approx(5.0 * 0.2**0.5))
+    assert (one.alpha, one.beta) == (TRAINED.alpha, TRAINED.beta)
+    assert one.gamma == pytest.approx(TRAINED.gamma / 5**0.5)
     assert nine.gamma == pytest.approx(3 * one.gamma)
 
 
