@@ -25,6 +25,7 @@ from PIL import Image
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
+from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
@@ -62,9 +63,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "classifier": classifier_graph(
                 features, classifier.classes, gamma=classifier.head.gamma
             ).SerializeToString(),
-            "classifier-batch": batch_graph(
-                extractor, classifier.classes, threshold=0, gamma=gamma
-            ).SerializeToString(),
+            "classifier-batch": batch_graph(extractor, classifier.classes, rule=NEVER, gamma=gamma).SerializeToString(),
         }
         for name, data in graphs.items():
             (folder / f"{name}.onnx").write_bytes(data)

@@ -14,7 +14,6 @@ from typer.testing import CliRunner, Result
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
-from frn.ridge.parameters import USUAL_SHOTS
 
 SAMPLES = assets_folder() / "samples"
 
@@ -100,7 +99,7 @@ def test_a_page_is_whole_and_asks_for_nothing_else(archive: Path, tmp_path: Path
             assert imported in there, (name, imported)
     described = json.loads((out / "page.json").read_text(encoding="utf-8"))
     assert [entry["shots"] for entry in described["classes"]] == [5] * 6
-    assert described["usual_shots"] == USUAL_SHOTS
+    assert described["rule"].keys() == {"least", "weight"}
     r = described["grid"][0] * described["grid"][1]
     assert np.fromfile(out / "supports.bin", "<f4").size == 30 * r * described["channels"]
     frn(*words)
