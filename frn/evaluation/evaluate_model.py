@@ -20,7 +20,7 @@ from frn.inference.extractor import Extractor, TestTime
 from frn.inference.onnx_runtime import Device
 from frn.models.model import load_model
 from frn.models.zoo import is_exported
-from frn.system.distributed import ALONE, Ranks
+from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import Precision, choose_device, choose_precision, set_threads
 
 ProgressBars = Callable[[str], AbstractContextManager[Progress]]
@@ -66,11 +66,11 @@ def evaluate(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
     inspect: Inspect | None = None,
-    ranks: Ranks = ALONE,
+    ranks: ProcessGroup = ALONE,
 ) -> list[Result]:
     """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
 
-    `inspect` is shown each shape's answers, for a report. Ranks share images and episodes; each gets the results.
+    `inspect` is shown each shape's answers, for a report. ProcessGroup share images and episodes; each gets the results.
 
     FrnError if there is no such model or data set, or a class is too small for the episodes.
     """
@@ -84,11 +84,13 @@ def evaluate(
         _centre(extractor, options.data, bars)
 
     def decode(split: ClassFolders, title: str) -> StoredImages:
-        with ranks.first_before_others(), bars(f"decoding {title}") as progress:
+        with ranks.main_process_first(), bars(f"decoding {title}") as progress:
             return load_images(split, extractor.transform, progress=progress)
 
     images = decode(folders, options.split)
-    ranks.agree([__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed])
+    ranks.assert_same(
+        [__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed]
+    )
     warn([entry.reason for entry in images.broken])
     tunes = extractor.untrained_head and extractor.method == "frn"  # its numbers come from the validation split
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None

@@ -35,14 +35,14 @@ ANSWER = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class ProcessGroup:
     """This process among all; alone by default."""
 
     rank: int = 0
     world: int = 1
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes and shows."""
         return self.rank == 0
 
@@ -52,12 +52,12 @@ class Ranks:
             dist.barrier()
 
     @contextmanager
-    def first_before_others(self) -> Iterator[None]:
+    def main_process_first(self) -> Iterator[None]:
         """Let rank 0 do what the others then find done: decode what is not in the cache."""
-        if not self.first:
+        if not self.is_main:
             self.wait()
         yield
-        if self.first:
+        if self.is_main:
             self.wait()
 
     def any(self, flag: bool) -> bool:
@@ -76,7 +76,7 @@ class Ranks:
         dist.all_reduce(whole)
         return whole / self.world
 
-    def agree(self, what: object) -> None:
+    def assert_same(self, what: object) -> None:
         """Refuse to go on where ranks see different things, by an `FrnError` on each of them."""
         said = self._all(what)
         if other := _odd(said):
@@ -91,7 +91,7 @@ class Ranks:
             return module
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=not uses_all)
 
-    def settle(self, module: nn.Module) -> None:
+    def sync_buffers(self, module: nn.Module) -> None:
         """Give all ranks the running statistics of rank 0. FrnError if their weights have come apart."""
         if self.world == 1:
             return
@@ -124,7 +124,7 @@ class Ranks:
             piece = things[start : start + size]
             own = self.share(len(piece))
             made = list(work(piece[own.start : own.stop]))
-            parts = [made] * self.world if self.first else None
+            parts = [made] * self.world if self.is_main else None
             if self.world > 1:
                 dist.gather_object(made, parts)
             for part in parts or ():
@@ -143,7 +143,7 @@ class Ranks:
         return whole
 
 
-ALONE = Ranks()
+ALONE = ProcessGroup()
 
 
 def _odd(said: Sequence[object]) -> int:
@@ -157,7 +157,7 @@ def restarted() -> bool:
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Ranks]:
+def joined(device: str) -> Iterator[ProcessGroup]:
     """Meet the other ranks, if torchrun started any, until the work is done.
 
     FrnError where another rank is gone.
@@ -172,7 +172,7 @@ def joined(device: str) -> Iterator[Ranks]:
         store = _meeting_place(rank)
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # maps of an exported model lie in memory, on any machine
         dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
-        yield Ranks(rank, ranks)
+        yield ProcessGroup(rank, ranks)
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
             raise FrnError(

@@ -112,7 +112,7 @@ def train(
         for part in images.parts:
             check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
     trainer = _Trainer(preset, images, val_images, settings, report, classifier)
-    return trainer.train(RunFolder(out) if settings.ranks.first else FollowedFolder(out), init, stop)
+    return trainer.train(RunFolder(out) if settings.ranks.is_main else FollowedFolder(out), init, stop)
 
 
 class _Step(nn.Module):
@@ -310,7 +310,7 @@ class _Trainer:
         position, protocol = self.position, self.preset.validation
         self.model.eval()
         ranks, settings = self.settings.ranks, self.settings
-        ranks.settle(self.model)
+        ranks.sync_buffers(self.model)
         part = self.val_images.portion(ranks.share(len(self.val_images)))
         own = extract_features(self.model, part, precision=settings.precision, device=settings.device)
         maps = ranks.gather(own, len(self.val_images))  # the episodes are few: each rank scores all of them
@@ -330,7 +330,7 @@ class _Trainer:
 
     def save_best(self, **record: object) -> None:
         """Write the result so far, a plain model file."""
-        if not self.settings.ranks.first:
+        if not self.settings.ranks.is_main:
             return
         position = {"epoch": self.position.epoch, "steps": self.position.total_steps}
         save_model(self.model, self.folder.best, {**position, **record})

@@ -81,11 +81,11 @@ def evaluate(
             if ranks.world > 1 and (report or unknown or method == "simpleshot"):
                 raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
             if report is None:
-                warn = report_left_out if ranks.first else lambda reasons: None
+                warn = report_left_out if ranks.is_main else lambda reasons: None
                 results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
             else:
                 results = _reported(EvaluationOptions(**given), report)
-    if not ranks.first:
+    if not ranks.is_main:
         return
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**head, "results": results}, rows_of(results)):

@@ -175,7 +175,7 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
         with joined(wanted.device) as ranks:
             run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
             position = _train(run)
-        if not ranks.first:
+        if not ranks.is_main:
             return
         tests = run.test()
     result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
@@ -187,7 +187,7 @@ def _train(run: "PreparedRun") -> "Position":
     """Train to the end and show it; a run that is stopped ends the program."""
     from frn.cli.train.training_display import TrainingDisplay, interruptible
 
-    if not run.settings.ranks.first:
+    if not run.settings.ranks.is_main:
         with interruptible() as stopped:
             ended = run.train(lambda event: None, stopped)
         if not ended.finished:

@@ -10,7 +10,7 @@ from torch import nn
 
 from frn._version import __version__
 from frn.errors import FrnError
-from frn.system.distributed import ALONE, Ranks
+from frn.system.distributed import ALONE, ProcessGroup
 from frn.models.model import Model
 from frn.system.precision import Precision
 from frn.training.runs.run_folder import Position, RunFolder
@@ -44,7 +44,7 @@ class RunSettings:
     """Noted in `config.toml`."""
     facts: Mapping[str, object] = field(default_factory=dict)
     """What else the model's record says (data set, split, ...)."""
-    ranks: Ranks = ALONE
+    ranks: ProcessGroup = ALONE
     """The processes that train together."""
 
 
@@ -72,8 +72,8 @@ class TrainingRun:
         folder.sweep()
         self.folder, self.model, self.objective, self.optimizer = folder, model, objective, optimizer
         self.decides, self.every, self.ranks = decides, settings.save_every, settings.ranks
-        self.ranks.agree([__version__, dict(decides)])
-        self.ranks.agree({"checksums of the photos": folder.pixels})
+        self.ranks.assert_same([__version__, dict(decides)])
+        self.ranks.assert_same({"checksums of the photos": folder.pixels})
         self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else Position()
         self.spent = self.position.seconds
         self.began = self.saved = time.monotonic()
@@ -104,7 +104,7 @@ class TrainingRun:
             epochs: in all.
             draw: the steps of the epoch that `position` is in; a function of the seed and the epoch.
             take: one of them, and how many the epoch has.
-            stop: asked after every step; True saves and returns. Ranks stop together.
+            stop: asked after every step; True saves and returns. ProcessGroup stop together.
             after_epoch: called when `position` has left one.
         """
         try:
