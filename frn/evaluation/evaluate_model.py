@@ -70,7 +70,7 @@ def evaluate(
 ) -> list[Result]:
     """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
 
-    `inspect` is shown each shape's answers, for a report. ProcessGroup share images and episodes; each gets the results.
+    `inspect` is shown each shape's answers, for a report. Ranks share images and episodes; each gets the results.
 
     FrnError if there is no such model or data set, or a class is too small for the episodes.
     """

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.decoding import MustBeAloneError, Wish, decode_here
+from frn.images.decoding import DecodeRequest, MustBeAloneError, decode_in_process
 from frn.images.transforms import EvaluationTransform
 from frn.system.hardware import cores
 from frn.system.sandbox import Answer, Confined, Message, StoppedError
@@ -49,14 +49,14 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_CHILDREN.forget)
 
 
-def decode_there(
-    data: bytes, where: str, wish: Wish, alone: contextlib.AbstractContextManager[object]
+def decode_in_worker(
+    data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode in a child, as `frn.images.decoding.decode_here` does in this process, which never decodes these bytes.
+    """Decode in a child, as `decode_in_process` does in this process, which never decodes these bytes.
 
     FrnError as there, or if it takes longer than `SECONDS` or more than `MEMORY`.
     """
-    question: Message = {"where": where, "wish": asdict(wish)}
+    question: Message = {"where": where, "request": asdict(request)}
     with _CHILDREN.one() as child:
         try:
             answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
@@ -71,12 +71,12 @@ def decode_there(
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
     """What the child does."""
-    wish = dict(question["wish"])
-    if wish["transform"] is not None:
-        wish["transform"] = EvaluationTransform(**wish["transform"])
+    request = dict(question["request"])
+    if request["transform"] is not None:
+        request["transform"] = EvaluationTransform(**request["transform"])
     alone = contextlib.nullcontext() if question["alone"] else _Refusal()
     try:
-        image, whole = decode_here(blobs.pop(), question["where"], Wish(**wish), alone)
+        image, whole = decode_in_process(blobs.pop(), question["where"], DecodeRequest(**request), alone)
     except MustBeAloneError:
         return {"large": True}, ()
     return {"whole": whole, **_described(image)}, (image.tobytes(),)

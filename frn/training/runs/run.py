@@ -104,7 +104,7 @@ class TrainingRun:
             epochs: in all.
             draw: the steps of the epoch that `position` is in; a function of the seed and the epoch.
             take: one of them, and how many the epoch has.
-            stop: asked after every step; True saves and returns. ProcessGroup stop together.
+            stop: asked after every step; True saves and returns. Ranks stop together.
             after_epoch: called when `position` has left one.
         """
         try:

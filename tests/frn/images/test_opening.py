@@ -15,7 +15,7 @@ from PIL import Image
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.images import colour, decoding, heif
-from frn.images.decoding import Wish
+from frn.images.decoding import DecodeRequest
 from frn.images.opening import decode_crop, decode_whole, open_image, read_file
 from frn.images.transforms import EvaluationTransform, limit_shorter_side
 from tests import processes
@@ -294,7 +294,7 @@ def test_images_decoded_at_once_leave_warnings_as_they_are(tmp_path: Path, monke
         yield
 
     def decode() -> None:
-        decoding.decode_here(data, "x", Wish(), beside_another())
+        decoding.decode_in_process(data, "x", DecodeRequest(), beside_another())
         first_done.set()
 
     before = list(warnings.filters)
