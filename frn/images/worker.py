@@ -13,7 +13,7 @@ from frn.errors import FrnError
 from frn.images.decoding import DecodeRequest, MustBeAloneError, decode_in_process
 from frn.images.transforms import EvaluationTransform
 from frn.system.hardware import cores
-from frn.system.sandbox import Answer, Confined, Message, StoppedError
+from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
 """That one image may take, once its child is there; 120 megapixels of compressed TIFF take one or two."""
@@ -30,14 +30,14 @@ class _Children:
 
     def forget(self) -> None:
         """After a fork they are another process's, and a place may be held by a thread that is gone."""
-        self.idle: list[Confined] = []
+        self.idle: list[SandboxedWorker] = []
         self.places = threading.BoundedSemaphore(min(cores(), MOST_CHILDREN))
 
     @contextlib.contextmanager
-    def one(self) -> Iterator[Confined]:
+    def one(self) -> Iterator[SandboxedWorker]:
         """An idle child, or a new one."""
         with self.places:
-            child = self.idle.pop() if self.idle else Confined("frn.images.worker:answer", MEMORY)
+            child = self.idle.pop() if self.idle else SandboxedWorker("frn.images.worker:answer", MEMORY)
             try:
                 yield child
             finally:
@@ -63,7 +63,7 @@ def decode_in_worker(
             if answer.get("large"):
                 with alone:
                     answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
-        except StoppedError as stopped:
+        except WorkerKilledError as stopped:
             raise FrnError(f"{where}: cannot be decoded: its decoder {stopped}") from stopped
     width, height = answer["whole"]
     return _image(answer, blobs), (width, height)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.inference.onnx_runtime import FEATURES_FORMAT, Device, check_model, open_session, run_session
-from frn.system.sandbox import Answer, Confined, Message, StoppedError
+from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
 """That opening a stranger's file may take, one image included; as many again for each `PER_BYTES` that it has."""
@@ -87,7 +87,7 @@ class ForeignModel:
         self._data, self._where = data, where
         self._how: Message = {"do": "open", "where": where, "device": device, "threads": threads}
         memory = MEMORY + PER_FILE * len(data) + PER_THREAD * threads
-        self._child = Confined("frn.inference.onnx_sandbox:answer", memory if device == "cpu" else CUDA_MEMORY)
+        self._child = SandboxedWorker("frn.inference.onnx_sandbox:answer", memory if device == "cpu" else CUDA_MEMORY)
         self._open()
 
     def _open(self) -> None:
@@ -109,7 +109,7 @@ class ForeignModel:
     def _ask(self, question: Message, blobs: list[bytes], seconds: float) -> tuple[Message, list[bytes]]:
         try:
             return self._child.ask(question, blobs, seconds)
-        except StoppedError as stopped:
+        except WorkerKilledError as stopped:
             raise FrnError(f"{self._where}: the model was stopped: it {stopped}") from stopped
 
 
