@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from PIL import Image, UnidentifiedImageError
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images import heif
 from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
 from frn.images.transforms import EvaluationTransform
@@ -87,7 +87,7 @@ def decode_in_process(
             f"{where}: there is not enough memory to decode it. Free some, or scale it down first."
         ) from error
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
-        raise FrnError(f"{where}: is damaged and cannot be decoded ({one_line(error)})") from error
+        raise FrnError(f"{where}: is damaged and cannot be decoded ({shorten(error)})") from error
 
 
 class MustBeAloneError(Exception):

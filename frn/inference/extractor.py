@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
@@ -68,7 +68,7 @@ class Extractor:
         self.plain_sha256 = metadata.get(PLAIN, self.sha256)
         """Of the model without `mirror`: what a project remembers."""
         if (version := metadata.get("frn.version")) != FEATURES_VERSION:
-            told = one_line(version, 40)
+            told = shorten(version, 40)
             raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")
         config = parse_json(metadata, "frn.config", where)
         head = parse_json(metadata, "frn.head", where)
@@ -82,7 +82,7 @@ class Extractor:
             self.untrained_head = is_pretrained(str(config["backbone"]))
             """Whether the head's numbers are to be chosen from the supports (`ridge.tuning`)."""
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise FrnError(f"{where}: its metadata is damaged ({one_line(error)})") from error
+            raise FrnError(f"{where}: its metadata is damaged ({shorten(error)})") from error
         self._check_signature(where)
 
     @classmethod

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
@@ -117,7 +117,7 @@ def load_project(path: Path) -> Project:
     try:
         model, state = _parse(document, path.parent)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else one_line(error)
+        reason = f"{error} is missing" if isinstance(error, KeyError) else shorten(error)
         raise FrnError(f"{path}: is a damaged project ({reason}).{_backup_hint(path)}") from error
     return Project(model, state, document, data)
 
@@ -219,7 +219,7 @@ def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     model = document["model"]
     test_time = model.get("test_time", "fast")
     if test_time not in get_args(TestTime):
-        raise ValueError(f"test_time is {one_line(test_time, 20)}")
+        raise ValueError(f"test_time is {shorten(test_time, 20)}")
     name, sha256 = _text(model["id"]), _text(model["sha256"])
     sha256 = RENEWED.get(sha256[:16], sha256)
     reference = ModelReference(name, sha256, EvaluationTransform(**model["preprocess"]), test_time)

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 from typing import IO, Any
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.system.files import require_regular
 from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
 
@@ -51,7 +51,7 @@ def answer(question: Message, _: list[bytes]) -> Answer:
     except (FrnError, MemoryError):
         raise
     except Exception as error:  # unpickling raises whatever it stumbles over
-        raise FrnError(f"{where}: is not a readable torch checkpoint ({one_line(error)})") from error
+        raise FrnError(f"{where}: is not a readable torch checkpoint ({shorten(error)})") from error
     return {}, ()
 
 

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.system.hardware import own_rank, world
 
 Thing = TypeVar("Thing")
@@ -81,8 +81,8 @@ class ProcessGroup:
         said = self._all(what)
         if other := _odd(said):
             raise FrnError(
-                f"rank {other} has other data, settings or another version than rank 0 ({one_line(said[other], 200)}; "
-                f"{one_line(said[0], 200)}). Give all ranks the same."
+                f"rank {other} has other data, settings or another version than rank 0 ({shorten(said[other], 200)}; "
+                f"{shorten(said[0], 200)}). Give all ranks the same."
             )
 
     def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
@@ -176,7 +176,7 @@ def joined(device: str) -> Iterator[ProcessGroup]:
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
             raise FrnError(
-                f"rank {rank} of {ranks} has lost another one ({one_line(error, 120)}). Call the command again, a run "
+                f"rank {rank} of {ranks} has lost another one ({shorten(error, 120)}). Call the command again, a run "
                 "with --resume; torchrun --max-restarts does that by itself."
             ) from error
         raise

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 
 if sys.platform != "win32":
     import fcntl
@@ -139,7 +139,7 @@ def decode_json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FrnError(f"it is not JSON ({one_line(error)})") from error
+        raise FrnError(f"it is not JSON ({shorten(error)})") from error
 
 
 def cache_folder() -> Path:

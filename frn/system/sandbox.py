@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 
 Message = dict[str, Any]
 Answer = tuple[Message, Iterable[bytes]]
@@ -177,7 +177,7 @@ def serve(target: str, memory: int) -> None:
             except MemoryError:
                 answer, found = {"stopped": f"took more than {memory >> 20} MiB of memory"}, ()
             except Exception as error:
-                answer, found = {"stopped": f"failed ({one_line(error)})"}, ()
+                answer, found = {"stopped": f"failed ({shorten(error)})"}, ()
             _write(answers, answer, found)
 
 

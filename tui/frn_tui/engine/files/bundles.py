@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.opening import read_file
 from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, ModelReference, Project, is_project, save_project
@@ -83,7 +83,7 @@ def unpack(request: UnpackBundle, job: Job) -> Unpacked:
     except FrnError:
         raise
     except DAMAGE as error:
-        raise FrnError(f"{path}: cannot be unpacked ({one_line(error)})") from error
+        raise FrnError(f"{path}: cannot be unpacked ({shorten(error)})") from error
     return {"project": str(folder / project.name)}
 
 
