@@ -49,8 +49,8 @@ class FRNHead(Head):
         for name, value in asdict(learned).items():
             self.get_parameter(name).data.fill_(value)
 
-    def trouble(self) -> str:
-        """What training has done to the head that it does not come back from; empty if nothing."""
+    def divergence_reason(self) -> str:
+        """Return why training cannot recover, as a message; empty while it can."""
         if self.gamma <= 0:
             return f"gamma is {self.gamma.item():.2f}: a class scores highest where it rebuilds worst"
         if self.rho() < LEAST_RHO:

@@ -58,8 +58,8 @@ class StepReport:
     loss: float
     accuracy: float
     """Share of its queries (or images) that were right, in percent."""
-    trouble: str = ""
-    """What has gone wrong with the head, if anything has."""
+    divergence: str = ""
+    """Why the head cannot recover; empty while it can."""
     total_steps: int = 0
     """Taken since the beginning of the run."""
     learned: Mapping[str, float] = field(default_factory=dict)
@@ -256,8 +256,8 @@ class _Trainer:
         self.folder.append_metrics(
             total_steps=total, epoch=epoch, loss=round(value, 5), accuracy=round(accuracy, 3), **learned
         )
-        trouble = self.model.head.trouble()
-        self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, trouble, total, learned))
+        divergence = self.model.head.divergence_reason()
+        self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, divergence, total, learned))
 
     def diverged(self, how: str) -> FrnError:
         """What to raise when training has come to numbers that lead nowhere."""

@@ -38,7 +38,7 @@ def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
 
 def test_lasting_trouble_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound = StepReport(1, 1, 500, 3.4, 5.0)
-    ill = replace(sound, trouble="rho is 2e-06: no class rebuilds anything")
+    ill = replace(sound, divergence="rho is 2e-06: no class rebuilds anything")
     with TrainingDisplay(demo(), tmp_path) as display:
         for step in [ill] * (LASTING - 1) + [sound] + [ill] * (LASTING - 1):
             display(step)
