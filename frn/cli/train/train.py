@@ -26,7 +26,7 @@ from frn.models.zoo import DEFAULT_MODEL, resolve
 if TYPE_CHECKING:
     from frn.evaluation.split_report import Result
     from frn.training.launch import PreparedRun
-    from frn.training.runs.run_folder import Position
+    from frn.training.runs.run_folder import TrainState
 
 
 def train(
@@ -183,7 +183,7 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
         _show_result(run, position, tests)
 
 
-def _train(run: "PreparedRun") -> "Position":
+def _train(run: "PreparedRun") -> "TrainState":
     """Train to the end and show it; a run that is stopped ends the program."""
     from frn.cli.train.training_display import TrainingDisplay, interruptible
 
@@ -202,7 +202,7 @@ def _train(run: "PreparedRun") -> "Position":
     return ended.position
 
 
-def _show_result(run: "PreparedRun", position: "Position", tests: "list[Result]") -> None:
+def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result]") -> None:
     from frn.training.setup import validation_shape
 
     console, preset = stdout(), run.preset

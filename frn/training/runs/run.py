@@ -13,7 +13,7 @@ from frn.errors import FrnError
 from frn.system.distributed import ALONE, ProcessGroup
 from frn.models.model import Model
 from frn.system.precision import Precision
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import TrainState, RunFolder
 
 Drawn = TypeVar("Drawn")
 
@@ -22,7 +22,7 @@ Drawn = TypeVar("Drawn")
 class RunResult:
     """How a run ended."""
 
-    position: Position
+    position: TrainState
     finished: bool
     """False if it was interrupted; it can then be resumed."""
 
@@ -74,7 +74,7 @@ class TrainingRun:
         self.decides, self.every, self.ranks = decides, settings.save_every, settings.ranks
         self.ranks.assert_same([__version__, dict(decides)])
         self.ranks.assert_same({"checksums of the photos": folder.pixels})
-        self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else Position()
+        self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else TrainState()
         self.spent = self.position.seconds
         self.began = self.saved = time.monotonic()
         if settings.resume:

@@ -13,7 +13,7 @@ from frn.cli.train.training_display import LASTING, TrainingDisplay
 from frn.evaluation.accuracy import Accuracy
 from frn.training.loop import StepReport, ValidationReport
 from frn.training.presets import Schedule, demo
-from frn.training.runs.run_folder import Position
+from frn.training.runs.run_folder import TrainState
 from frn.training.runs.run_options import RunOptions
 from tests.frn.training.tiny import drawn
 
@@ -54,5 +54,5 @@ def test_a_validation_of_few_classes_is_called_what_it_was(capsys: pytest.Captur
     run: Any = SimpleNamespace(
         preset=demo(), best="best", options=RunOptions(preset="demo"), val_images=drawn(3, seed=0)
     )
-    _show_result(run, Position(best=50.0), [])
+    _show_result(run, TrainState(best=50.0), [])
     assert "validation: 3-way 5-shot 50.00 %" in capsys.readouterr().out

@@ -24,7 +24,7 @@ from frn.training.presets import Preset
 from frn.training.presets.preset import Pretraining
 from frn.training.presets.record import published_fields
 from frn.training.runs.run import RunSettings
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import RunFolder, TrainState
 from frn.training.setup import build_optimizer, new_model
 from tests import processes
 from tests.frn.training.tiny import CLEAR, TINY, assert_same, drawn, pretraining, quick
@@ -213,8 +213,8 @@ def test_what_another_version_notes_of_a_runs_place_is_passed_over(
     monkeypatch.setattr("frn.training.runs.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
     folder, model = RunFolder(tmp_path), new_model(TINY, 0)
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
-    folder.save_last(model, nn.Identity(), optimizer, Position(epoch=2, best=50.0), {})
-    assert folder.load_last(model, nn.Identity(), optimizer, {}) == Position(epoch=2, best=50.0)
+    folder.save_last(model, nn.Identity(), optimizer, TrainState(epoch=2, best=50.0), {})
+    assert folder.load_last(model, nn.Identity(), optimizer, {}) == TrainState(epoch=2, best=50.0)
 
 
 def test_photos_that_have_changed_under_their_names_are_told_when_a_run_goes_on(tmp_path: Path) -> None:
