@@ -168,7 +168,7 @@ class _Trainer:
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
         decides: dict[str, object] = {"seed": settings.seed, "precision": settings.precision}
         decides["images"] = describe_images(self.images)
-        if self.preset.validation.shares:  # what they are mixed with is not in the checkpoint
+        if self.preset.validation.interpolation_weights:  # what they are mixed with is not in the checkpoint
             decides["init"] = checksum(init)
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
@@ -187,7 +187,7 @@ class _Trainer:
     def look_first(self) -> None:
         """Validate what training starts from, and fit to the photos what needs no steps."""
         self.position.start = self.validate().mean
-        if self.preset.fixed_statistics and norms(self.model):
+        if self.preset.freeze_batchnorm and norms(self.model):
             self.fit_statistics()
         if isinstance(self.objective, EpisodicObjective) and self.objective.classifier is not None:
             self.objective.classifier.begin_with(class_means(self.model, self.images, self.preset, self.settings))
@@ -296,7 +296,7 @@ class _Trainer:
         """Validate mixtures of the weights with those that training started from: of few classes they know more."""
         weights = list(self.model.parameters())
         learned = [weight.clone() for weight in weights]
-        for share in self.preset.validation.shares:
+        for share in self.preset.validation.interpolation_weights:
             for weight, before, after in zip(weights, self.begun, learned, strict=True):
                 weight.copy_(before.lerp(after, share))
             self.validate()

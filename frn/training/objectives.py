@@ -170,8 +170,8 @@ def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objec
     if preset.trains_on_episodes:
         aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
         objective = EpisodicObjective(preset.episode, preset.aux, aux_heads, preset.data.balance)
-        if preset.classical:
-            objective.classify_too(preset.classical, sizes, model.d)
+        if preset.classifier_weight:
+            objective.classify_too(preset.classifier_weight, sizes, model.d)
         return objective
     average = preset.objective == "average-pretrain"
     return PretrainingObjective(

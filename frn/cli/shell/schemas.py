@@ -75,7 +75,7 @@ PRESET = record(
     **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
     val_shot={"type": ["integer", "null"]},
     balance={"type": ["number", "array"], "items": NUMBER},
-    small_first={"type": ["array", "null"], "items": COUNT},
+    progressive_resizing={"type": ["array", "null"], "items": COUNT},
     test_shots=each(COUNT),
     published={"type": ["object", "null"]},
 )

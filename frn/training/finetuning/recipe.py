@@ -105,17 +105,17 @@ def finetuning_preset(
         aux_heads=("proto",) if config.method == "frn" else (),
         data=data,
         episode=shape,
-        classical=CLASSICAL,
+        classifier_weight=CLASSICAL,
         schedule=SCHEDULE.scaled_to(epochs),
         augmentation=augmentation,
-        fixed_statistics=True,
+        freeze_batchnorm=True,
         transform=config.transform,
         validation=ValidationProtocol(
             every=-(-epochs // VALIDATIONS),
             shot=max(1, min(shape.shot, min(val_sizes) - 1)),
             episodes=VALIDATION_EPISODES,
             start=True,
-            shares=SHARES,
+            interpolation_weights=SHARES,
         ),
     )
 

@@ -39,7 +39,7 @@ def norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 def begin_training(model: Model, preset: Preset) -> None:
     """Put a model into training mode; its batch normalisation only if the preset lets that learn from the batches."""
     model.train()
-    if preset.fixed_statistics:
+    if preset.freeze_batchnorm:
         for norm in norms(model):
             norm.eval()
 

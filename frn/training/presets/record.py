@@ -32,7 +32,7 @@ FIELDS = {
     "val_episodes": "validation.episodes",
     "val_split": "validation.split",
     "balance": "data.balance",
-    "small_first": "small_first",
+    "progressive_resizing": "progressive_resizing",
     "test_shots": "test_shots",
     "published": "published",
 }

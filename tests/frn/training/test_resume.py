@@ -64,10 +64,10 @@ PIECES = {
     "noise": replace(TINY, method="frn-tdm", **CLEAR),
     "fine-tuning": replace(
         TINY,
-        classical=0.5,
-        fixed_statistics=True,
+        classifier_weight=0.5,
+        freeze_batchnorm=True,
         schedule=replace(TINY.schedule, learning_rate=1e-3),
-        validation=replace(TINY.validation, start=True, shares=(0.5,)),
+        validation=replace(TINY.validation, start=True, interpolation_weights=(0.5,)),
     ),
 }
 

@@ -17,7 +17,7 @@ def test_statistics_stay_where_the_preset_says_so() -> None:
     for fixed in (True, False):
         model = load_model("conv4")
         before = Statistics.of(model)
-        begin_training(model, replace(demo(), fixed_statistics=fixed))
+        begin_training(model, replace(demo(), freeze_batchnorm=fixed))
         model.feature_maps(torch.rand(4, 3, 32, 32))
         same = [torch.equal(a, b) for a, b in zip(before.values, Statistics.of(model).values, strict=True)]
         assert all(same) if fixed else not any(same)
