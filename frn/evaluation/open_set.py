@@ -24,14 +24,14 @@ Scores = NDArray[np.floating]
 
 
 class Unknown(TypedDict):
-    """In percent; `missed` known and `caught` unknown queries are below the calibrated threshold."""
+    """In percent. Both rates are shares of queries below the calibrated threshold: of known and of unknown ones."""
 
     auroc: float
     auroc_ci95: float
     auroc_softmax: float
     auroc_softmax_ci95: float
-    missed: float
-    caught: float
+    false_rejections: float
+    true_positive_rate: float
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
@@ -57,14 +57,14 @@ def measure_open_set(
         outcomes[index] = (auroc(*found.explained), auroc(*found.likeliest), *below)
         if progress:
             progress(index + 1, episodes)
-    by_share, softmax, missed, caught = (summarise(column) for column in outcomes.T)
+    by_share, softmax, false_rejections, true_positive_rate = (summarise(column) for column in outcomes.T)
     return {
         "auroc": by_share.mean,
         "auroc_ci95": by_share.ci95,
         "auroc_softmax": softmax.mean,
         "auroc_softmax_ci95": softmax.ci95,
-        "missed": missed.mean,
-        "caught": caught.mean,
+        "false_rejections": false_rejections.mean,
+        "true_positive_rate": true_positive_rate.mean,
     }
 
 

@@ -124,5 +124,6 @@ def describe_unknown(found: "Unknown") -> str:
     return (
         f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by the explained "
         f"share, {found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
-        f"threshold calls {found['missed']:.1f} % of known and {found['caught']:.1f} % of unknown queries unknown"
+        f"threshold calls {found['false_rejections']:.1f} % of known and "
+        f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
     )

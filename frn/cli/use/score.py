@@ -109,9 +109,9 @@ def _summary(found: "LabelledScore", classes: Path, labelled: Path) -> dict[str,
             {"photos": bin_.photos, "said": _number(bin_.said), "right": _number(bin_.right)}
             for bin_ in found.reliability
         ],
-        "missed": _number(found.missed),
-        "strangers": len(found.strangers),
-        "caught": _number(found.caught),
+        "false_rejections": _number(found.false_rejections),
+        "unknown": len(found.unknown),
+        "true_positive_rate": _number(found.true_positive_rate),
         "auroc": _number(found.auroc),
         "errors": [_as_row(answer) for answer in found.errors],
         "examples_left_out": len(found.examples),
@@ -163,7 +163,8 @@ def _show(found: "LabelledScore", threshold: float) -> None:
         f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
         f"expected calibration error {100 * found.calibration_error:.1f} points"
     )
-    told = f"unknown (below {threshold:.0%} explained): {found.missed:.1%} of these photos"
-    if found.strangers:
-        told += f", {found.caught:.1%} of {len(found.strangers)} photos of no class; AUROC {100 * found.auroc:.1f} %"
+    told = f"unknown (below {threshold:.0%} explained): {found.false_rejections:.1%} of these photos"
+    if found.unknown:
+        told += f", {found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class"
+        told += f"; AUROC {100 * found.auroc:.1f} %"
     console.print(told)
