@@ -21,7 +21,7 @@ Converter = Callable[[bytes, Path], tuple[dict[str, bytes], Callable[[Values], V
 TOLERANCE = 2e-5
 """Of an output's largest number: other kernels add in another order."""
 ENDINGS = (".ort", ".xml", ".bin")
-RESIZED_OTHERWISE = ("prepare", "classifier")
+RESIZED_OTHERWISE = ("preprocess", "classifier")
 """OpenVINO shrinks photos with other weights than Pillow (by up to 21 grey levels): these two are not converted."""
 
 

@@ -110,13 +110,13 @@ REPRODUCED = record(
 EXPORTED: Schema = {
     "type": "object",
     "properties": {
-        **dict.fromkeys(("features", "prepare", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
-        **dict.fromkeys(("difference", "prepare_difference", "head_difference"), NUMBER),
+        **dict.fromkeys(("features", "preprocess", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
+        **dict.fromkeys(("difference", "preprocess_difference", "head_difference"), NUMBER),
         **dict.fromkeys(("classifier_difference", "batch_difference"), NUMBER),
         **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), NUMBER),
         "precision": TEXT,
     },
-    "required": ["features", "prepare", "card", "precision", "difference", "prepare_difference"],
+    "required": ["features", "preprocess", "card", "precision", "difference", "preprocess_difference"],
     "additionalProperties": {"type": ["string", "number"]},
 }
 """Paths, and differences from torch as a share of what is compared; accuracy in percent before and after int8.

@@ -52,9 +52,9 @@ def train(
         Literal["reference", "paper", "off"] | None,
         typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
     ] = None,
-    fix: Annotated[
+    freeze: Annotated[
         Literal["none", "lambda", "rho", "both"] | None,
-        typer.Option(help="What FRN does not learn but keeps at its start.", show_default=False),
+        typer.Option(help="Keep these parameters of FRN at their start.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
     precision: options.Precision = "auto",
