@@ -14,7 +14,7 @@ from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor, TestTime
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
@@ -52,8 +52,8 @@ class ExportOptions:
     """Share of a photo that a class must explain, noted in classifier.onnx; calibrated from the photos by default."""
     weights: bool = False
     """Also write model.safetensors for torch; with fp16, in half the size."""
-    test_time: TestTime = "fast"
-    """`mirror`: features.onnx and what is made of it look at the mirror image, too."""
+    tta: Tta = "none"
+    """`hflip`: features.onnx and what is made of it look at the mirror image, too."""
     format: Format = "onnx"
     """Another format is written beside ONNX."""
 
@@ -112,7 +112,7 @@ def export_model(
     elif options.calibrate is not None:
         features, cost = _int8(model, features, options.calibrate, bars, warn)
         cost.require(options.max_drop)
-    if options.test_time == "mirror":
+    if options.tta == "hflip":
         features = mirrored(features)
     graphs = {
         "features": features,

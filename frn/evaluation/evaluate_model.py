@@ -16,7 +16,7 @@ from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtrac
 from frn.evaluation.method import with_method
 from frn.evaluation.split_report import EvaluationPlan, Inspect, Result, evaluate_images
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor, TestTime
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import Device
 from frn.models.model import load_model
 from frn.models.zoo import is_exported
@@ -53,7 +53,7 @@ class EvaluationOptions:
     threads: int | None = None
     transform: EvaluationTransform | None = None
     """How images are prepared for an authors' `.pth`, which does not say it."""
-    test_time: TestTime = "fast"
+    tta: Tta = "none"
     method: str | None = None
     """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
     unknown: bool = False
@@ -115,12 +115,12 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
         if options.method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
-        return OnnxExtractor(exported, mirror=options.test_time == "mirror")
+        return OnnxExtractor(exported, mirror=options.tta == "hflip")
     model = load_model(options.model, transform=options.transform)
     if options.method:
         model = with_method(model, options.method)
     untrained = options.method is not None or model.config.untrained_head
-    return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.test_time == "mirror")
+    return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.tta == "hflip")
 
 
 def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None:

@@ -25,8 +25,8 @@ from frn.system.hardware import own_cores
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
 """Metadata of an extractor that looks at mirror images, too: the SHA-256 of the one that does not."""
-TestTime = Literal["fast", "mirror"]
-"""What an answer may cost: one look, or one at the mirror image as well."""
+Tta = Literal["none", "hflip"]
+"""Test-time augmentation: none, or the mean of the maps of a photo and of its mirror image."""
 BATCH = 16
 """Images per run: enough to be fast, few enough that the first answer comes soon."""
 AHEAD = 3
@@ -66,7 +66,7 @@ class Extractor:
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
         self.plain_sha256 = metadata.get(PLAIN, self.sha256)
-        """Of the model without `mirror`: what a project remembers."""
+        """Of the model without `tta`: what a project remembers."""
         if (version := metadata.get("frn.version")) != FEATURES_VERSION:
             told = shorten(version, 40)
             raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")
@@ -107,9 +107,9 @@ class Extractor:
         """r locations and d channels of a feature map."""
 
     @property
-    def test_time(self) -> TestTime:
+    def tta(self) -> Tta:
         """Whether it looks at mirror images, too."""
-        return "fast" if self.sha256 == self.plain_sha256 else "mirror"
+        return "fast" if self.sha256 == self.plain_sha256 else "hflip"
 
     @property
     def batch(self) -> int:

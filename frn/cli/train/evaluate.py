@@ -14,8 +14,8 @@ from frn.cli.shell.options import (
     PrecisionName,
     Split,
     SplitData,
-    TestTimeName,
     Threads,
+    TtaName,
     model_names,
 )
 from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed, rows_of
@@ -49,7 +49,7 @@ def evaluate(
         MethodName | None,
         typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too, frn val/."),
     ] = None,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     preset: ImportPreset = None,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")

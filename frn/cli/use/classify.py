@@ -17,7 +17,7 @@ from frn.cli.shell.console import (
     stdout,
     user_errors,
 )
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TtaName, refuse_a_photo
 from frn.cli.shell.output import AsCsv, AsJson, Format, RowWriter, chosen_format
 from frn.errors import FrnError
 
@@ -47,7 +47,7 @@ def classify(
             show_default="calibrated from the example photos",
         ),
     ] = None,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     out: Annotated[
         Path | None,
@@ -86,7 +86,7 @@ def classify(
 
         from frn.estimator.loading import load_classifier
 
-        classifier, left_out = load_classifier(classes, model, device, test_time)
+        classifier, left_out = load_classifier(classes, model, device, tta)
         report_left_out([str(error) for error in left_out])
         if threshold is not None:
             classifier.threshold_override = threshold

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell.console import printable, report_left_out, stdout, user_errors
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TtaName, refuse_a_photo
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
@@ -24,7 +24,7 @@ def explain(
     smooth: Annotated[
         bool, typer.Option("--smooth", help="Blend between locations instead of drawing blocks.")
     ] = False,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     form: Format = None,
     as_json: AsJson = False,
@@ -49,7 +49,7 @@ def explain(
             raise FrnError(f"{out}: is the photo itself, and would be replaced by the picture. Give another --out.")
         refuse_a_photo(classes, str(image), "explain")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
-        classifier, left_out = load_classifier(classes, model, device, test_time)
+        classifier, left_out = load_classifier(classes, model, device, tta)
         report_left_out([str(error) for error in left_out])
         crop = classifier.extractor.transform(photo)
         (maps,) = classifier.extractor.feature_maps(crop[None])

@@ -16,7 +16,7 @@ from frn.cli.shell.console import (
     stdout,
     user_errors,
 )
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TtaName
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 
@@ -42,7 +42,7 @@ def score(
         Path | None,
         typer.Option("--report", "--html", help="Also write a page (.html) of all of it.", show_default=False),
     ] = None,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     form: Format = None,
     as_json: AsJson = False,
@@ -64,7 +64,7 @@ def score(
         from frn.report.score_table import as_csv, rows
         from frn.system.files import write_atomically
 
-        classifier, left_out = load_classifier(classes, model, device, test_time)
+        classifier, left_out = load_classifier(classes, model, device, tta)
         report_left_out([str(error) for error in left_out])
         if threshold is not None:
             classifier.threshold_override = threshold

@@ -36,7 +36,7 @@ async def change_settings(workspace: Workspace, preferences: Preferences) -> Non
             f"theme: {workspace.app.theme}",
             f"pictures: {_pictures(workspace, preferences)}",
             f"model at the start: {display_name(settings.model or DEFAULT_MODEL, 40)}",
-            f"mirror images at the start: {'looked at, too' if settings.test_time == 'mirror' else 'no'}",
+            f"mirror images at the start: {'looked at, too' if settings.tta == 'hflip' else 'no'}",
             f"threshold of new classes: {unknown}",
             f"keys: {len(workspace.own_keys) or 'none'} changed",
         ]
@@ -84,7 +84,7 @@ async def _test_time(workspace: Workspace, preferences: Preferences) -> None:
     options = ["no: each photo is looked at once", "yes: better answers, in twice the time"]
     chosen = await workspace.app.push_screen_wait(Choose("Look at mirror images, too", options))
     if chosen is not None:
-        preferences.settings = replace(preferences.settings, test_time=("fast", "mirror")[chosen])
+        preferences.settings = replace(preferences.settings, tta=("none", "hflip")[chosen])
 
 
 async def _threshold(workspace: Workspace, preferences: Preferences) -> None:

@@ -124,7 +124,7 @@ def _carry(model: LoadedModel, folder: Path) -> ModelReference:
         return ModelReference.of(model.name, model.extractor, folder)
     write_atomically(folder / EXTRACTOR, model.extractor.data)
     extractor = model.extractor
-    return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.test_time)
+    return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.tta)
 
 
 def _zip(folder: Path, packed: Path, job: Job) -> None:
