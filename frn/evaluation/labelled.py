@@ -19,7 +19,7 @@ from frn.inference.session import check_name
 
 BINS = 10
 """Of the probability, for calibration."""
-Z = 1.959964
+Z_95 = 1.959964
 """Quantile of the normal distribution for an interval of 95 %."""
 
 
@@ -204,9 +204,9 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
 
 def wilson(right: int, photos: int) -> tuple[float, float]:
     """Wilson's interval of 95 % for a share: unlike the normal one it is right for few photos and near 0 and 1."""
-    share, reach = right / photos, Z**2 / photos
+    share, reach = right / photos, Z_95**2 / photos
     centre = (share + reach / 2) / (1 + reach)
-    half = Z / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))
+    half = Z_95 / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 

@@ -9,7 +9,7 @@ from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters, rescaled_lambda
 from frn.ridge.reconstruction import class_error
 
-LEAST_RHO = 0.01
+MIN_RHO = 0.01
 """Reconstructions that short tell no classes apart; in sound runs rho stays above 0.15."""
 
 
@@ -53,6 +53,6 @@ class FRNHead(Head):
         """Return why training cannot recover, as a message; empty while it can."""
         if self.gamma <= 0:
             return f"gamma is {self.gamma.item():.2f}: a class scores highest where it rebuilds worst"
-        if self.rho() < LEAST_RHO:
+        if self.rho() < MIN_RHO:
             return f"rho is {self.rho().item():.0e}: no class rebuilds anything"
         return ""

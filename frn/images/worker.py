@@ -19,7 +19,7 @@ SECONDS = 8.0
 """That one image may take, once its child is there; 120 megapixels of compressed TIFF take one or two."""
 MEMORY = 1536 << 20
 """Bytes that a child may take: what `frn.images` allows a file, and what it is converted into."""
-MOST_CHILDREN = 4
+MAX_WORKERS = 4
 
 
 class _Children:
@@ -31,7 +31,7 @@ class _Children:
     def forget(self) -> None:
         """After a fork they are another process's, and a place may be held by a thread that is gone."""
         self.idle: list[SandboxedWorker] = []
-        self.places = threading.BoundedSemaphore(min(cores(), MOST_CHILDREN))
+        self.places = threading.BoundedSemaphore(min(cores(), MAX_WORKERS))
 
     @contextlib.contextmanager
     def one(self) -> Iterator[SandboxedWorker]:

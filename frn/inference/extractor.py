@@ -33,7 +33,7 @@ AHEAD = 3
 """Batches on their way: one with whoever asks, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
 """Of all images of a run: fewer where they are larger, or layers would take gigabytes."""
-LARGEST = 1e12
+MAX_FEATURE = 1e12
 """Of a feature: sums of squares of larger ones are no float32 any more."""
 
 
@@ -109,7 +109,7 @@ class Extractor:
     @property
     def tta(self) -> Tta:
         """Whether it looks at mirror images, too."""
-        return "fast" if self.sha256 == self.plain_sha256 else "hflip"
+        return "none" if self.sha256 == self.plain_sha256 else "hflip"
 
     @property
     def batch(self) -> int:
@@ -127,8 +127,10 @@ class Extractor:
         maps = self.session.run(images)
         if maps.shape != (len(pixels), *self.shape):
             raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
-        if not np.abs(maps).max(initial=0) <= LARGEST:  # nor is it if there is a NaN
-            raise FrnError(f"{self.where}: made a feature map that is not finite, or above {LARGEST:g}: it is damaged")
+        if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # nor is it if there is a NaN
+            raise FrnError(
+                f"{self.where}: made a feature map that is not finite, or above {MAX_FEATURE:g}: it is damaged"
+            )
         return maps
 
     def read(

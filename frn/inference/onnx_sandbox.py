@@ -22,7 +22,7 @@ from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledErr
 SECONDS = 8.0
 """That opening a stranger's file may take, one image included; as many again for each `PER_BYTES` that it has."""
 PER_BYTES = 64 << 20
-SLACK = 5.0
+TIMEOUT_FACTOR = 5.0
 """A run may take so many times what the one image of the opening leads to expect."""
 MEMORY = 1280 << 20
 """Bytes that a child may take, and `PER_FILE` times the file's, and a stack for each thread."""
@@ -102,7 +102,7 @@ class ForeignModel:
         """As `Session`. A child that had to be ended, or is another process's, is replaced."""
         if not self._child.lives:
             self._open()
-        expected = max(SECONDS, SLACK * self._seconds * len(images))
+        expected = max(SECONDS, TIMEOUT_FACTOR * self._seconds * len(images))
         answer, (found,) = self._ask({"do": "run", "shape": images.shape}, [images.tobytes()], expected)
         return np.frombuffer(found, dtype=np.float32).reshape(answer["shape"])
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
 
-MISSED = 0.05
+FALSE_REJECTION_RATE = 0.05
 """Share of left-out supports that may fall below the calibrated threshold."""
 
 Shares = NDArray[np.float64]
@@ -43,8 +43,8 @@ def left_out_explained(feature_maps: NDArray[np.floating], head: HeadParameters)
 
 
 def calibrate(left_out: Sequence[Shares]) -> float:
-    """The threshold that all but `MISSED` of the left-out supports of all classes reach.
+    """The threshold that all but `FALSE_REJECTION_RATE` of the left-out supports of all classes reach.
 
     Where no class has two supports, nothing is known of their spread, and the threshold is 0: no photo is unknown.
     """
-    return float(np.quantile(np.concatenate(left_out), MISSED)) if left_out else 0.0
+    return float(np.quantile(np.concatenate(left_out), FALSE_REJECTION_RATE)) if left_out else 0.0

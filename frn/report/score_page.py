@@ -17,7 +17,7 @@ from frn.report.page import figure, made_by, page, picture, section, table
 
 THUMBNAIL = EvaluationTransform(size=128)
 CLASS_HEADS = ("class", "photos", "recognised", "of those called so")
-MOST_ERRORS = 60
+MAX_ERRORS = 60
 """Wrong answers with a picture of each."""
 
 
@@ -44,7 +44,7 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
         _unknown(found),
         section(
             "Wrong answers",
-            f'<div class="row">{"".join(map(_figure, found.errors[:MOST_ERRORS]))}</div>',
+            f'<div class="row">{"".join(map(_figure, found.errors[:MAX_ERRORS]))}</div>',
             note=f"{len(found.errors)}, the most certain first.",
         ),
     ]

@@ -26,7 +26,7 @@ Made = TypeVar("Made")
 PIECE = 64
 """Things of a rank between two gatherings: photos, whose maps pass through memory."""
 
-PATIENCE = timedelta(hours=1)
+RENDEZVOUS_TIMEOUT = timedelta(hours=1)
 """For the others: rank 0 may be decoding a data set."""
 
 MEETING = "frn/meeting"
@@ -171,7 +171,7 @@ def joined(device: str) -> Iterator[ProcessGroup]:
     try:
         store = _meeting_place(rank)
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # maps of an exported model lie in memory, on any machine
-        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=RENDEZVOUS_TIMEOUT)
         yield ProcessGroup(rank, ranks)
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
@@ -195,10 +195,10 @@ def _meeting_place(rank: int) -> Any:  # a TCPStore, of which torch has no publi
 
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return TCPStore(host, port, is_master=rank == 0, timeout=PATIENCE, wait_for_workers=False)
-    shared = TCPStore(host, port, timeout=PATIENCE)
+        return TCPStore(host, port, is_master=rank == 0, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
+    shared = TCPStore(host, port, timeout=RENDEZVOUS_TIMEOUT)
     if rank == 0:
-        own = TCPStore(host, 0, is_master=True, timeout=PATIENCE, wait_for_workers=False)
+        own = TCPStore(host, 0, is_master=True, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
         shared.set(MEETING, str(own.port))
         return own
     while True:
@@ -206,5 +206,5 @@ def _meeting_place(rank: int) -> Any:  # a TCPStore, of which torch has no publi
             found = TCPStore(host, int(shared.get(MEETING)), timeout=ANSWER)
         except dist.DistError:
             continue
-        found.set_timeout(PATIENCE)
+        found.set_timeout(RENDEZVOUS_TIMEOUT)
         return found

@@ -16,7 +16,7 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn.system.files import in_the_making, remove_abandoned, sync_folder
 
-MOST_OTHERS = 1000
+MAX_OTHERS = 1000
 """Other entries that a folder may hold to be exchanged as a whole."""
 _AT_CWD, _EXCHANGE = -100, 2
 """As Linux's `renameat2` calls them."""
@@ -61,7 +61,7 @@ def _take_place(new: Path, folder: Path, mine: set[str]) -> None:
     shutil.copymode(folder, new)
     others = [entry for entry in folder.iterdir() if entry.name not in mine]
     written = [entry.name for entry in new.iterdir()]
-    if len(others) <= MOST_OTHERS and all(entry.is_file() and not entry.is_symlink() for entry in others):
+    if len(others) <= MAX_OTHERS and all(entry.is_file() and not entry.is_symlink() for entry in others):
         with contextlib.suppress(OSError, AttributeError):
             for entry in others:
                 os.link(entry, new / entry.name)

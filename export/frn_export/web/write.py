@@ -12,11 +12,11 @@ from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.explanation import LEAST_COVER, MOST_COVER
+from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.ramp import RAMP
-from frn.inference.unknown import MISSED
+from frn.inference.unknown import FALSE_REJECTION_RATE
 from frn.ridge.parameters import USUAL_SHOTS
 from frn.system.files import MAX_JSON, read_regular, write_atomically
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
@@ -140,12 +140,12 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "gamma": head.gamma,
         "usual_shots": None if extractor.untrained_head else USUAL_SHOTS,
         "threshold": classifier.threshold_override,
-        "missed": MISSED,
+        "missed": FALSE_REJECTION_RATE,
         "classes": [
             {"name": name, "shots": len(maps), "left_out": _shares(classifier, name)}
             for name, maps in feature_maps.items()
         ],
-        "ramp": {"colours": RAMP, "cover": [LEAST_COVER, MOST_COVER]},
+        "ramp": {"colours": RAMP, "cover": [MIN_COVER, MAX_COVER]},
     }
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WIDEST = 20
 """Classes up to which the confusion table is shown."""
-MOST_ERRORS = 10
+MAX_ERRORS = 10
 """Wrong answers that are shown."""
 
 
@@ -153,11 +153,11 @@ def _show(found: "LabelledScore", threshold: float) -> None:
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
-    for answer in found.errors[:MOST_ERRORS]:
+    for answer in found.errors[:MAX_ERRORS]:
         text = f"{answer.path}: is {answer.truth}, was called {answer.label} ({answer.probability:.0%})"
         console.print(printable(text), soft_wrap=True)
-    if len(found.errors) > MOST_ERRORS:
-        console.print(f"... and {len(found.errors) - MOST_ERRORS} more wrong answers (--csv has all)")
+    if len(found.errors) > MAX_ERRORS:
+        console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv has all)")
     said = sum(answer.probability for answer in found.known) / len(found.known)
     console.print(
         f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "

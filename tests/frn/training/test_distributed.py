@@ -59,7 +59,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 Work = Callable[[ProcessGroup, Path], object]
 Launch = Callable[..., list[str]]
 
-PATIENCE = 120
+TIMEOUT = 120
 """Seconds that ranks may take on a machine that does other things as well; whoever takes longer is killed."""
 
 
@@ -79,7 +79,7 @@ def ranks() -> Iterator[Launch]:
         assert parent.stdout
         parent.stdin.write(json.dumps([work.__name__, str(folder), str(answers), restarts]).encode() + b"\n")
         parent.stdin.flush()
-        assert select.select([parent.stdout], [], [], PATIENCE + 60)[0], "they hang"
+        assert select.select([parent.stdout], [], [], TIMEOUT + 60)[0], "they hang"
         assert parent.stdout.readline() == b"done\n"
         return [path.read_text() for path in sorted(answers.glob("rank*"))]
 
@@ -93,7 +93,7 @@ def serve() -> None:
     importlib.import_module("torch._dynamo")  # optimisers do, which takes a fork a second
     for line in sys.stdin:
         if not (process := os.fork()):
-            signal.alarm(PATIENCE + 30)
+            signal.alarm(TIMEOUT + 30)
             elastic(*json.loads(line))
             os._exit(0)
         os.waitpid(process, 0)
@@ -118,7 +118,7 @@ def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
 
 def rank(work: str, folder: Path, answers: Path) -> None:
     """Be one of the ranks."""
-    signal.alarm(PATIENCE)
+    signal.alarm(TIMEOUT)
     try:
         if work == enrolled.__name__:  # a command, which joins the others by itself
             said = enrolled(ALONE, folder)

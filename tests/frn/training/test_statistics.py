@@ -8,7 +8,7 @@ import torch
 from frn.data.batch_augmentation import augment
 from frn.data.synthetic import draw_classes
 from frn.models.model import load_model
-from frn.training.finetuning.statistics import LEAST_CROP, Statistics, begin_training, measure_statistics, norms
+from frn.training.finetuning.statistics import MIN_CROP, Statistics, begin_training, measure_statistics, norms
 from frn.training.presets import demo
 from frn.training.runs.run import RunSettings
 
@@ -31,7 +31,7 @@ def test_those_of_photos_are_means_over_photos_seen_nearly_whole() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "the model is as it was"
 
     order, generator = np.random.default_rng([3, 2]).permutation(64), np.random.default_rng([3, 5])
-    whole = preset.augmentation.whole(preset.transform.size, LEAST_CROP)
+    whole = preset.augmentation.whole(preset.transform.size, MIN_CROP)
     assert (whole.scale, whole.jitter) == ((0.6, 1.0), 0)
     batch = augment(*images.gather(order), whole, generator)
     seen: list[torch.Tensor] = []

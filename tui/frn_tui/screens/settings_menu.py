@@ -28,7 +28,7 @@ class Preferences(Protocol):
 
 async def change_settings(workspace: Workspace, preferences: Preferences) -> None:
     """Show the settings until they are left; each change counts at once, or where it says so at the next start."""
-    changes = (_theme, _images, _model, _test_time, _threshold, _keys)
+    changes = (_theme, _images, _model, _tta, _threshold, _keys)
     while True:
         settings = preferences.settings
         unknown = "from the examples" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
@@ -80,7 +80,7 @@ async def _model(workspace: Workspace, preferences: Preferences) -> None:
         )
 
 
-async def _test_time(workspace: Workspace, preferences: Preferences) -> None:
+async def _tta(workspace: Workspace, preferences: Preferences) -> None:
     options = ["no: each photo is looked at once", "yes: better answers, in twice the time"]
     chosen = await workspace.app.push_screen_wait(Choose("Look at mirror images, too", options))
     if chosen is not None:

@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.modes import Mode
-from frn_tui.terminal.pixels import MOST_CELLS, graphics_of
+from frn_tui.terminal.pixels import MAX_CELLS, graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets import cells
@@ -73,7 +73,7 @@ class Preview(Widget, can_focus=True):
         if self.mode == "none" or not all(self.size):
             return None
         about = graphics_of(self.app).wanted(self.mode, framed=self.framed)
-        columns, rows = (min(side, MOST_CELLS) for side in self.size)
+        columns, rows = (min(side, MAX_CELLS) for side in self.size)
         return RenderPreview(path, columns, rows, self.mode, zoom=self.zoom, centre=list(self.centre), **about, **more)
 
     def show(self, picture: Picture | None) -> None:
