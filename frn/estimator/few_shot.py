@@ -192,8 +192,8 @@ class FewShotClassifier(Estimator):
         loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
         classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
-        for left_out in classifier.enroll_state(project.state):
-            warnings.warn(str(left_out), stacklevel=2)
+        for skipped in classifier.enroll_state(project.state):
+            warnings.warn(str(skipped), stacklevel=2)
         loaded._classifier, loaded._opened, loaded._maps = classifier, loaded._parameters, None
         loaded._document = project.document
         loaded._labels = as_labels(list(classifier.classes))

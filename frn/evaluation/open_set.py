@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import summarise
-from frn.inference.unknown import calibrate, explained, left_out_explained
+from frn.inference.unknown import calibrate, explained, leave_one_out_explained
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters, probabilities
 
@@ -93,14 +93,14 @@ def judge_episode(
     drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
     supports = feature_maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
     bank = ClassScorer([enroll(pool, head) for pool in supports])
-    left_out = [left_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
+    held_out = [leave_one_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
     best, likeliest = [], []
     for half in (drawn[: shape.way], drawn[shape.way :]):
         queries = feature_maps[half[:, shape.shot :].flatten()]
         errors = bank.class_error(queries)
         best.append(explained(errors, queries).max(1))
         likeliest.append(probabilities(errors, head.gamma).max(1))
-    return Judged((best[0], best[1]), (likeliest[0], likeliest[1]), calibrate(left_out))
+    return Judged((best[0], best[1]), (likeliest[0], likeliest[1]), calibrate(held_out))
 
 
 def auroc(known: Scores, unknown: Scores) -> float:

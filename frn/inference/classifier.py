@@ -13,7 +13,7 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import ClassEntry, State, Support, build_state
-from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
+from frn.inference.unknown import Shares, calibrate, explained, leave_one_out_explained
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
 from frn.ridge.parameters import probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
@@ -61,7 +61,7 @@ class Classifier:
         self.threshold_override: float | None = None
         """Share that a class must explain; None calibrates it from the examples."""
         self.classes: dict[str, EnrolledClass] = {}
-        self.left_out: dict[str, Shares] = {}
+        self.leave_one_out: dict[str, Shares] = {}
         """What the rest of its class explains of each example, for classes with at least two."""
         self._scorer: ClassScorer | None = None
         self._calibrated: float | None = None
@@ -72,7 +72,7 @@ class Classifier:
         if self.threshold_override is not None:
             return self.threshold_override
         if self._calibrated is None:
-            self._calibrated = calibrate(list(self.left_out.values()))
+            self._calibrated = calibrate(list(self.leave_one_out.values()))
         return self._calibrated
 
     def enroll(
@@ -136,13 +136,13 @@ class Classifier:
 
         if self.extractor.untrained_head:
             self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes])
-        classes, left_out = {}, {}
+        classes, held_out = {}, {}
         for entry in state.classes:  # one after the other: the pools of thousands would take as much as their maps
             maps = pool(entry)
             classes[entry.name] = enroll(maps, self.head)
             if len(maps) > 1:
-                left_out[entry.name] = left_out_explained(maps, self.head)
-        self.classes, self.left_out = classes, left_out
+                held_out[entry.name] = leave_one_out_explained(maps, self.head)
+        self.classes, self.leave_one_out = classes, held_out
         self._scorer = self._calibrated = None
         self.state = state
 

@@ -37,14 +37,14 @@ def explained(errors: NDArray[np.floating], queries: NDArray[np.floating]) -> Sh
     return shares.clip(0)
 
 
-def left_out_explained(feature_maps: NDArray[np.floating], head: HeadParameters) -> Shares:
+def leave_one_out_explained(feature_maps: NDArray[np.floating], head: HeadParameters) -> Shares:
     """What the other supports of a class explain of each: (k, r, d), k >= 2, to (k,)."""
     return explained(leave_one_out(feature_maps, head)[:, None], feature_maps)[:, 0]
 
 
-def calibrate(left_out: Sequence[Shares]) -> float:
+def calibrate(held_out: Sequence[Shares]) -> float:
     """The threshold that all but `FALSE_REJECTION_RATE` of the left-out supports of all classes reach.
 
     Where no class has two supports, nothing is known of their spread, and the threshold is 0: no photo is unknown.
     """
-    return float(np.quantile(np.concatenate(left_out), FALSE_REJECTION_RATE)) if left_out else 0.0
+    return float(np.quantile(np.concatenate(held_out), FALSE_REJECTION_RATE)) if held_out else 0.0

@@ -136,8 +136,8 @@ class _Solver:
         queries = np.concatenate([np.asarray(maps, dtype=np.float64)[::stride] for _, maps in labelled])
         self.labels = np.repeat([label for label, _ in labelled], [len(maps[::stride]) for _, maps in labelled])
         self.energy: Array = np.square(queries).sum(-1).mean(-1)
-        left_out = slice(0) if episode.queries else slice(None, None, stride)
-        self.classes = [_Class(pool, queries.astype(np.float32), left_out) for pool in pools]
+        held_out = slice(0) if episode.queries else slice(None, None, stride)
+        self.classes = [_Class(pool, queries.astype(np.float32), held_out) for pool in pools]
 
     def parabolas(self, alpha: float) -> tuple[Array, Array]:
         """Errors for one alpha as functions of rho: the terms `along` and `kept`, (q, way) each."""
@@ -155,16 +155,16 @@ class _Solver:
 class _Class:
     """A class in the eigenbasis of its pool, where lambda is added to each direction alone."""
 
-    def __init__(self, pool: Array, queries: Floats, left_out: slice) -> None:
+    def __init__(self, pool: Array, queries: Floats, held_out: slice) -> None:
         """From its pool (k, r, d), the queries (q, r, d) and which of its supports are left out."""
         self.shape = k, r, d = pool.shape
         rows = pool.reshape(-1, d)
-        self.images = pool[left_out]
+        self.images = pool[held_out]
         self.low_rank = len(rows) <= d
         squares, vectors = np.linalg.eigh(rows @ rows.T if self.low_rank else rows.T @ rows)
         self.squares: Array = squares.clip(0)
         """Squared singular values, (m,)."""
-        self.own: Array = vectors.reshape(k, r, -1)[left_out] if self.low_rank else self.images @ vectors
+        self.own: Array = vectors.reshape(k, r, -1)[held_out] if self.low_rank else self.images @ vectors
         """The left-out images' rows of the left singular vectors, or their products with the right ones, (n, r, m)."""
         if self.low_rank:
             length = np.sqrt(self.squares)

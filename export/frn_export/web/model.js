@@ -32,10 +32,10 @@ export class Model {
     this.d = page.channels;
   }
 
-  // The classes as exported: { name, exported: index, shots, maps: null until they are needed, leftOut }.
+  // The classes as exported: { name, exported: index, shots, maps: null until they are needed, leaveOneOut }.
   exportedClasses() {
-    return this.page.classes.map(({ name, shots, left_out }, index) => ({
-      name, exported: index, shots, maps: null, leftOut: left_out,
+    return this.page.classes.map(({ name, shots, leave_one_out }, index) => ({
+      name, exported: index, shots, maps: null, leaveOneOut: leave_one_out,
     }));
   }
 
@@ -112,9 +112,9 @@ export class Model {
   // The share that a class must explain of a photo which is to be known.
   threshold(classes) {
     if (this.page.threshold !== null) return this.page.threshold;
-    const shares = classes.flatMap(({ leftOut }) => leftOut).sort((a, b) => a - b);
+    const shares = classes.flatMap(({ leaveOneOut }) => leaveOneOut).sort((a, b) => a - b);
     if (!shares.length) return 0;
-    const place = this.page.missed * (shares.length - 1);
+    const place = this.page.false_rejection_rate * (shares.length - 1);
     const low = Math.floor(place);
     const high = Math.min(low + 1, shares.length - 1);
     return shares[low] + (place - low) * (shares[high] - shares[low]);

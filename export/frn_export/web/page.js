@@ -9,7 +9,7 @@ const by = (id) => document.getElementById(id);
 const status = by("status");
 
 let model;
-let classes = []; // { name, exported: index or null, shots, maps, leftOut }: replaced, never changed, so undo is a list
+let classes = []; // { name, exported: index or null, shots, maps, leaveOneOut }: replaced, never changed, so undo is a list
 const before = [];
 const answers = []; // { name, map, picture, card, given }
 let work = Promise.resolve(); // one photo at a time: the graphs share one memory
@@ -28,7 +28,7 @@ const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 // Classes
 
 async function withMaps(entry, maps) {
-  return { name: entry.name, exported: null, shots: maps.length, maps, leftOut: await model.leaveOneOut(maps) };
+  return { name: entry.name, exported: null, shots: maps.length, maps, leaveOneOut: await model.leaveOneOut(maps) };
 }
 
 const mapsOf = async (entry) => entry.maps ?? (await model.exportedMaps(entry.exported));

@@ -140,9 +140,9 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "gamma": head.gamma,
         "usual_shots": None if extractor.untrained_head else USUAL_SHOTS,
         "threshold": classifier.threshold_override,
-        "missed": FALSE_REJECTION_RATE,
+        "false_rejection_rate": FALSE_REJECTION_RATE,
         "classes": [
-            {"name": name, "shots": len(maps), "left_out": _shares(classifier, name)}
+            {"name": name, "shots": len(maps), "leave_one_out": _shares(classifier, name)}
             for name, maps in feature_maps.items()
         ],
         "ramp": {"colours": RAMP, "cover": [MIN_COVER, MAX_COVER]},
@@ -150,4 +150,4 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
 
 
 def _shares(classifier: Classifier, name: str) -> list[float]:
-    return [round(float(share), 6) for share in classifier.left_out.get(name, ())]
+    return [round(float(share), 6) for share in classifier.leave_one_out.get(name, ())]

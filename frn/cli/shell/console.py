@@ -209,7 +209,7 @@ def progress_bar(what: str) -> Iterator["Progress"]:
         yield show
 
 
-def report_left_out(
+def report_skipped(
     reasons: Sequence[str], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
 ) -> None:
     """Say which files could not be used as they were, and why."""

@@ -71,7 +71,7 @@ PRESET = record(
     **dict.fromkeys(("last_pool", "tuned_start"), FLAG),
     **dict.fromkeys(("batch", "store_side", "val_every", "val_episodes"), COUNT),
     **dict.fromkeys(("episode", "schedule", "augmentation", "transform"), PART),
-    **dict.fromkeys(("beside", "fixed", "left_out"), each(TEXT)),
+    **dict.fromkeys(("beside", "fixed", "skipped"), each(TEXT)),
     **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
     val_shot={"type": ["integer", "null"]},
     balance={"type": ["number", "array"], "items": NUMBER},
@@ -125,7 +125,7 @@ Files of other formats stand under their names."""
 SCHEMAS: dict[str, Schema] = {
     "classify": {"oneOf": [ANSWER, record(image=TEXT, error=TEXT)]},
     "enroll": record(
-        project=TEXT, threshold=SHARE, left_out=COUNT, classes=named(record(images=COUNT, explained=each(NUMBER)))
+        project=TEXT, threshold=SHARE, skipped=COUNT, classes=named(record(images=COUNT, explained=each(NUMBER)))
     ),
     "explain": record(
         image=TEXT,
@@ -150,7 +150,7 @@ SCHEMAS: dict[str, Schema] = {
         true_positive_rate=MAYBE,
         auroc=MAYBE,
         errors=each(record(image=TEXT, truth=TEXT, label=TEXT, probability=MAYBE, unknown=FLAG)),
-        examples_left_out=COUNT,
+        examples_skipped=COUNT,
         broken=each(TEXT),
     ),
     "models": named(MODEL),

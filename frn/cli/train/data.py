@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import note, printable, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.console import note, printable, progress_bar, report_skipped, stdout, user_errors
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 
@@ -87,7 +87,7 @@ def prepare(
             note(f"split {record.split_by}")
         for difference in record.differs:
             note(difference)
-        report_left_out(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
+        report_skipped(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
 
 
 @app.command()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import check_report, command_line, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout, user_errors
 from frn.cli.shell.options import (
     Device,
     EpisodeSeed,
@@ -81,7 +81,7 @@ def evaluate(
             if ranks.world > 1 and (report or unknown or method == "simpleshot"):
                 raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
             if report is None:
-                warn = report_left_out if ranks.is_main else lambda reasons: None
+                warn = report_skipped if ranks.is_main else lambda reasons: None
                 results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
             else:
                 results = _reported(EvaluationOptions(**given), report)
@@ -105,7 +105,7 @@ def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
     from frn.system.files import write_atomically
 
     found: list[Findings] = []
-    results = run(options, bars=progress_bar, warn=report_left_out, inspect=lambda shown: found.append(find(shown)))
+    results = run(options, bars=progress_bar, warn=report_skipped, inspect=lambda shown: found.append(find(shown)))
     facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
     write_atomically(report, evaluation_page(options.model, found, command_line(), facts))
     return results

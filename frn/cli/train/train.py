@@ -14,7 +14,7 @@ from frn.cli.shell.console import (
     note,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     strong,
     user_errors,
@@ -193,7 +193,7 @@ def _train(run: "PreparedRun") -> "TrainState":
         if not ended.finished:
             raise typer.Exit(INTERRUPTED)
         return ended.position
-    report_left_out(run.broken)
+    report_skipped(run.broken)
     note(str(run))
     with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)

@@ -13,7 +13,7 @@ from frn.cli.shell.console import (
     print_json,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     user_errors,
 )
@@ -82,12 +82,12 @@ def classify(
         from frn.cli.shell.photo_arguments import find_photos
 
         names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
-        report_left_out(skipped, all_of_them="")
+        report_skipped(skipped, all_of_them="")
 
         from frn.estimator.loading import load_classifier
 
-        classifier, left_out = load_classifier(classes, model, device, tta)
-        report_left_out([str(error) for error in left_out])
+        classifier, unread = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in unread])
         if threshold is not None:
             classifier.threshold_override = threshold
         if len(classifier.classes) == 1:

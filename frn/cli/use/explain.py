@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import printable, report_left_out, stdout, user_errors
+from frn.cli.shell.console import printable, report_skipped, stdout, user_errors
 from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TtaName, refuse_a_photo
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
 
@@ -49,8 +49,8 @@ def explain(
             raise FrnError(f"{out}: is the photo itself, and would be replaced by the picture. Give another --out.")
         refuse_a_photo(classes, str(image), "explain")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
-        classifier, left_out = load_classifier(classes, model, device, tta)
-        report_left_out([str(error) for error in left_out])
+        classifier, skipped = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in skipped])
         crop = classifier.extractor.transform(photo)
         (maps,) = classifier.extractor.feature_maps(crop[None])
         prediction = classifier.predict(maps)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.shell.console import note, print_json, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
 from frn.cli.shell.options import TtaName
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
@@ -106,8 +106,8 @@ def export(
             found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
         loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
         members = found.members if found else None
-        report_left_out(found.skipped if found else [])
-        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_left_out)
+        report_skipped(found.skipped if found else [])
+        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
@@ -153,8 +153,8 @@ def _web(
     if classes is None:
         classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
     else:
-        classifier, left_out = load_classifier(classes, model, "cpu", tta)
-        report_left_out([str(error) for error in left_out])
+        classifier, skipped = load_classifier(classes, model, "cpu", tta)
+        report_skipped([str(error) for error in skipped])
     if threshold is not None:
         classifier.threshold_override = threshold
     difference = write_page(classifier, out, found)

@@ -12,7 +12,7 @@ from frn.cli.shell.console import (
     note,
     print_table,
     printable,
-    report_left_out,
+    report_skipped,
     stdout,
     user_errors,
 )
@@ -64,12 +64,12 @@ def score(
         from frn.report.score_table import as_csv, rows
         from frn.system.files import write_atomically
 
-        classifier, left_out = load_classifier(classes, model, device, tta)
-        report_left_out([str(error) for error in left_out])
+        classifier, skipped = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in skipped])
         if threshold is not None:
             classifier.threshold_override = threshold
         found = score_labelled(classifier, photos.members)
-        report_left_out([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+        report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:
@@ -114,7 +114,7 @@ def _summary(found: "LabelledScore", classes: Path, labelled: Path) -> dict[str,
         "true_positive_rate": _number(found.true_positive_rate),
         "auroc": _number(found.auroc),
         "errors": [_as_row(answer) for answer in found.errors],
-        "examples_left_out": len(found.examples),
+        "examples_skipped": len(found.examples),
         "broken": [str(error) for error in found.broken],
     }
 

@@ -26,7 +26,7 @@ FIELDS = {
     "after": "pretraining.init_from",
     "batch": "pretraining.batch",
     "store_side": "data.max_side",
-    "left_out": "data.exclude_classes",
+    "excluded": "data.exclude_classes",
     "val_every": "validation.every",
     "val_shot": "validation.shot",
     "val_episodes": "validation.episodes",

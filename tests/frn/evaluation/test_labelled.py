@@ -102,7 +102,7 @@ def test_the_command_tells_all_of_it(labelled: Path, tmp_path: Path) -> None:
     told = frn("score", SAMPLES / "moths", labelled, "--json", *files)
     assert told.exit_code == 1  # one cannot be read
     found = json.loads(told.stdout)
-    assert (found["photos"], found["examples_left_out"], found["unknown"], len(found["broken"])) == (18, 1, 1, 1)
+    assert (found["photos"], found["examples_skipped"], found["unknown"], len(found["broken"])) == (18, 1, 1, 1)
     right = sum(entry["right"] for entry in found["per_class"].values())
     assert found["accuracy"] == pytest.approx(right / 18, abs=1e-6)
     assert right >= 15

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from frn.inference.unknown import calibrate, explained, left_out_explained
+from frn.inference.unknown import calibrate, explained, leave_one_out_explained
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 
@@ -34,7 +34,7 @@ def test_leaving_out_is_enrolling_the_others() -> None:
         ]
         for i in range(5)
     ]
-    np.testing.assert_allclose(left_out_explained(maps, HEAD), expected, atol=1e-5)
+    np.testing.assert_allclose(leave_one_out_explained(maps, HEAD), expected, atol=1e-5)
 
 
 def test_all_but_a_twentieth_of_the_supports_reach_the_threshold() -> None:
@@ -55,7 +55,7 @@ def test_a_stranger_is_unknown_and_a_sibling_is_not() -> None:
         return centre + 0.5 * generator.standard_normal((n, 9, 32))
 
     supports = [draw(centre, 5) for centre in centres[:2]]
-    threshold = calibrate([left_out_explained(maps, HEAD) for maps in supports])
+    threshold = calibrate([leave_one_out_explained(maps, HEAD) for maps in supports])
     bank = ClassScorer([enroll(maps, HEAD) for maps in supports])
     siblings, strangers = draw(centres[0], 50), draw(centres[2], 50)
     missed = explained(bank.class_error(siblings), siblings).max(1) < threshold

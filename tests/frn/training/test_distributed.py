@@ -315,7 +315,7 @@ def test_two_ranks_enroll_as_one_does(ranks: Launch, tmp_path: Path, moths: Path
     first, second = ranks(enrolled, tmp_path / "two")
     assert second == "", "rank 0 answers"
     assert json.loads(first) == alone | {"project": str(tmp_path / "two.frn.json")}
-    assert alone["left_out"] == 1
+    assert alone["skipped"] == 1
     classes = [json.loads((tmp_path / f"{name}.frn.json").read_text())["classes"] for name in ("one", "two")]
     assert classes[0] == classes[1]
 

@@ -189,8 +189,8 @@ def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everyw
     assert json.loads(path.read_text())["model"]["tta"] == "hflip"
     loaded = engine.done("load", path=str(path))
     assert (loaded["model"], loaded["sha256"]) == (f"conv4{MIRROR}", opened["sha256"])
-    classifier, left_out = load_classifier(path)
-    assert not left_out
+    classifier, skipped = load_classifier(path)
+    assert not skipped
     ((_, answer),) = classifier.classify([query])
     assert isinstance(answer, Prediction)
     assert max(answer.probabilities.values()) == pytest.approx(both[0]["probability"], abs=1e-4)
