@@ -29,11 +29,11 @@ def draw_classes(classes: Mapping[str, Sequence[Path]], count: int, photos: int,
             f"{count} classes of {least} photos or more are needed, but there are {len(large)}. Add folders."
         )
     generator = np.random.default_rng(seed)
-    drawn: Classes = {}
+    sampled: Classes = {}
     for name in generator.permutation(large)[:count].tolist():
         files = classes[name]
-        drawn[name] = [files[index] for index in sorted(generator.permutation(len(files))[:photos])]
-    return drawn
+        sampled[name] = [files[index] for index in sorted(generator.permutation(len(files))[:photos])]
+    return sampled
 
 
 def link_classes(classes: Mapping[str, Sequence[Path]], home: Path) -> None:

@@ -90,12 +90,12 @@ def judge_episode(
     index: int,
 ) -> Judged:
     """Enroll the first half of the classes of episode number `index`, and score queries of both halves."""
-    drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
-    supports = feature_maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
+    sampled = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
+    supports = feature_maps[sampled[: shape.way, : shape.shot]]  # way, shot, r, d
     bank = ClassScorer([enroll(pool, head) for pool in supports])
     held_out = [leave_one_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
     best, likeliest = [], []
-    for half in (drawn[: shape.way], drawn[shape.way :]):
+    for half in (sampled[: shape.way], sampled[shape.way :]):
         queries = feature_maps[half[:, shape.shot :].flatten()]
         errors = bank.class_error(queries)
         best.append(explained(errors, queries).max(1))

@@ -69,8 +69,8 @@ def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, s
 
     One shot is enough, and no test label is used.
     """
-    drawn = [evaluation_episode(sizes, shape, seed=seed, index=index) for index in range(TUNING_EPISODES)]
-    return tune([TuningEpisode.split(maps[episode], shape.shot) for episode in drawn])
+    sampled = [evaluation_episode(sizes, shape, seed=seed, index=index) for index in range(TUNING_EPISODES)]
+    return tune([TuningEpisode.split(maps[episode], shape.shot) for episode in sampled])
 
 
 def tune(episodes: Sequence[TuningEpisode]) -> HeadParameters:

@@ -148,7 +148,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     device = choose_device(options.device)
     facts = {
         "preset": options.preset,
-        "data": " and ".join(path.resolve().name for path in options.data or []) or "drawn moths",
+        "data": " and ".join(path.resolve().name for path in options.data or []) or "rendered moths",
         "split": "train",
         "machine": f"{processor()}, threads: {options.threads or own_cores()}",
     }

@@ -123,14 +123,16 @@ class _Step(nn.Module):
         self.model, self.objective = model, objective
         self.device, self.precision, self.distil = settings.device, settings.precision, distil
 
-    def forward(self, images: Tensor, drawn: Episode, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Of augmented images (b, 3, H, W), drawn as `drawn`."""
+    def forward(
+        self, images: Tensor, sampled: Episode, generator: np.random.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Score the augmented images (b, 3, H, W) of `sampled`."""
         teacher = self.objective.teacher
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
             taught = None if teacher is None else teacher(images)
         with drawing_from(generator, self.device):  # heads with dropout or noise
-            loss, logits, target = self.objective.score(self.model, maps, drawn)
+            loss, logits, target = self.objective.score(self.model, maps, sampled)
         return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
 
 
@@ -209,8 +211,8 @@ class _Trainer:
         trials = []
         self.model.eval()
         with torch.inference_mode():
-            for index, drawn in enumerate(first[:TUNING_EPISODES]):
-                maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
+            for index, sampled in enumerate(first[:TUNING_EPISODES]):
+                maps = self.feature_maps(sampled, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
                 trials.append(TuningEpisode.split(episode, shape.shot))
         head.set_parameters(tune(trials))
@@ -233,14 +235,14 @@ class _Trainer:
         sets = [part.sizes for part in self.images.parts]
         return self.objective.epoch(sets, seed=self.settings.seed, epoch=self.position.epoch)
 
-    def train_on(self, drawn: Episode, steps_in_epoch: int) -> None:
+    def train_on(self, sampled: Episode, steps_in_epoch: int) -> None:
         """Take one optimiser step on one episode, or one batch."""
         position, settings = self.position, self.settings
         rate = self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, position.epoch, position.step + settings.ranks.rank, 1])
-        loss, logits, target = self.step(self.augmented(drawn, generator, position.epoch), drawn, generator)
+        loss, logits, target = self.step(self.augmented(sampled, generator, position.epoch), sampled, generator)
         right = (logits.argmax(1) == target).double().mean()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -266,16 +268,16 @@ class _Trainer:
             f"anew with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
         )
 
-    def feature_maps(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
+    def feature_maps(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """Maps (images, r, d) of a step's images, augmented."""
-        batch = self.augmented(drawn, generator, epoch)
+        batch = self.augmented(sampled, generator, epoch)
         with autocast(self.settings.device, self.settings.precision):
             maps: Tensor = self.model.feature_maps(batch)
         return maps
 
-    def augmented(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
+    def augmented(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """A step's images (b, 3, H, W)."""
-        canvas, extents = self.pixels.gather(drawn.ravel())
+        canvas, extents = self.pixels.gather(sampled.ravel())
         return augment(canvas, extents, self.preset.augmentation_at(epoch), generator, self.settings.device)
 
     def validate_if_due(self) -> None:

@@ -65,7 +65,7 @@ def prepare(
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
-        from frn.data.prepare.benchmarks.folder import DrawnSplit
+        from frn.data.prepare.benchmarks.folder import SampledSplit
         from frn.data.prepare.prepared import NAME, read_record
 
         with progress_bar(f"preparing {name}") as progress:
@@ -76,7 +76,7 @@ def prepare(
                 split=split,
                 unofficial=unofficial,
                 download=download,
-                drawn=DrawnSplit(val, test, seed),
+                sampled=SampledSplit(val, test, seed),
                 progress=progress,
             )
         for part, (classes, images) in counts.items():

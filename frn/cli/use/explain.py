@@ -60,14 +60,14 @@ def explain(
         for name in ranked[:top]:
             shares = f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}"
             panels.append(Panel(name, shares, error_maps[name]))
-        drawn, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
-        if max(drawn.size) > LONGEST.get(form_of, math.inf):
+        rendered, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
+        if max(rendered.size) > LONGEST.get(form_of, math.inf):
             raise FrnError(
-                f"{out}: the picture has {drawn.width} x {drawn.height} pixels, and {form_of} holds up to "
+                f"{out}: the picture has {rendered.width} x {rendered.height} pixels, and {form_of} holds up to "
                 f"{LONGEST[form_of]:,} on a side. Lower --top, or call it something.png."
             )
         picture = io.BytesIO()
-        drawn.save(picture, form_of)
+        rendered.save(picture, form_of)
         write_atomically(out, picture.getvalue())
     label = "unknown" if prediction.unknown else prediction.label
     numbers = {

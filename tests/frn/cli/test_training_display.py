@@ -15,7 +15,7 @@ from frn.training.loop import StepReport, ValidationReport
 from frn.training.presets import Schedule, demo
 from frn.training.runs.run_folder import TrainState
 from frn.training.runs.run_options import RunOptions
-from tests.frn.training.tiny import drawn
+from tests.frn.training.tiny import sampled
 
 
 def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
@@ -52,7 +52,7 @@ def test_lasting_trouble_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_validation_of_few_classes_is_called_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     run: Any = SimpleNamespace(
-        preset=demo(), best="best", options=RunOptions(preset="demo"), val_images=drawn(3, seed=0)
+        preset=demo(), best="best", options=RunOptions(preset="demo"), val_images=sampled(3, seed=0)
     )
     _show_result(run, TrainState(best=50.0), [])
     assert "validation: 3-way 5-shot 50.00 %" in capsys.readouterr().out

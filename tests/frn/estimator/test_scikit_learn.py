@@ -28,7 +28,7 @@ MOTHS = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
 
 
 def photos(classes: int = 3, shots: int = 4) -> tuple[Any, list[int]]:
-    """Pixels (n, h, w, 3) of drawn moths, and their classes."""
+    """Pixels (n, h, w, 3) of rendered moths, and their classes."""
     files = [(path, label) for label, home in enumerate(MOTHS[:classes]) for path in sorted(home.iterdir())[:shots]]
     return np.stack([np.asarray(Image.open(p).convert("RGB").resize((48, 48))) for p, _ in files]), [
         c for _, c in files

@@ -172,10 +172,10 @@ def watched(met: ProcessGroup, out: Path, preset: Preset = TINY) -> str:
     models: list[Model] = []
     augmented = loop._Trainer.augmented
 
-    def note(trainer: loop._Trainer, drawn: Episode, *rest: object) -> object:
-        seen.append((trainer.position.epoch, drawn.tobytes().hex()))
+    def note(trainer: loop._Trainer, sampled: Episode, *rest: object) -> object:
+        seen.append((trainer.position.epoch, sampled.tobytes().hex()))
         models[:] = [trainer.model]
-        return augmented(trainer, drawn, *rest)  # type: ignore[arg-type]
+        return augmented(trainer, sampled, *rest)  # type: ignore[arg-type]
 
     with patch.object(loop._Trainer, "augmented", note):
         run(out, met, preset=preset, report=lambda event: reports.append(repr(event)))
