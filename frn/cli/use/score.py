@@ -169,11 +169,11 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
         f"expected calibration error {100 * found.calibration_error:.1f} points"
     )
-    told = (
-        f"unknown (typically below {classifier.threshold:.0%} explained): {found.false_rejections:.1%} of these photos"
-    )
+    threshold, rejected = classifier.threshold, found.false_rejections
+    told = f"unknown (typically below {threshold:.0%} explained): {rejected:.1%} of these photos"
     if found.unknown:
-        told += f", {found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class; AUROC {100 * found.auroc:.1f} %"
+        caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class"
+        told += f", {caught}; AUROC {100 * found.auroc:.1f} %"
     console.print(told)
     if classifier.threshold_override is None:
         console.print(f"expected: {classifier.calibration.describe()}")
