@@ -18,7 +18,7 @@ OPTIONS = {"form": "--format", "as_json": "--json", "as_csv": "--csv"}
 
 
 def _unless_typed(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
-    """Let what a frn.toml says give way to what is typed; options that are typed come here before the others."""
+    """Let a variable give way to what is typed; options that are typed come here before the others."""
     source = context.get_parameter_source(str(parameter.name))
     gives_way = source is not None and source.name != "COMMANDLINE" and any(map(context.params.get, OPTIONS))
     return (None if parameter.name == "form" else False) if gives_way else value
