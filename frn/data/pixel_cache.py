@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError, FrnWarning
 from frn.images import heif
-from frn.images.opening import EvaluationTransform, Pixels, limit_shorter_side, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform, Pixels, limit_shorter_side
 from frn.system.caches import (
     IMAGES,
     INDEX,
@@ -83,6 +84,14 @@ class StoredImages:
         """All images as one array (n, h, w, 3). They must be uniform."""
         assert self.is_uniform
         return self.pixels.reshape(len(self), int(self.heights[0]), int(self.widths[0]), 3)
+
+    def portion(self, places: range) -> "StoredImages":
+        """Consecutive uniform images, for feature extraction alone: `sizes` still describes all of them."""
+        if len(places) == len(self):
+            return self
+        part = slice(places.start, places.stop)
+        pixels = self.images()[part].reshape(-1)
+        return replace(self, heights=self.heights[part], widths=self.widths[part], pixels=pixels)
 
     def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:
         """Copy images into one canvas (n, H, W, 3), each at its top left, with their (height, width) in (n, 2)."""

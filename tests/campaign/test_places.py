@@ -17,7 +17,7 @@ from PIL import Image
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.project import load_project, save_project
 from frn.models.header import ModelConfig

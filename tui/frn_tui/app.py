@@ -330,7 +330,7 @@ class FrnApp(App[None]):
         if self.screen is self.workspace:
             from frn_tui.screens.settings_menu import change_settings  # here: few sessions change them
 
-            self.context.start(change_settings, self, group="settings")
+            self.context.start(change_settings, self.workspace, self, group="settings")
 
     def _choose_model(self) -> None:
         names = list(named_extractors())

@@ -15,7 +15,8 @@ from frn.data import pixel_cache
 from frn.data.folders import scan
 from frn.data.pixel_cache import StoredImages, load_images
 from frn.errors import FrnError, FrnWarning
-from frn.images.opening import EvaluationTransform, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
 from frn.system.caches import make_cache_folder
 from frn.system.files import LOCK, beside
 from frn.system.locks import lock
