@@ -20,6 +20,7 @@ import typer
 from frn.errors import FrnError, FrnWarning
 from frn.system.extras import needs_torch
 from frn.system.files import discard_output
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -157,14 +158,13 @@ def print_json(value: object) -> None:
     print(json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")), flush=True)
 
 
-def check_report(path: Path | None) -> None:
-    """Refuse a report that would not open in a browser, before the work is done; an `FrnError`."""
+def check_report(path: Path | None, *, replace: bool) -> None:
+    """Refuse a report that would not open in a browser or may not be written, before the work is done."""
     if path is None:
         return
     if path.suffix.lower() not in (".html", ".htm"):
         raise FrnError(f"{path}: a report is a page. Call it something.html.")
-    if path.is_dir():
-        raise FrnError(f"{path}: is a folder")
+    require_writable(path, replace=replace)
 
 
 def stdout() -> "Console":
