@@ -154,8 +154,9 @@ def printable(text: str) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON value as one line on stdout."""
-    print(json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")), flush=True)
+    """Print one JSON value as one line on stdout; characters that could steer a terminal are JSON's escapes."""
+    text = json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf"))
+    print("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text), flush=True)
 
 
 def check_report(path: Path | None, *, replace: bool) -> None:
