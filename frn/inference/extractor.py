@@ -191,12 +191,12 @@ class Extractor:
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
     ) -> "Embedded | _Prepared | FrnError":
         """A file's stored map, or what the network needs to make it."""
-        if store and path in known and (maps := store.get(self.sha256, known[path])) is not None:
+        if store and path in known and (maps := store.get(self.sha256, known[path], self.shape)) is not None:
             return Embedded(known[path], maps)
         try:
             data = read_file(path)
             key = content_key(data)
-            if store and (maps := store.get(self.sha256, key)) is not None:
+            if store and (maps := store.get(self.sha256, key, self.shape)) is not None:
                 return Embedded(key, maps)
             return _Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:
