@@ -1,7 +1,7 @@
 """A score as a table with a row per photo. Free of torch."""
 
 from frn.evaluation.labelled import LabelledScore
-from frn.system.csv_rows import csv_text
+from frn.report.csv_rows import csv_text
 
 
 def rows(found: LabelledScore) -> list[dict[str, object]]:

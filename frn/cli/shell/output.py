@@ -10,7 +10,7 @@ import typer
 
 from frn.cli.shell.console import print_json, printable
 from frn.errors import FrnError
-from frn.system.csv_rows import CsvWriter
+from frn.report.csv_rows import CsvWriter
 
 FormatName = Literal["table", "csv", "json"]
 Row = Mapping[str, object]

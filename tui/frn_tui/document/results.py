@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from frn.inference.session import State
-from frn.system.csv_rows import csv_text
+from frn.report.csv_rows import csv_text
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import Reviewed, example_names, nearest, rival, verdict_beside
 

@@ -9,7 +9,7 @@ import pytest
 
 from frn.cli.shell.console import print_json
 from frn.cli.shell.output import write_rows
-from frn.system.csv_rows import csv_text
+from frn.report.csv_rows import csv_text
 
 HOSTILE = ["=HYPERLINK(1)", "@SUM(A1)", "-2+3", "+1", "\t=1", "＝1", "a\rb", 'a"b', "a,b", "a\nb", "\x1b[2J"]
 STEERING = "\x1b]0;title\a \x9b2J \u202e\u2066 \r\n \x7f"
