@@ -65,7 +65,7 @@ are called as they were given.""",
         """\
 | variable | |
 |---|---|
-| `FRN_CACHE` | the folder of the caches, instead of the user's cache folder; see `frn cache` |
+| `FRN_CACHE` | the folder of the caches, instead of the user's; one with other things in it gets a folder `frn-cache` |
 | `FRN_CACHE_LIMIT` | GiB of decoded images that are kept, 10 by default |
 | `FRN_MODELS` | the folder of added models, instead of the user's data folder |
 | `NO_COLOR` | any value: no colours |
