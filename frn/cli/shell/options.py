@@ -102,6 +102,9 @@ Compile = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
 
 
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite a file of other programs; never a photo.")]
+
+
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
     """Say so where the photo was given first and the classes second. FrnError if `classes` is a file, no project."""
     from frn.inference.project import is_project

@@ -13,6 +13,7 @@ from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.hardware import is_first, world
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
@@ -51,6 +52,7 @@ def enroll(
 
         if not is_project(out):
             raise FrnError(f"{out}: a project is called something.frn.json")
+        require_writable(out, replace=True)
         if out.exists() and not replace:
             raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
         members, skipped = _members(sources)

@@ -18,9 +18,10 @@ from frn.cli.shell.console import (
     user_errors,
 )
 from frn.cli.shell.enrolled import describe_head, expectation
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, TtaName
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, Replace, TtaName
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import Answer, LabelledScore
@@ -46,6 +47,7 @@ def score(
         Path | None,
         typer.Option("--report", "--html", help="Also write a page (.html) of all of it.", show_default=False),
     ] = None,
+    replace: Replace = False,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     form: Format = None,
@@ -58,7 +60,9 @@ def score(
     """
     with user_errors():
         wants = chosen_format(form, as_json)
-        check_report(report)
+        check_report(report, replace=replace)
+        if csv is not None:
+            require_writable(csv, replace=replace)
         from frn.data.folders import scan
 
         photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
