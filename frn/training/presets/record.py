@@ -53,8 +53,11 @@ def revision(preset: Preset) -> int:
     """Which description of a method a run follows: 1 is that of version 0.1.0.
 
     There DSN's auxiliary loss compared all locations, covariances were centred, `bifrn` was ridge regression both ways,
-    and classical pre-training under FRN saw maps divided by the backbone's `map_scale`.
+    and classical pre-training under FRN saw maps divided by the backbone's `map_scale`. In the second, DSN compared
+    average-pooled vectors on Conv-4, as it still does on ResNet-12.
     """
+    if preset.backbone.startswith("conv4") and "dsn" in {preset.method, *preset.aux_heads}:
+        return 3
     divided = preset.objective == "average-pretrain" and preset.method == "frn"
     return 2 if divided or not {preset.method, *preset.aux_heads}.isdisjoint(SECOND) else 1
 
