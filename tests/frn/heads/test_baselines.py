@@ -123,7 +123,7 @@ def test_simpleshots_centre_follows_training_only() -> None:
     torch.testing.assert_close(head.centre, mean, rtol=1e-3, atol=1e-4)
 
 
-def test_cosine_is_the_angle_to_the_mean_direction() -> None:
+def test_cosine_is_the_nearest_cosine_prototype() -> None:
     def score(q: Tensor, s: Tensor) -> Tensor:
         directions = torch.stack([m.mean(0) / m.mean(0).norm() for m in s]).mean(0)
         return 10 * torch.cosine_similarity(q.mean(0), directions, dim=0)
