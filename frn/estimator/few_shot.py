@@ -116,7 +116,7 @@ class FewShotClassifier(Estimator):
 
     @property
     def threshold_(self) -> float:
-        """Share that a class must explain of a photo that is to be known."""
+        """Share that a class must typically explain of a photo that is to be known."""
         return self._fitted.threshold
 
     def predict(self, photos: Sequence[Photo]) -> Labels:
@@ -209,7 +209,7 @@ class FewShotClassifier(Estimator):
 
         classifier = self._fitted
         graph = classifier_graph(
-            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
+            classifier.extractor.data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
         )
         write_atomically(Path(path), graph.SerializeToString(deterministic=True))
 
@@ -317,7 +317,8 @@ class FewShotClassifier(Estimator):
 
     def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:
         classifier = self._fitted
-        return [classifier.predict(feature_maps) for feature_maps in _embed(classifier.extractor, photos)[1]]
+        keys, maps = _embed(classifier.extractor, photos)
+        return classifier.predict_all(list(maps), keys)
 
     def _table(self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]]) -> NDArray[np.float64]:
         rows = [list(row(answer).values()) for answer in self._answers(photos)]

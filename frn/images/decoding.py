@@ -18,6 +18,8 @@ MAX_MEMORY = 600 << 20
 """Bytes that a file and what it is decoded into may take together."""
 LARGE = 24_000_000
 """Pixels from which on an image is decoded alone."""
+ROW = 16
+"""Bytes of the pointers that Pillow keeps per row, in the decoded image and in the one converted to RGB."""
 COARSE = 4
 """A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
@@ -96,7 +98,7 @@ class MustBeAloneError(Exception):
 
 def _memory(image: Image.Image, pixels: int) -> int:
     """Bytes that decoding takes at most, from the header; `pixels` are the file's, whatever it is decoded to."""
-    decoded = 4 * image.width * image.height
+    decoded = (4 * image.width + ROW) * image.height
     if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the picture, the decoder's planes, and copies between them
         return 4 * decoded
     if image.info.get("progressive"):  # all coefficients of the JPEG, of two bytes each

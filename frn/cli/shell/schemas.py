@@ -48,7 +48,9 @@ EVALUATED = record(
     **dict.fromkeys(("way", "shot", "queries", "episodes"), COUNT),
     **dict.fromkeys(("accuracy", "ci95", "seconds"), NUMBER),
 )
+EXPECTED = {"expected": record(false_rejections=NUMBER, caught=MAYBE, auroc=MAYBE), "head": named(NUMBER)}
 ANSWER = record(
+    {"example_of": TEXT},
     image=TEXT,
     label=TEXT,
     probability=SHARE,
@@ -125,9 +127,14 @@ Files of other formats stand under their names."""
 SCHEMAS: dict[str, Schema] = {
     "classify": {"oneOf": [ANSWER, record(image=TEXT, error=TEXT)]},
     "enroll": record(
-        project=TEXT, threshold=SHARE, skipped=COUNT, classes=named(record(images=COUNT, explained=each(NUMBER)))
+        project=TEXT,
+        threshold=SHARE,
+        skipped=COUNT,
+        classes=named(record(images=COUNT, explained=each(NUMBER))),
+        **EXPECTED,
     ),
     "explain": record(
+        {"example_of": TEXT},
         image=TEXT,
         label=TEXT,
         unknown=FLAG,
@@ -136,6 +143,7 @@ SCHEMAS: dict[str, Schema] = {
         classes=named(record(probability=SHARE, explained=NUMBER, error=NUMBER, error_map=each(each(NUMBER)))),
     ),
     "score": record(
+        **EXPECTED,
         classes=TEXT,
         labelled=TEXT,
         photos=COUNT,
@@ -172,85 +180,6 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "export": {"oneOf": [EXPORTED, record(web=TEXT, runtime=TEXT, page_difference=NUMBER)]},
     "import": record(model=TEXT, weights=TEXT, size=COUNT, resize={"type": ["integer", "null"]}, r=COUNT, d=COUNT),
-    "bench head": each(
-        record(
-            **dict.fromkeys(("d", "shot", "r", "way"), COUNT),
-            backward=FLAG,
-            milliseconds=NUMBERS,
-            times_as_fast=named(NUMBERS),
-        )
-    ),
-    "bench classes": each(
-        record(
-            **dict.fromkeys(("d", "r", "shot", "way", "photos"), COUNT),
-            milliseconds=NUMBERS,
-            **dict.fromkeys(("times_as_fast", "megabytes", "more_megabytes"), NUMBER),
-        )
-    ),
-    "bench infer": record(
-        model=TEXT,
-        way=COUNT,
-        megabytes=NUMBER,
-        extractor=each(record(batch=COUNT, milliseconds=NUMBERS, times_as_fast=NUMBER)),
-        classifier=each(record(height=COUNT, width=COUNT, milliseconds=NUMBERS, times_as_long=NUMBERS)),
-    ),
-    "bench emd": each(record(phase=TEXT, shot=COUNT, whole=FLAG, milliseconds=NUMBERS, published=named(TEXT))),
-    "bench memory": each(
-        record(
-            **dict.fromkeys(("part", "head"), TEXT),
-            **dict.fromkeys(("r", "d", "way", "shot"), COUNT),
-            megabytes=NUMBER,
-            published=MAYBE,
-        )
-    ),
-    "bench train": each(
-        record(
-            **dict.fromkeys(("backbone", "precision"), TEXT),
-            shape=named(COUNT),
-            operations=COUNT,
-            **dict.fromkeys(("augmentation", "augmentation_share", "peak"), NUMBER),
-            **dict.fromkeys(("milliseconds", "shares_of_peak", "times_as_fast"), NUMBERS),
-        )
-    ),
-    "bench eval": each(
-        record(
-            **dict.fromkeys(("backbone", "precision"), TEXT),
-            **dict.fromkeys(("shot", "images"), COUNT),
-            **dict.fromkeys(("extraction", "scoring", "plain"), NUMBER),
-            **dict.fromkeys(("episodes_per_second", "times_as_fast"), NUMBERS),
-        )
-    ),
-    "bench finetune": record(
-        model=TEXT,
-        threads=COUNT,
-        gain=NUMBER,
-        draws=each(
-            record(
-                **dict.fromkeys(("val_before", "val_after", "seconds", "processor_seconds"), NUMBER),
-                **dict.fromkeys(("test_before", "test_after", "gain"), ACCURACY),
-                pool=TEXT,
-                seed=COUNT,
-            )
-        ),
-    ),
-    "bench temperature": record(
-        model=TEXT,
-        rows=each(
-            record(pool=TEXT, way=COUNT, shot=COUNT, **dict.fromkeys(("learned", "tempered", "accuracy"), NUMBER))
-        ),
-    ),
-    "bench tui": record(
-        load=NUMBER,
-        measures=each(
-            record(
-                **dict.fromkeys(("target", "what", "unit", "how"), TEXT),
-                measured=NUMBER,
-                limit=NUMBER,
-                hello_world=MAYBE,
-                ok=FLAG,
-            )
-        ),
-    ),
     "data check": each(
         record(
             folder=TEXT,

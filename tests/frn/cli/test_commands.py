@@ -61,7 +61,7 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
         ["presets"],
         ["models"],
         ["reproduce", "--list"],
-        *([c, "--help"] for c in ("classify", "train", "eval", "data", "export", "bench")),
+        *([c, "--help"] for c in ("classify", "train", "eval", "data", "export")),
     ],
 )
 def test_looking_around_imports_no_torch(command: list[str]) -> None:

@@ -1,9 +1,11 @@
 """The only door to image files."""
 
 import contextlib
+import struct
 import sys
 import threading
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -212,6 +214,19 @@ def test_what_would_take_too_much_memory_is_decoded_coarsely_or_refused(
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process held")
+def test_the_rows_of_a_strip_count(tmp_path: Path) -> None:
+    """A PNG of 231 KB took 1.1 GB: Pillow keeps a pointer per row."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    size = struct.pack(">IIBBBBB", 1, 119_000_000, 8, 0, 0, 0, 0)
+    path = tmp_path / "strip.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(99))))
+    with pytest.raises(FrnError, match="1 x 119000000 pixels of this kind of PNG takes 2269 MiB; the limit is 600"):
+        open_image(path)
+
+
 def test_a_large_picture_takes_its_decoded_size_and_little_more(tmp_path: Path) -> None:
     """Four bytes a pixel for the decoder; not four more for each conversion on the way."""
     exif = Image.Exif()
