@@ -173,7 +173,8 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         f"unknown (typically below {classifier.threshold:.0%} explained): {found.false_rejections:.1%} of these photos"
     )
     if found.unknown:
-        told += f", {found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class; AUROC {100 * found.auroc:.1f} %"
+        told += f", {found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class"
+        told += f"; AUROC {100 * found.auroc:.1f} %"
     console.print(told)
     if classifier.threshold_override is None:
         console.print(f"expected: {classifier.calibration.describe()}")
