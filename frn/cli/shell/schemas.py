@@ -73,7 +73,7 @@ PRESET = record(
     **dict.fromkeys(("last_pool", "tuned_start"), FLAG),
     **dict.fromkeys(("batch", "store_side", "val_every", "val_episodes"), COUNT),
     **dict.fromkeys(("episode", "schedule", "augmentation", "transform"), PART),
-    **dict.fromkeys(("beside", "fixed", "skipped"), each(TEXT)),
+    **dict.fromkeys(("beside", "fixed", "excluded"), each(TEXT)),
     **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
     val_shot={"type": ["integer", "null"]},
     balance={"type": ["number", "array"], "items": NUMBER},

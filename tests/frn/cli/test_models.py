@@ -182,7 +182,7 @@ def test_a_server_that_sends_next_to_nothing_is_left(
     sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
 ) -> None:
     at(fetch_from, trickle(sent))
-    fetch_from.setattr(download, "PATIENCE", 2.0)
+    fetch_from.setattr(download, "TIMEOUT", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
     assert " bytes came in 2 s). Try again online, or give them by --weights FILE." in refused.stderr
