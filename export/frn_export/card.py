@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from frn._version import __version__
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 
 PRECISIONS = {
     "fp32": "fp32",
@@ -92,7 +92,7 @@ print("unknown" if explained.max() < threshold else label)
 """)
 
 PREPARE = Template("""\
-## prepare.onnx
+## preprocess.onnx
 
 A photo of any size in, the `images` of `features.onnx` out: $geometry.
 
@@ -106,7 +106,7 @@ An image in, its feature map out.
 
 $signature
 
-An image must be prepared as the model was trained, $geometry; by `prepare.onnx`, or so:
+An image must be prepared as the model was trained, $geometry; by `preprocess.onnx`, or so:
 
 ```python
 import numpy as np
@@ -157,7 +157,7 @@ The metadata is that of `classifier.onnx`. `images` are what `embed` below gives
 SECTIONS = {
     "classifier": CLASSIFIER,
     "classifier-batch": BATCH,
-    "prepare": PREPARE,
+    "preprocess": PREPARE,
     "features": FEATURES,
     "head": HEAD,
 }

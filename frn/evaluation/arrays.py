@@ -15,10 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, check_classes
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.split_report import Result
 from frn.heads import build_head
+from frn.heads.frn import FRNHead
 from frn.ridge.tuning import tune_on_episodes
 from frn.system.files import require_regular
 
@@ -77,10 +78,10 @@ def evaluate(
         shape = EpisodeShape(way=way, shot=k, queries=queries)
         check_classes(names, sizes, shape, where="the features", every_class=True)
         chosen = None
-        if others is not None and head.ridge is not None:
+        if others is not None and isinstance(head, FRNHead):
             check_classes(others[2], others[1], shape, where="the validation features", every_class=True)
             chosen = tune_on_episodes(others[0] / np.float32(unit), others[1], shape, seed=seed)
-            head.ridge.set_parameters(chosen)
+            head.set_parameters(chosen)
         began = time.perf_counter()
         accuracy = evaluate_episodes(head, tensor, sizes, shape, episodes=episodes, seed=seed)
         result: Result = {
@@ -142,7 +143,7 @@ def _read(table: Table, column: str) -> Any:
     except FrnError:
         raise
     except UNREADABLE as error:
-        raise FrnError(f"{table}: cannot be read as .npy or .parquet ({one_line(error)})") from error
+        raise FrnError(f"{table}: cannot be read as .npy or .parquet ({shorten(error)})") from error
     if not isinstance(array, np.ndarray):
         array.close()
         raise FrnError(f"{table}: holds several arrays. Save each as .npy and give the one of the {column}.")

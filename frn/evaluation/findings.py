@@ -11,7 +11,8 @@ from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.open_set import judge_episode
 from frn.evaluation.split_report import Inspection, Result
 from frn.evaluation.tally import Calibration, Counts, Shares
-from frn.images.opening import Pixels
+from frn.heads.frn import FRNHead
+from frn.images.transforms import Pixels
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 
@@ -93,18 +94,18 @@ def find(inspection: Inspection) -> Findings:
 
 
 def _open_set(inspection: Inspection) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
-    shape, sizes, ridge = inspection.tally.shape, inspection.images.sizes, inspection.head.ridge
-    if ridge is None or len(sizes) < 2 * shape.way:
+    shape, sizes, head = inspection.tally.shape, inspection.images.sizes, inspection.head
+    if not isinstance(head, FRNHead) or len(sizes) < 2 * shape.way:
         return None
-    head, feature_maps = HeadParameters.of(ridge), inspection.feature_maps.cpu().numpy()
+    learned, feature_maps = HeadParameters.of(head), inspection.feature_maps.cpu().numpy()
     found = [
-        judge_episode(head, feature_maps, sizes, shape, seed=inspection.seed, index=index).explained
+        judge_episode(learned, feature_maps, sizes, shape, seed=inspection.seed, index=index).explained
         for index in range(min(OPEN_SET_EPISODES, inspection.result["episodes"]))
     ]
     return np.concatenate([known for known, _ in found]), np.concatenate([unknown for _, unknown in found])
 
 
-def _drawn(inspection: Inspection, episode: int) -> NDArray[np.int64]:
+def _sampled(inspection: Inspection, episode: int) -> NDArray[np.int64]:
     shape: EpisodeShape = inspection.tally.shape
     return evaluation_episode(inspection.images.sizes, shape, seed=inspection.seed, index=episode)
 
@@ -125,9 +126,9 @@ def _hard_image(inspection: Inspection, image: int) -> HardImage:
     tally, shape = inspection.tally, inspection.tally.shape
     asked, wrong = tally.asked()
     episode, query = tally.surest_mistake(image)
-    mistake, drawn = _mistake(inspection, episode, query), _drawn(inspection, episode)
-    labels = [inspection.images.names[int(tally.class_of(row[0]))] for row in drawn]
-    rows = {name: drawn[labels.index(name), : shape.shot] for name in (mistake.truth, mistake.answer)}
+    mistake, sampled = _mistake(inspection, episode, query), _sampled(inspection, episode)
+    labels = [inspection.images.names[int(tally.class_of(row[0]))] for row in sampled]
+    rows = {name: sampled[labels.index(name), : shape.shot] for name in (mistake.truth, mistake.answer)}
     supports = {name: _crops(inspection, row) for name, row in rows.items()}
     maps = _error_maps(inspection, rows, image)
     return HardImage(mistake, int(asked[image]), int(wrong[image]), supports, maps)
@@ -137,23 +138,23 @@ def _error_maps(
     inspection: Inspection, rows: dict[str, NDArray[np.int64]], image: int
 ) -> dict[str, NDArray[np.floating]]:
     """Squared error of each location (h, w) of an image, for classes given by the numbers of their examples."""
-    ridge, r = inspection.head.ridge, inspection.feature_maps.shape[1]
+    head, r = inspection.head, inspection.feature_maps.shape[1]
     side = math.isqrt(r)
-    if ridge is None or side * side != r:
+    if not isinstance(head, FRNHead) or side * side != r:
         return {}
-    head = HeadParameters.of(ridge)
-    bank = ClassScorer([enroll(inspection.feature_maps[row].cpu().numpy(), head) for row in rows.values()])
+    learned = HeadParameters.of(head)
+    bank = ClassScorer([enroll(inspection.feature_maps[row].cpu().numpy(), learned) for row in rows.values()])
     errors = bank.location_error(inspection.feature_maps[[image]].cpu().numpy())[0]  # r, 2
     return {name: error.reshape(side, side) for name, error in zip(rows, errors.T, strict=True)}
 
 
 def _hard_episode(inspection: Inspection, episode: int) -> HardEpisode:
-    tally, shape, drawn = inspection.tally, inspection.tally.shape, _drawn(inspection, episode)
+    tally, shape, sampled = inspection.tally, inspection.tally.shape, _sampled(inspection, episode)
     wrong = np.flatnonzero(~tally.right[episode])
     wrong = wrong[np.argsort(-tally.probability[episode, wrong], kind="stable")]
     supports: dict[str, list[Pixels]] = {}
     mistakes: dict[str, list[Mistake]] = {}
-    for place, row in enumerate(drawn):
+    for place, row in enumerate(sampled):
         name = inspection.images.names[int(tally.class_of(row[0]))]
         supports[name] = _crops(inspection, row[: shape.shot])
         own = [query for query in wrong if query // shape.queries == place][:MISTAKES]

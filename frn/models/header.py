@@ -2,6 +2,7 @@
 
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import safetensors
 
 from frn._version import __version__
-from frn.errors import FrnError, one_line
-from frn.images.opening import EvaluationTransform
-from frn.system.files import require_regular
+from frn.errors import FrnError, shorten
+from frn.images.transforms import EvaluationTransform
+from frn.system.files import read_regular, require_regular
 
 MODEL_FILE_FORMAT = "frn-model"
 MODEL_FILE_VERSION = 1
@@ -23,6 +24,11 @@ OPTIMIZER = "optimizer/"
 """Prefix of an optimiser's tensors in the checkpoint of a run; a model is loaded without them."""
 STAGE = "stage/"
 """Prefix of tensors that a training stage has beside the model's, likewise."""
+
+CHECKSUM = "crc32"
+"""Metadata of a model file: `checksum`."""
+_METADATA = "__metadata__"
+"""As .safetensors calls it."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -71,6 +77,22 @@ def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
     }
 
 
+def checksum(fields: Mapping[str, Any], tensors: bytes | memoryview) -> str:
+    """Checksum over a file's header, but for the checksum that it holds, and the bytes of its tensors."""
+    metadata = {name: value for name, value in fields[_METADATA].items() if name != CHECKSUM}
+    text = json.dumps({**fields, _METADATA: metadata}, sort_keys=True)
+    return f"{zlib.crc32(tensors, zlib.crc32(text.encode())):08x}"
+
+
+def require_whole(path: Path) -> None:
+    """Compare a model file with its checksum; one of version 0.1.0 has none. FrnError if it was damaged."""
+    data = memoryview(read_regular(path, MAX_WEIGHTS))
+    length = 8 + int.from_bytes(data[:8], "little")
+    fields = json.loads(bytes(data[8:length]))
+    if fields[_METADATA].get(CHECKSUM, right := checksum(fields, data[length:])) != right:
+        raise FrnError(f"{path}: is damaged: its checksum is not that of its content. Restore it, or make it again.")
+
+
 def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
     """What a model file says of itself, without reading its weights: its configuration and its record.
 
@@ -81,14 +103,14 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
     except (OSError, safetensors.SafetensorError) as error:
-        raise FrnError(f"{path}: is not a readable .safetensors file ({one_line(error)})") from error
+        raise FrnError(f"{path}: is not a readable .safetensors file ({shorten(error)})") from error
     if metadata.get("format") != MODEL_FILE_FORMAT:
         found = metadata.get("format")
         raise FrnError(
             f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {MODEL_FILE_FORMAT!r})"
         )
     if (version := metadata.get("version")) != str(MODEL_FILE_VERSION):
-        told = one_line(version, 40)
+        told = shorten(version, 40)
         raise FrnError(f"{path}: has format version {told}; this frn {__version__} reads {MODEL_FILE_VERSION}")
     try:
         fields = json.loads(metadata["config"])
@@ -99,4 +121,4 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
             raise TypeError("its record is no JSON object")
         return ModelConfig(**fields), record
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise FrnError(f"{path}: its header is damaged ({one_line(error)})") from error
+        raise FrnError(f"{path}: its header is damaged ({shorten(error)})") from error

@@ -13,7 +13,7 @@ from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.explanation import LEAST_COVER, MOST_COVER
+from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.ramp import RAMP
@@ -21,7 +21,7 @@ from frn.inference.unknown import NEVER
 from frn.system.files import MAX_JSON, read_regular, write_atomically
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs.batch import scores_graph
-from frn_export.graphs.classifier import prepare_graph, require_text
+from frn_export.graphs.classifier import preprocess_graph, require_text
 from frn_export.graphs.head import head_graph
 from frn_export.web.runtime import BINARY, Runtime
 
@@ -101,7 +101,7 @@ def _require_ours(out: Path) -> None:
 def _graphs(classifier: Classifier) -> dict[str, bytes]:
     extractor = classifier.extractor
     built = {
-        "prepare.onnx": prepare_graph(extractor.transform),
+        "preprocess.onnx": preprocess_graph(extractor.transform),
         "head.onnx": head_graph(classifier.head),
     }
     if classifier.classes:
@@ -116,7 +116,7 @@ def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
     largest = 0.0
     for entry in classifier.state.classes[:COMPARED]:
         photo = open_image(entry.supports[0].path)
-        (images,) = run_session(sessions["prepare.onnx"], ["images"], {"image": np.asarray(photo)})
+        (images,) = run_session(sessions["preprocess.onnx"], ["images"], {"image": np.asarray(photo)})
         (maps,) = run_session(sessions["features.onnx"], ["feature_map"], {"images": images})
         (errors,) = run_session(sessions["scores.onnx"], ["class_error"], {"feature_map": maps})
         crop = classifier.extractor.transform(photo)
@@ -140,5 +140,5 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "gamma": head.gamma,
         "rule": asdict(classifier.rule if classifier.classes else NEVER),
         "classes": [{"name": name, "shots": len(maps)} for name, maps in feature_maps.items()],
-        "ramp": {"colours": RAMP, "cover": [LEAST_COVER, MOST_COVER]},
+        "ramp": {"colours": RAMP, "cover": [MIN_COVER, MAX_COVER]},
     }

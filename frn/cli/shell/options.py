@@ -53,8 +53,8 @@ ClassifierModel = Annotated[
         autocompletion=model_names,
     ),
 ]
-TestTimeName = Annotated[
-    Literal["fast", "mirror"], typer.Option(help="mirror: look at the mirror image, too; better, in twice the time.")
+TtaName = Annotated[
+    Literal["none", "hflip"], typer.Option(help="hflip: average with the mirror image; takes twice the time.")
 ]
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
 

@@ -41,8 +41,8 @@ EVALUATED = record(
             auroc_ci95=NUMBER,
             auroc_softmax=NUMBER,
             auroc_softmax_ci95=NUMBER,
-            missed=NUMBER,
-            caught=NUMBER,
+            false_rejections=NUMBER,
+            true_positive_rate=NUMBER,
         ),
         "head": named(NUMBER),
     },
@@ -74,11 +74,11 @@ PRESET = record(
     **dict.fromkeys(("last_pool", "tuned_start"), FLAG),
     **dict.fromkeys(("batch", "store_side", "val_every", "val_episodes"), COUNT),
     **dict.fromkeys(("episode", "schedule", "augmentation", "transform"), PART),
-    **dict.fromkeys(("beside", "fixed", "left_out"), each(TEXT)),
+    **dict.fromkeys(("beside", "fixed", "skipped"), each(TEXT)),
     **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
     val_shot={"type": ["integer", "null"]},
     balance={"type": ["number", "array"], "items": NUMBER},
-    small_first={"type": ["array", "null"], "items": COUNT},
+    progressive_resizing={"type": ["array", "null"], "items": COUNT},
     test_shots=each(COUNT),
     published={"type": ["object", "null"]},
 )
@@ -113,13 +113,13 @@ REPRODUCED = record(
 EXPORTED: Schema = {
     "type": "object",
     "properties": {
-        **dict.fromkeys(("features", "prepare", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
-        **dict.fromkeys(("difference", "prepare_difference", "head_difference"), NUMBER),
+        **dict.fromkeys(("features", "preprocess", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
+        **dict.fromkeys(("difference", "preprocess_difference", "head_difference"), NUMBER),
         **dict.fromkeys(("classifier_difference", "batch_difference"), NUMBER),
         **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), NUMBER),
         "precision": TEXT,
     },
-    "required": ["features", "prepare", "card", "precision", "difference", "prepare_difference"],
+    "required": ["features", "preprocess", "card", "precision", "difference", "preprocess_difference"],
     "additionalProperties": {"type": ["string", "number"]},
 }
 """Paths, and differences from torch as a share of what is compared; accuracy in percent before and after int8.
@@ -130,7 +130,7 @@ SCHEMAS: dict[str, Schema] = {
     "enroll": record(
         project=TEXT,
         threshold=SHARE,
-        left_out=COUNT,
+        skipped=COUNT,
         classes=named(record(images=COUNT, explained=each(NUMBER))),
         **EXPECTED,
     ),
@@ -154,12 +154,12 @@ SCHEMAS: dict[str, Schema] = {
         confusion=each(each(COUNT)),
         calibration_error=MAYBE,
         reliability=each(record(photos=COUNT, said=MAYBE, right=MAYBE)),
-        missed=MAYBE,
-        strangers=COUNT,
-        caught=MAYBE,
+        false_rejections=MAYBE,
+        unknown=COUNT,
+        true_positive_rate=MAYBE,
         auroc=MAYBE,
         errors=each(record(image=TEXT, truth=TEXT, label=TEXT, probability=MAYBE, unknown=FLAG)),
-        examples_left_out=COUNT,
+        examples_skipped=COUNT,
         broken=each(TEXT),
     ),
     "models": named(MODEL),
@@ -181,85 +181,6 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "export": {"oneOf": [EXPORTED, record(web=TEXT, runtime=TEXT, page_difference=NUMBER)]},
     "import": record(model=TEXT, weights=TEXT, size=COUNT, resize={"type": ["integer", "null"]}, r=COUNT, d=COUNT),
-    "bench head": each(
-        record(
-            **dict.fromkeys(("d", "shot", "r", "way"), COUNT),
-            backward=FLAG,
-            milliseconds=NUMBERS,
-            times_as_fast=named(NUMBERS),
-        )
-    ),
-    "bench classes": each(
-        record(
-            **dict.fromkeys(("d", "r", "shot", "way", "photos"), COUNT),
-            milliseconds=NUMBERS,
-            **dict.fromkeys(("times_as_fast", "megabytes", "more_megabytes"), NUMBER),
-        )
-    ),
-    "bench infer": record(
-        model=TEXT,
-        way=COUNT,
-        megabytes=NUMBER,
-        extractor=each(record(batch=COUNT, milliseconds=NUMBERS, times_as_fast=NUMBER)),
-        classifier=each(record(height=COUNT, width=COUNT, milliseconds=NUMBERS, times_as_long=NUMBERS)),
-    ),
-    "bench emd": each(record(phase=TEXT, shot=COUNT, whole=FLAG, milliseconds=NUMBERS, published=named(TEXT))),
-    "bench memory": each(
-        record(
-            **dict.fromkeys(("part", "head"), TEXT),
-            **dict.fromkeys(("r", "d", "way", "shot"), COUNT),
-            megabytes=NUMBER,
-            published=MAYBE,
-        )
-    ),
-    "bench train": each(
-        record(
-            **dict.fromkeys(("backbone", "precision"), TEXT),
-            shape=named(COUNT),
-            operations=COUNT,
-            **dict.fromkeys(("augmentation", "augmentation_share", "peak"), NUMBER),
-            **dict.fromkeys(("milliseconds", "shares_of_peak", "times_as_fast"), NUMBERS),
-        )
-    ),
-    "bench eval": each(
-        record(
-            **dict.fromkeys(("backbone", "precision"), TEXT),
-            **dict.fromkeys(("shot", "images"), COUNT),
-            **dict.fromkeys(("extraction", "scoring", "plain"), NUMBER),
-            **dict.fromkeys(("episodes_per_second", "times_as_fast"), NUMBERS),
-        )
-    ),
-    "bench finetune": record(
-        model=TEXT,
-        threads=COUNT,
-        gain=NUMBER,
-        draws=each(
-            record(
-                **dict.fromkeys(("val_before", "val_after", "seconds", "processor_seconds"), NUMBER),
-                **dict.fromkeys(("test_before", "test_after", "gain"), ACCURACY),
-                pool=TEXT,
-                seed=COUNT,
-            )
-        ),
-    ),
-    "bench temperature": record(
-        model=TEXT,
-        rows=each(
-            record(pool=TEXT, way=COUNT, shot=COUNT, **dict.fromkeys(("learned", "tempered", "accuracy"), NUMBER))
-        ),
-    ),
-    "bench tui": record(
-        load=NUMBER,
-        measures=each(
-            record(
-                **dict.fromkeys(("target", "what", "unit", "how"), TEXT),
-                measured=NUMBER,
-                limit=NUMBER,
-                hello_world=MAYBE,
-                ok=FLAG,
-            )
-        ),
-    ),
     "data check": each(
         record(
             folder=TEXT,

@@ -13,7 +13,7 @@ from frn.cli.shell.console import (
     print_json,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     user_errors,
 )
@@ -22,7 +22,7 @@ from frn.cli.shell.options import (
     ClassifierDevice,
     ClassifierModel,
     FalseRejections,
-    TestTimeName,
+    TtaName,
     refuse_a_photo,
 )
 from frn.cli.shell.output import AsCsv, AsJson, Format, RowWriter, chosen_format
@@ -55,7 +55,7 @@ def classify(
         ),
     ] = None,
     false_rejections: FalseRejections = 0.05,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     out: Annotated[
         Path | None,
@@ -90,12 +90,12 @@ def classify(
         from frn.cli.shell.photo_arguments import find_photos
 
         names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
-        report_left_out(skipped, all_of_them="")
+        report_skipped(skipped, all_of_them="")
 
         from frn.estimator.loading import load_classifier
 
-        classifier, left_out = load_classifier(classes, model, device, test_time)
-        report_left_out([str(error) for error in left_out])
+        classifier, unread = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in unread])
         classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
         classifier.false_rejections = false_rejections
         if len(classifier.classes) == 1:

@@ -10,9 +10,11 @@ from typing import Literal
 
 from PIL import Image
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.colour import to_rgb
-from frn.images.opening import LARGE, decode_stored, resize_bytes
+from frn.images.decoding import LARGE
+from frn.images.opening import decode_stored
+from frn.images.transforms import resize_bytes
 
 PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
 MAX_PIXELS = 64_000_000
@@ -35,7 +37,7 @@ def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image
     try:
         return encode_png(convert(image))
     except (OSError, ValueError, TypeError, SystemError) as error:  # a box beside the image, a mode without conversion
-        raise FrnError(f"{where}: cannot be converted ({one_line(error)}). Fetch it again.") from error
+        raise FrnError(f"{where}: cannot be converted ({shorten(error)}). Fetch it again.") from error
 
 
 def encode_png(image: Image.Image) -> bytes:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from frn.data.augmentation import Augmentation
 from frn.episodes import EpisodeShape
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.training.presets.preset import Preset, Pretraining, Schedule, TrainingData, ValidationProtocol
 
 RELATIVES = ("n01944390", "n03179701", "n03902125", "n04008634")
@@ -16,7 +16,7 @@ SHIPPED = TrainingData(prepare="folder", max_side=32, exclude_classes=RELATIVES)
 def demo() -> Preset:
     """Small enough to try: half a minute on two cores."""
     return Preset(
-        about="drawn moths, no data needed; half a minute on two cores",
+        about="rendered moths, no data needed; half a minute on two cores",
         data=TrainingData(prepare=None, max_side=32),
         last_pool=False,
         episode=EpisodeShape(way=10, shot=5, queries=5),

@@ -14,7 +14,7 @@ from PIL import Image
 from torchvision.transforms import functional
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.inference.unknown import RejectRule, energy
@@ -35,7 +35,7 @@ def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
     graph = GraphBuilder()
     _prepare(graph, transform)
     side = transform.size
-    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "prepare")
+    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "preprocess")
     return open_session(model.SerializeToString())
 
 

@@ -20,7 +20,7 @@ from frn.cli.main import app
 from frn.cli.shell.console import printable
 from frn.cli.shell.schemas import SCHEMAS
 from frn.data.synthetic import draw_moth, species
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.models.zoo import assets_folder, shipped_models
@@ -61,7 +61,7 @@ def python(code: str, *words: object) -> subprocess.CompletedProcess[str]:
         ["presets"],
         ["models"],
         ["reproduce", "--list"],
-        *([c, "--help"] for c in ("classify", "train", "eval", "data", "export", "bench")),
+        *([c, "--help"] for c in ("classify", "train", "eval", "data", "export")),
     ],
 )
 def test_looking_around_imports_no_torch(command: list[str]) -> None:
@@ -331,7 +331,7 @@ def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: 
     assert result.exit_code == 0, result.stderr
     exported = json.loads(result.stdout)
     assert exported["difference"] <= 5e-6
-    names = ["README.md", "features.onnx", "head.onnx", "prepare.onnx"]
+    names = ["README.md", "features.onnx", "head.onnx", "preprocess.onnx"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     again = frn("export", "--model", model, "--out", tmp_path / "with", "--classes", moths / "test")
     assert again.exit_code == 0, again.stderr

@@ -11,7 +11,9 @@ from frn_export.graphs.backbone import features_graph
 from frn_export.quantise import half
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform, open_image
+from frn.heads.frn import FRNHead
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import Maps
@@ -46,8 +48,8 @@ def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> N
         pixels = np.stack([model.config.transform(open_image(path)) for path in paths])
         return model.feature_maps(torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255)
 
-    assert model.head.ridge is not None
-    model.head.ridge.set_parameters(classifier.head)
+    assert isinstance(model.head, FRNHead)
+    model.head.set_parameters(classifier.head)
     with torch.no_grad():
         asked = maps(queries)
         logits = torch.cat([model.head(maps(paths)[None], asked) for paths in classes.values()], dim=1)

@@ -35,9 +35,9 @@ average: pretrain cifar-fs-conv4-average --epochs 24
 dummy: pretrain cifar-fs-conv4-pretrain --epochs 24
 no-aux: train cifar-fs-conv4-short --aux off
 aux-paper: train cifar-fs-conv4-short --aux paper
-fix-lambda: train cifar-fs-conv4-short --fix lambda
-fix-rho: train cifar-fs-conv4-short --fix rho
-fix-both: train cifar-fs-conv4-short --fix both
+fix-lambda: train cifar-fs-conv4-short --freeze lambda
+fix-rho: train cifar-fs-conv4-short --freeze rho
+fix-both: train cifar-fs-conv4-short --freeze both
 one-shot: train cifar-fs-conv4-short --way 30 --shot 1 --warm-up 200
 dummy-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/dummy
 average-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/average
@@ -180,9 +180,11 @@ def test_every_row_names_presets_and_data_sets_that_exist() -> None:
 def test_what_another_command_measures_is_told(tmp_path: Path) -> None:
     table = TABLES["speed"]
     page = markdown(report(table, [], Locations(runs=tmp_path), {}), table)
-    here = "`frn bench emd --whole` (FRN by Eq. 8, meta-test: on one thread of a processor)"
+    here = "`python assets/benchmarks/emd.py --whole` (FRN by Eq. 8, meta-test: on one thread of a processor)"
     assert f"| FRN by Eq. 8, meta-test | 63, 79 | {here} |" in page
-    assert "`frn bench emd --whole` (DeepEMD by POT, meta-train: on one thread of a processor)" in page
+    assert (
+        "`python assets/benchmarks/emd.py --whole` (DeepEMD by POT, meta-train: on one thread of a processor)" in page
+    )
 
 
 def test_every_table_is_listed() -> None:

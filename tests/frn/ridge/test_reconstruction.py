@@ -13,7 +13,7 @@ from frn.ridge.forms import Form, Sizes
 from frn.ridge.moments import moment_error
 from frn.ridge.parameters import LAMBDA_FLOOR
 from frn.ridge.reconstruction import class_error, location_error, reconstruct
-from frn.ridge.systems import LARGEST_RHO, explaining_rows
+from frn.ridge.systems import MAX_RHO, explaining_rows
 from frn.ridge.whitened import whitened_error
 
 
@@ -160,7 +160,7 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("rho", [0.05, 1.0, LARGEST_RHO])
+@pytest.mark.parametrize("rho", [0.05, 1.0, MAX_RHO])
 def test_rows_explain_as_much_as_the_class_does(name: str, rho: float) -> None:
     r, shot, d = 25, 5, 640
     query, pool = family(name, 2, shot, r, d)
@@ -219,7 +219,7 @@ def test_float32_gradients_by_hand_are_those_of_float64(monkeypatch: pytest.Monk
 
 
 def test_episodes_take_the_form_with_the_least_work() -> None:
-    """As measured: `frn bench head --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
+    """As measured: `python assets/benchmarks/head.py --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
     forms: dict[tuple[int, int, int], tuple[Form, Form]] = {
         (640, 5, 1): ("explained", "whitened"),
         (640, 20, 5): ("explained", "whitened"),

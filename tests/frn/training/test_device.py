@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 
-from frn.bench.training import PRESETS
 from frn.data.batch_augmentation import augment
 from frn.data.concat import ConcatImages
 from frn.data.resident import ResidentImages
@@ -47,18 +46,18 @@ def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("backbone", ["conv4", "resnet12"])
 @pytest.mark.parametrize("objective", ["episodes", "frn-pretrain"])
 def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", "frn-pretrain"]) -> None:
-    preset = replace(find_preset(PRESETS[backbone]), episode=SHAPE, objective=objective)
+    preset = replace(find_preset(f"cub-cropped-{backbone}"), episode=SHAPE, objective=objective)
     preset = replace(preset, pretraining=replace(preset.pretraining, batch=12))
     model = new_model(preset, 0)
     objectives = build_objective(preset, model, [4, 4, 4]).to("meta")
     step = _Step(model.to("meta").train(), objectives, RunSettings(device="meta"))
     optimizer = build_optimizer(step.parameters(), preset.schedule)
-    drawn = np.arange(12) if objective == "frn-pretrain" else np.arange(12).reshape(3, 4)
-    canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(drawn.ravel())
+    sampled = np.arange(12) if objective == "frn-pretrain" else np.arange(12).reshape(3, 4)
+    canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(sampled.ravel())
     generator = np.random.default_rng(0)
     images = augment(canvas, extents, preset.augmentation, generator, "meta")
     with patch("torch.autocast", lambda *_, **__: nullcontext()):  # knows no such device
-        loss, logits, target = step(images, drawn, generator)
+        loss, logits, target = step(images, sampled, generator)
     loss.backward()
     optimizer.step()
     assert loss.is_meta
@@ -76,8 +75,8 @@ def test_images_are_gathered_there_as_on_the_host() -> None:
 def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, torch.Tensor]:
     """Maps, loss and gradients of an episode, on the processor in float64."""
     maps = model.train().feature_maps(images)
-    drawn = np.arange(len(images)).reshape(preset.episode.way, -1)
-    loss, _, _ = build_objective(preset, model, [8] * 3).score(model, maps, drawn)
+    sampled = np.arange(len(images)).reshape(preset.episode.way, -1)
+    loss, _, _ = build_objective(preset, model, [8] * 3).score(model, maps, sampled)
     loss.backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {name: value.detach().double().cpu() for name, value in ({"maps": maps, "loss": loss} | gradients).items()}
@@ -151,7 +150,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path: Path) -> None
 
 @pytest.mark.skipif(sys.platform == "win32" or "FRN_TEST_DEVICE" in os.environ, reason="a shell script; or run by it")
 def test_the_script_for_gpus_writes_its_page(tmp_path: Path) -> None:
-    script, page = Path(__file__).parents[3] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
+    script, page = Path(__file__).parents[2] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
     environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_where"}
     processes.run([script, "cpu", page], check=True, env=environment, timeout=200)
     written = page.read_text(encoding="utf-8")

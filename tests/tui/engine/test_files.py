@@ -17,6 +17,7 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior
+from frn.system.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -146,10 +147,12 @@ def test_a_journal_is_found_once_its_app_is_gone(
         "journal", state=state, model="conv4", project=None, place=None, adding={"x": ["/x/1.jpg"]}, saved=False
     )
     assert set(engine.done("recover")) == {"id", "end"}  # this process lives
-    (file,) = state_folder.iterdir()
+    (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
-    for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (os.getpid(), 500.0, "ours")):
-        copy = {**entry, "process": process, "time": time, "project": name}
+    living = Lock(state_folder / "journal-8.lock")
+    assert living.acquire()
+    for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
+        copy = {**entry, "time": time, "project": name}
         (state_folder / f"journal-{process}.json").write_text(json.dumps(copy))
     (state_folder / "journal-7.json").write_text("{")
     found = engine.done("recover")
@@ -160,6 +163,8 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert older["project"] == "old"  # another app's unsaved work is its own
     engine.done("discard", journal=older["journal"])
     assert set(engine.done("recover")) == {"id", "end"}
+    assert (state_folder / "journal-8.json").exists()
+    living.release()
     engine.done("discard", journal=str(file))  # of an app that lives
     assert file.exists()
     engine.done("discard", journal=None)
@@ -169,7 +174,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
 def test_what_is_saved_leaves_no_journal(engine: Engine, state_folder: Path) -> None:
     state = engine.state({"x": []})
     engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=False)
-    assert len([*state_folder.iterdir()]) == 1
+    assert len([*state_folder.glob("journal-*.json")]) == 1
     engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=True)
     assert [*state_folder.iterdir()] == []
 
@@ -187,15 +192,15 @@ def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everyw
     both = engine.ask("query", paths=[str(query)]).told("answer")[0]["scores"]
     assert both != plain
     engine.done("save", path=str(path), state=state)
-    assert json.loads(path.read_text())["model"]["test_time"] == "mirror"
+    assert json.loads(path.read_text())["model"]["tta"] == "hflip"
     loaded = engine.done("load", path=str(path))
     assert (loaded["model"], loaded["sha256"]) == (f"conv4{MIRROR}", opened["sha256"])
-    classifier, left_out = load_classifier(path)
-    assert not left_out
+    classifier, skipped = load_classifier(path)
+    assert not skipped
     ((_, answer),) = classifier.classify([query])
     assert isinstance(answer, Prediction)
     assert max(answer.probabilities.values()) == pytest.approx(both[0]["probability"], abs=1e-4)
     engine.done("open_model", model="conv4")
     engine.done("classes", state=state)
     engine.done("save", path=str(path), state=state, replace=True)
-    assert "test_time" not in json.loads(path.read_text())["model"]
+    assert "tta" not in json.loads(path.read_text())["model"]

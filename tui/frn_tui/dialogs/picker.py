@@ -15,9 +15,10 @@ from textual.visual import RenderOptions, Visual
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client.client import EngineError, render
+from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import Entry, Inside, ListFolder, Listing, LookInside
 from frn_tui.client.protocol import Engine
+from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line
 from frn_tui.dialogs.finding import narrowed
 from frn_tui.settings.places import Places
@@ -48,8 +49,8 @@ class _Line(Visual):
         mark = "✓" if self.entry["name"] in self.marked else " "
         name = "this folder" if self.entry is HERE else self.entry["name"]
         text = f"{mark}{GLYPHS[self.entry['kind']]} {display_name(name, max(width - 3, 0))}"
-        drawn = style.rich_style + RichStyle(bold=True) if self.entry["kind"] == "folder" else style.rich_style
-        return [Strip([Segment(set_cell_size(text, width), drawn)])]
+        rendered = style.rich_style + RichStyle(bold=True) if self.entry["kind"] == "folder" else style.rich_style
+        return [Strip([Segment(set_cell_size(text, width), rendered)])]
 
 
 class _Finder(Line):

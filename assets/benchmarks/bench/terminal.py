@@ -1,0 +1,163 @@
+"""A program on a pseudo-terminal that shows nothing and answers nothing, and how long its output takes."""
+
+import fcntl
+import os
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from frn.errors import FrnError
+
+COLUMNS, ROWS = 140, 40
+TIMEOUT = 60.0
+"""Seconds after which something will not come any more."""
+QUIET = 0.2
+"""Seconds without output that count as the end of it."""
+PICTURES = 0.6
+"""Seconds without output in which another picture would have come."""
+KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "left": b"\x1b[D", "page down": b"\x1b[6~", "escape": b"\x1b"}
+KEYS |= {"f5": b"\x1b[15~", "f6": b"\x1b[17~", "shift tab": b"\x1b[Z"}
+
+
+class Terminal:
+    """Starts a program; times count from its start or from the last key."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], folder: Path) -> None:
+        """Start it in a folder."""
+        self._master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self._output = b""
+        self._pasted = b""
+        """What was printed between the last paste and the last key."""
+        self._began = self._last = time.perf_counter()
+        self.process = subprocess.Popen(
+            command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, cwd=folder
+        )
+        os.close(slave)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the program, if it has not ended."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.wait(5)
+        except FrnError:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+    def press(self, keys: str | bytes) -> None:
+        """Send a key of `KEYS`, or bytes as they are; what was printed before counts no more."""
+        self.settle(0)
+        self._pasted += self._output
+        self._output = b""
+        self._began = time.perf_counter()
+        os.write(self._master, KEYS[keys] if isinstance(keys, str) else keys)
+
+    def paste(self, text: str) -> None:
+        """Send text as a terminal sends a dropped file."""
+        self.press(b"\x1b[200~" + text.encode() + b"\x1b[201~")
+        self._pasted = b""
+
+    def shows(self, mark: str) -> bool:
+        """Whether this was printed since the last key."""
+        return mark.encode() in self._output
+
+    def until(self, mark: str = "", *, since_paste: bool = False, or_else: str = "") -> float:
+        """Milliseconds until this is printed, or anything at all.
+
+        Args:
+            mark: what is waited for.
+            since_paste: it counts from the last paste on, be it before the last key.
+            or_else: what ends the waiting, too.
+
+        Raises:
+            FrnError: if it does not come, or the program ends.
+        """
+        wanted = mark.encode()
+        while not (or_else and self.shows(or_else)) and not (
+            self._output and wanted in (self._pasted + self._output if since_paste else self._output)
+        ):
+            left = self._began + TIMEOUT - time.perf_counter()
+            if left <= 0 or not self._read(left):
+                raise FrnError(f"the program did not show {mark!r}; its last words: {self._output[-300:]!r}")
+        return 1000 * (time.perf_counter() - self._began)
+
+    def number(self, mark: str) -> float:
+        """The number that is printed behind this."""
+        self.until(mark)
+        self.settle()
+        found = re.search(re.escape(mark).encode() + rb" ([\d.]+)", self._output)
+        if found is None:
+            raise FrnError(f"there is no number behind {mark!r}; the last words: {self._output[-300:]!r}")
+        return float(found[1])
+
+    def settle(self, quiet: float = QUIET) -> None:
+        """Read until nothing comes any more."""
+        deadline = time.perf_counter() + TIMEOUT
+        while self._read(quiet) and time.perf_counter() < deadline:
+            pass
+
+    def drawn(self) -> float:
+        """Milliseconds until the last of what is printed."""
+        self.settle(PICTURES)
+        return 1000 * (self._last - self._began)
+
+    def wait(self, seconds: float = TIMEOUT) -> float:
+        """Milliseconds until the program has ended.
+
+        Raises:
+            FrnError: if it does not.
+        """
+        deadline = time.perf_counter() + seconds
+        while self.process.poll() is None:
+            if time.perf_counter() > deadline:
+                raise FrnError("the program does not end")
+            self._read(0.005)
+        return 1000 * (time.perf_counter() - self._began)
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self._master], [], [], seconds)[0]:
+            return False
+        try:
+            found = os.read(self._master, 1 << 16)
+        except OSError:  # the other end is closed
+            time.sleep(0.001)
+            return False
+        self._output += found
+        self._last = time.perf_counter()
+        return bool(found)
+
+    @property
+    def below(self) -> list[int]:
+        """Processes that the program started, directly or not."""
+        words = _ps("-eo", "pid=,ppid=")
+        parents = dict(zip(map(int, words[::2]), map(int, words[1::2]), strict=True))
+        found = {self.process.pid}
+        while more := {child for child, parent in parents.items() if parent in found} - found:
+            found |= more
+        return sorted(found - {self.process.pid})
+
+
+def resident(pid: int) -> float:
+    """MiB of memory that a process has."""
+    return int(_ps("-o", "rss=", "-p", str(pid))[0]) / 1024
+
+
+def alive(pids: Sequence[int]) -> list[int]:
+    """Those of the processes that have not ended."""
+    words = _ps("-eo", "pid=")
+    return sorted(set(pids) & set(map(int, words)))
+
+
+def _ps(*options: str) -> list[str]:
+    return subprocess.run(["ps", *options], capture_output=True, text=True, check=True).stdout.split()
