@@ -56,6 +56,7 @@ class EvaluationOptions:
     tta: Tta = "none"
     method: str | None = None
     """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
+    tune: bool = False
     unknown: bool = False
     """Also: how well photos of other classes are told from known ones."""
 
@@ -99,7 +100,12 @@ def evaluate(
             extractor,
             images,
             EvaluationPlan(
-                shapes=shapes, episodes=options.episodes, seed=options.seed, unknown=options.unknown, ranks=ranks
+                shapes=shapes,
+                episodes=options.episodes,
+                seed=options.seed,
+                tune=options.tune,
+                unknown=options.unknown,
+                ranks=ranks,
             ),
             validation=validation,
             where=str(folders.root),

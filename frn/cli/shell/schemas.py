@@ -35,6 +35,7 @@ def named(value: Schema) -> Schema:
 FILE = record(path=TEXT, reason=TEXT)
 EVALUATED = record(
     {
+        "tuned": record(accuracy=NUMBER, ci95=NUMBER),
         "unknown": record(
             auroc=NUMBER,
             auroc_ci95=NUMBER,

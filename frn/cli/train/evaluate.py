@@ -52,6 +52,9 @@ def evaluate(
     ] = None,
     tta: TtaName = "none",
     preset: ImportPreset = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Also choose alpha and gamma for each episode, as enrolling does.")
+    ] = False,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
     ] = False,
@@ -95,6 +98,9 @@ def evaluate(
     console = stdout()
     for result in results:
         console.print(describe(result), markup=True)
+        if tune:
+            tuned = result["tuned"]
+            console.print(f"  as enrolled: [bold]{tuned['accuracy']:.2f} ± {tuned['ci95']:.2f} %[/bold]", markup=True)
         if unknown:
             console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
 
@@ -124,8 +130,8 @@ def describe(result: "Result") -> str:
 def describe_unknown(found: "Unknown") -> str:
     """How well unknown classes are told from known ones, as a line of rich markup."""
     return (
-        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by the explained "
-        f"share, {found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
+        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
+        f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
         f"threshold calls {found['false_rejections']:.1f} % of known and "
         f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.shell.console import print_table, printable, report_skipped, stdout, user_errors
-from frn.cli.shell.enrolled import describe_head, expectation
+from frn.cli.shell.expectations import describe_head, expectation
 from frn.cli.shell.options import ClassifierDevice
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError

@@ -17,7 +17,7 @@ from frn.cli.shell.console import (
     stdout,
     user_errors,
 )
-from frn.cli.shell.enrolled import describe_head, expectation
+from frn.cli.shell.expectations import describe_head, expectation
 from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, Replace, TtaName
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
