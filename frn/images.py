@@ -1,9 +1,10 @@
 """The only door to image files: limits, formats, orientation and colour modes, and the evaluation geometry.
 
-Free of torch. Everything that leaves here is RGB, upright, and of a bounded size.
+Free of torch. Everything that leaves here is sRGB, upright, and of a bounded size.
 """
 
 import contextlib
+import hashlib
 import io
 import threading
 from dataclasses import dataclass
@@ -11,21 +12,25 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
-from frn import heif
+from frn import depth, heif, kinds
 from frn.colour import SIDEWAYS, UPRIGHT, Box, converter, shrunk, strips, to_rgb, upright
 from frn.errors import FrnError, one_line
 from frn.files import read_regular
+from frn.profiles import is_plain
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
 """As Pillow calls them. HEIC is read besides, where the extra `heif` is installed."""
 EXTENSIONS = heif.EXTENSIONS | {
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+    *(".jpg", ".jpeg", ".jpe", ".jfif", ".mpo"),
+    *(".png", ".webp", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"),
 }
 
 MAX_BYTES = 256 * 1024 * 1024
 MAX_PIXELS = 120_000_000
+MAX_JPEG_PIXELS = 4 * MAX_PIXELS
+"""A JPEG of more than `MAX_PIXELS` is decoded `COARSE` times smaller."""
 MAX_MEMORY = 600 << 20
 """Bytes that a file and what it is decoded into may take together."""
 MAX_SIDE = 1024
@@ -40,11 +45,11 @@ QUICK_BYTES = 8 << 20
 QUICK_SCANS = 16
 """Passes over all pixels of a JPEG; encoders make up to ten."""
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
-JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
+JPEG, JPEG_SCAN, JPEG_END = b"\xff\xd8\xff", b"\xff\xda", b"\xff\xd9"
 DRAFT = 2
 """A preview decodes at least so much finer than the crop needs."""
 COARSE = 4
-"""A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
+"""A JPEG that would take more than `MAX_MEMORY`, or has more than `MAX_PIXELS`, is decoded so much smaller."""
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
 """Tags of EXIF and TIFF."""
 Pixels = NDArray[np.uint8]
@@ -53,7 +58,7 @@ _LARGE = threading.RLock()
 
 
 def open_image(path: Path) -> Image.Image:
-    """Decode one image file: first frame, upright by its EXIF tag, RGB, transparency on white.
+    """Decode one image file: first frame, upright by its EXIF tag, sRGB by its ICC profile, transparency on white.
 
     FrnError if the file is missing, no regular file, too large, of an unknown format, or broken.
     """
@@ -160,32 +165,34 @@ def decode_here(
     data: bytes, where: str, wish: Wish, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
     """As `_decode`, in this process; `alone` is entered for a large image."""
+    if kind := kinds.describe(data, where):
+        raise FrnError(f"{where}: is {kind}.")
     try:
-        formats = (heif.FORMAT,) if heif.is_heif(data) else FORMATS
-        if heif.FORMAT in formats:
-            heif.register()
-        with Image.open(io.BytesIO(data), formats=formats) as image:
+        with _opened(data) as image:
             width, height = image.size
-            if width * height > MAX_PIXELS:
+            most = MAX_JPEG_PIXELS if image.format == "JPEG" else MAX_PIXELS
+            if width * height > most:
                 raise FrnError(
-                    f"{where}: has {width} x {height} pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels. "
+                    f"{where}: has {width} x {height} pixels; the limit is {most // 1_000_000} megapixels. "
                     "Scale it down first."
                 )
             with alone if width * height > LARGE else contextlib.nullcontext():
                 if wish.draft is not None:
                     image.draft(None, (wish.draft, wish.draft))
-                elif len(data) + _memory(image, width * height) > MAX_MEMORY:
+                elif width * height > MAX_PIXELS or len(data) + _memory(image, width * height) > MAX_MEMORY:
                     image.draft(None, (width // COARSE, height // COARSE))
                 if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
                     raise FrnError(
                         f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
                         f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down first."
                     )
+                raw = depth.raw_mode(image)
                 image.load()
+                depth.match_key(image, raw)
                 orientation = _orientation(image)
                 if orientation in SIDEWAYS:
                     width, height = height, width
-                return wish.finish(image, orientation), (width, height)
+                return wish.finish(depth.rescale(image, raw, data), orientation), (width, height)
     except (FrnError, MustBeAloneError):
         raise
     except UnidentifiedImageError as error:
@@ -197,7 +204,38 @@ def decode_here(
             f"{where}: there is not enough memory to decode it. Free some, or scale it down first."
         ) from error
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+        if lacks_only_its_end(data):
+            return decode_here(data + JPEG_END, where, wish, alone)
         raise FrnError(f"{where}: is damaged and cannot be decoded ({one_line(error)})") from error
+
+
+def _opened(data: bytes) -> Image.Image:
+    """Read the header of an image."""
+    if data.startswith(JPEG):  # without Pillow's own limit of pixels, and an MPO as the JPEG that it begins with
+        return JpegImagePlugin.JpegImageFile(io.BytesIO(data))
+    if heif.is_heif(data):
+        heif.register()
+        return Image.open(io.BytesIO(data), formats=[heif.FORMAT])
+    return Image.open(io.BytesIO(data), formats=FORMATS)
+
+
+def lacks_only_its_end(data: bytes) -> bool:
+    """Return whether a JPEG that cannot be decoded has all of its pixels, and no end marker.
+
+    Then it does not matter what comes before the marker that is put there; it would take the place of missing pixels.
+    """
+    if not data.startswith(JPEG) or data.endswith(JPEG_END):
+        return False
+    seen = set()
+    for rest in (b"", b"\x55" * 64, b"\xaa" * 64):
+        try:
+            with JpegImagePlugin.JpegImageFile(io.BytesIO(data + rest + JPEG_END)) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    image.draft(None, (image.width // COARSE, image.height // COARSE))
+                seen.add(hashlib.sha256(image.tobytes()).digest())
+        except Exception:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+            return False
+    return len(seen) == 1
 
 
 class MustBeAloneError(Exception):
@@ -228,10 +266,9 @@ def _orientation(image: Image.Image) -> int:
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """All of an image of any mode, as its EXIF tag turns it."""
-    if (orientation := _orientation(image)) in UPRIGHT:
-        image = image.transpose(UPRIGHT[orientation])
-    return image if image.mode == "RGB" else to_rgb(image)
+    """All of an image of any mode, as its EXIF tag turns it and its profile colours it."""
+    image, orientation = to_rgb(image), _orientation(image)
+    return image.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else image
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -285,7 +322,7 @@ class EvaluationTransform:
         across, down = box[2] - box[0], box[3] - box[1]
         length = self.length
         width, height = (length, length) if self.square else shorter_side_to((across, down), length)
-        if image.mode == "RGB" and orientation not in UPRIGHT and box == (0, 0, *image.size):
+        if is_plain(convert) and orientation not in UPRIGHT and box == (0, 0, *image.size):
             scaled = resize_bytes(image, width, height)
         else:  # the same by strips, without a second picture of full size
             narrow = Image.new("RGB", (width, down))

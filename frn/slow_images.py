@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from PIL import Image
 
 from frn.confined import Answer, Confined, Message, StoppedError
+from frn.depth import ShallowDataWarning, say
 from frn.errors import FrnError
 from frn.hardware import cores
 from frn.images import EvaluationTransform, MustBeAloneError, Wish, decode_here
@@ -64,6 +66,8 @@ def decode_there(
                     answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
         except StoppedError as stopped:
             raise FrnError(f"{where}: cannot be decoded: its decoder {stopped}") from stopped
+    for message in answer["told"]:
+        say(message)
     width, height = answer["whole"]
     return _image(answer, blobs), (width, height)
 
@@ -75,10 +79,14 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
         wish["transform"] = EvaluationTransform(**wish["transform"])
     alone = contextlib.nullcontext() if question["alone"] else _Refusal()
     try:
-        image, whole = decode_here(blobs.pop(), question["where"], Wish(**wish), alone)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            say.cache_clear()  # whoever asks knows what was said
+            image, whole = decode_here(blobs.pop(), question["where"], Wish(**wish), alone)
     except MustBeAloneError:
         return {"large": True}, ()
-    return {"whole": whole, **_described(image)}, (image.tobytes(),)
+    told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
+    return {"whole": whole, "told": told, **_described(image)}, (image.tobytes(),)
 
 
 class _Refusal(contextlib.AbstractContextManager[None]):
@@ -91,13 +99,14 @@ class _Refusal(contextlib.AbstractContextManager[None]):
 
 def _described(image: Image.Image) -> Message:
     """All of an image that matters but its pixels."""
-    transparency = image.info.get("transparency")
+    transparency, profile = image.info.get("transparency"), image.info.get("icc_profile")
     palette = image.palette if image.mode in ("P", "PA") else None
     return {
         "mode": image.mode,
         "size": image.size,
         "palette": None if palette is None else [palette.mode, palette.tobytes().hex()],
         "transparency": ["hex", transparency.hex()] if isinstance(transparency, bytes) else transparency,
+        "profile": profile.hex() if isinstance(profile, bytes) else None,
     }
 
 
@@ -111,4 +120,6 @@ def _image(described: Message, blobs: list[bytes]) -> Image.Image:
         transparency = bytes.fromhex(transparency[1]) if transparency[0] == "hex" else tuple(transparency)
     if transparency is not None:
         image.info["transparency"] = transparency
+    if described["profile"] is not None:
+        image.info["icc_profile"] = bytes.fromhex(described["profile"])
     return image

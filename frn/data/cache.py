@@ -32,7 +32,7 @@ from frn.files import alone, cache_folder, in_the_making, is_abandoned, read_jso
 from frn.hardware import cores
 from frn.images import EvaluationTransform, Pixels, limit_shorter_side, open_image
 
-PIXEL_CACHE_VERSION = 1
+PIXEL_CACHE_VERSION = 2
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn.files import is_there
 from frn.images import EXTENSIONS
+from frn.kinds import RAW, RAW_NAMES
 
 SPLITS = ("train", "val", "test")
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
@@ -100,6 +101,8 @@ def looks_like_image(name: str) -> bool:
 def why_skipped(name: str) -> str:
     """Why a file is no image, by its name."""
     suffix = Path(name).suffix
+    if suffix.lower() in RAW_NAMES:
+        return f"it is {RAW}"
     return f"{suffix} is no kind of image that is read" if suffix else "its name has no extension"
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from frn.files import cache_folder
 
-FEATURE_CACHE_VERSION = 1
+FEATURE_CACHE_VERSION = 2
 """Of the table and of how images are decoded; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
