@@ -47,6 +47,7 @@ OPEN_PHOTO = """\
 import io
 from PIL import Image, ImageCms, ImageOps
 
+
 def open_photo(path):  # upright by its EXIF tag, sRGB by its ICC profile
     image = ImageOps.exif_transpose(Image.open(path))
     if profile := image.info.get("icc_profile"):
