@@ -17,9 +17,9 @@ from frn.bench.training import PRESETS
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import GPU_BATCH, extract_features
-from frn.heads.base import Head
-from frn.model import Model
-from frn.numerics import Precision, choose_device, choose_precision, keep_freed_memory
+from frn.heads.head import Head
+from frn.models.model import Model
+from frn.system.precision import Precision, choose_device, choose_precision, keep_freed_memory
 from frn.training.presets import find_preset
 from frn.training.setup import new_model
 

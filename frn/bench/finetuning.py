@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.bench.pools import Classes, draw_classes, link_classes, pooled_classes
-from frn.data.cache import load_images
 from frn.data.folders import ClassFolders, scan
+from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.report import EvaluationPlan, Inspection, evaluate_images
-from frn.model import load_model
-from frn.numerics import choose_device, choose_precision
+from frn.evaluation.split_report import EvaluationPlan, Inspection, evaluate_images
+from frn.models.model import load_model
+from frn.system.precision import choose_device, choose_precision
 from frn.training.launch import prepare_finetuning
-from frn.training.options import RunOptions
+from frn.training.runs.run_options import RunOptions
 
 TEST = EpisodeShape(way=5, shot=5, queries=16)
 EPISODES = 200

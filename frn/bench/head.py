@@ -15,10 +15,10 @@ from torch import Tensor
 from frn.bench.timing import take_turns
 from frn.episodes import EpisodeShape
 from frn.heads.frn import FRNHead
-from frn.inference.runtime import open_session
-from frn.numerics import keep_freed_memory
+from frn.inference.onnx_runtime import open_session
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
+from frn.system.precision import keep_freed_memory
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
 """What every contestant runs with: an untrained head."""

@@ -10,8 +10,8 @@ from frn.bench.timing import take_turns
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
-from frn.inference.runtime import open_session
-from frn.model import Model
+from frn.inference.onnx_runtime import open_session
+from frn.models.model import Model
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 
 

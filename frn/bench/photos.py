@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from frn.bench.pools import Classes, draw_classes, pooled_classes
-from frn.data.cache import StoredImages
+from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_moth, species
-from frn.images import EvaluationTransform, limit_shorter_side, open_image
+from frn.images.opening import EvaluationTransform, limit_shorter_side, open_image
 
 SIDE = 256
 """Pixels of a drawn photo."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.bench.pools import draw_classes, link_classes, pooled_classes
-from frn.data.cache import load_images
 from frn.data.folders import scan
+from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes

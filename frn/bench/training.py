@@ -18,12 +18,12 @@ from frn.bench.peak import peak_rate, step_operations, timed
 from frn.bench.photos import in_memory, timed_classes
 from frn.bench.plain import PlainTraining
 from frn.bench.pools import Classes
-from frn.data.transforms import augment
+from frn.data.batch_augmentation import augment
 from frn.episodes import EpisodeShape
-from frn.numerics import Precision, choose_device, choose_precision
+from frn.system.precision import Precision, choose_device, choose_precision
 from frn.training.loop import train
 from frn.training.presets import Preset, find_preset
-from frn.training.run import RunSettings
+from frn.training.runs.run import RunSettings
 from frn.training.setup import new_model
 
 PRESETS = {"resnet12": "cub-cropped-resnet12", "conv4": "cub-cropped-conv4"}

@@ -10,10 +10,10 @@ import typer
 
 from frn.cli.bench_loops import evaluate, train
 from frn.cli.bench_photos import finetune, temperature
-from frn.cli.console import print_table, progress_bar, stdout, user_errors
-from frn.cli.options import Device
-from frn.cli.results import AsJson, Format, chosen_format, printed, rows_of
-from frn.zoo import DEFAULT_MODEL
+from frn.cli.shell.console import print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+from frn.models.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn_tui_bench.measures import Measure
@@ -52,7 +52,7 @@ def head(
     """The closed-form head beside the paper's formulations: 16 queries per class, 15 in training; one thread."""
     with user_errors():
         wants = chosen_format(form, as_json)
-        from frn_export.head import head_graph
+        from frn_export.graphs.head import head_graph
 
         from frn.bench.head import INITIAL, PLAIN, HeadCase, time_head
 
@@ -143,12 +143,12 @@ def infer(
     """An exported model beside torch, and a whole classifier beside its parts: 5 shots, one thread."""
     with user_errors():
         wants = chosen_format(form, as_json)
-        from frn_export.classifier import classifier_graph
-        from frn_export.graphs import features_graph
+        from frn_export.graphs.backbone import features_graph
+        from frn_export.graphs.classifier import classifier_graph
 
         from frn.bench.infer import enroll_moths, time_classifier, time_extractor
         from frn.inference.extractor import Extractor
-        from frn.model import load_model
+        from frn.models.model import load_model
 
         loaded = load_model(model)
         features = features_graph(loaded).SerializeToString()
@@ -242,7 +242,7 @@ def memory(
         wants = chosen_format(form, as_json)
         from frn.bench.memory import CONTESTANTS, PUBLISHED, MemoryCase, measure_memory
         from frn.errors import FrnError
-        from frn.numerics import choose_device
+        from frn.system.precision import choose_device
 
         where = choose_device(device).type
         sides = side or (5, 10)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.console import print_table, progress_bar, stdout, user_errors
-from frn.cli.options import Device, PrecisionName
-from frn.cli.results import AsJson, Format, chosen_format, printed
+from frn.cli.shell.console import print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device, PrecisionName
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 
 Backbone = Annotated[list[str] | None, typer.Option(help="resnet12 or conv4, at 84 x 84 pixels.", show_default="both")]
 Data = Annotated[

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.console import note, print_table, progress_bar, stdout, user_errors
-from frn.cli.options import Device, Precision, Threads
-from frn.cli.results import AsJson, Format, chosen_format, printed, rows_of
-from frn.zoo import DEFAULT_MODEL, resolve
+from frn.cli.shell.console import note, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device, Precision, Threads
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+from frn.models.zoo import DEFAULT_MODEL, resolve
 
 Pools = Annotated[
     list[str],
@@ -38,7 +38,7 @@ def finetune(
         wants = chosen_format(form, as_json)
         resolve(model)
         from frn.bench.finetuning import TEST, measure_gain
-        from frn.training.options import RunOptions
+        from frn.training.runs.run_options import RunOptions
 
         common = RunOptions(preset="finetune", init=model, precision=precision, device=device, threads=threads)
         gains = []
@@ -76,8 +76,8 @@ def temperature(
         from frn.bench.temperature import measure_calibration
         from frn.episodes import EpisodeShape
         from frn.evaluation.features import TorchExtractor
-        from frn.model import load_model
-        from frn.numerics import set_threads
+        from frn.models.model import load_model
+        from frn.system.precision import set_threads
 
         set_threads(threads)
         extractor = TorchExtractor(load_model(model))

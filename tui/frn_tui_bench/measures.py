@@ -16,12 +16,12 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Literal
 
-from frn_tui.client import EngineClient
-from frn_tui.modes import PIXELS, Mode
+from frn_tui.client.client import EngineClient
+from frn_tui.client.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 from frn_tui.panes.classes import MANY
-from frn_tui.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
+from frn_tui.terminal.modes import PIXELS, Mode
 
-from frn.zoo import DEFAULT_MODEL
+from frn.models.zoo import DEFAULT_MODEL
 from frn_tui_bench.photos import SHOT, WAY, Photos
 from frn_tui_bench.terminal import Terminal, alive, resident
 

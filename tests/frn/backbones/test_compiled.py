@@ -15,8 +15,8 @@ from frn.backbones import build_backbone
 from frn.backbones.compiled import compile_blocks, compiled_loops, finish, fits
 from frn.errors import FrnError
 from frn.training.loop import StepReport
-from frn.training.options import CXX, RunOptions
-from frn.training.run import RunSettings
+from frn.training.runs.run import RunSettings
+from frn.training.runs.run_options import CXX, RunOptions
 from tests.frn.training.tiny import assert_same, quick
 
 needs_compiler = pytest.mark.skipif(

@@ -5,7 +5,7 @@ import time
 
 import pytest
 import torch
-from frn_export.head import head_graph
+from frn_export.graphs.head import head_graph
 
 from frn.bench.head import INITIAL, OURS, PLAIN, HeadCase, HeadTiming, plain_error, time_head
 from frn.bench.timing import SETTLING_SECONDS, take_turns

@@ -16,10 +16,10 @@ from frn.bench.photos import in_memory, timed_classes
 from frn.bench.plain import EVALUATION, Photos, plain_accuracy, plain_loss, plain_maps
 from frn.cli.main import app
 from frn.episodes import EpisodeShape
-from frn.images import EvaluationTransform
-from frn.losses import episode_loss
-from frn.model import Model
-from frn.model_file import ModelConfig
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.training.losses import episode_loss
 from frn.training.presets import find_preset
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=1)

@@ -1,0 +1,106 @@
+"""Colour modes to sRGB and images to upright ones, a few rows at a time: no second picture of full size on the way."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from PIL import Image
+
+from frn.images.depth import DEEP, shallow, white_level
+from frn.images.profiles import Convert, is_plain, srgb_converter
+
+STRIP = 1 << 18
+"""Pixels that are converted and scaled together."""
+SIDEWAYS = (5, 6, 7, 8)
+"""Values of the EXIF tag that swap width and height."""
+MIRRORED = (2, 3, 6, 7)
+"""Those whose upright columns run against the file's rows or columns."""
+FLIPPED = (3, 4, 7, 8)
+"""Those whose upright rows do."""
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom."""
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Any mode to RGB: see `converter`."""
+    convert = converter(image)
+    if is_plain(convert):
+        return image
+    result = Image.new("RGB", image.size)
+    for box in strips((0, 0, *image.size)):
+        result.paste(convert(image.crop(box)), box)
+    return result
+
+
+def converter(image: Image.Image) -> Convert:
+    """Return what makes sRGB of any part of an image: deep grey rescaled, colours by its ICC profile, then on white."""
+    see_through = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
+    deep = image.mode in DEEP
+    grey = deep or image.mode in ("L", "LA", "La", "1")
+    colours = "CMYK" if image.mode == "CMYK" else "L" if grey else "RGB"
+    to_srgb = srgb_converter(image.info.get("icc_profile"), colours)
+    if image.mode == "RGB" and not see_through:
+        return to_srgb
+    white, key = _white_level(image) if deep else 0.0, image.info.get("transparency")
+
+    def convert(part: Image.Image) -> Image.Image:
+        values = np.asarray(part) if deep else None
+        if values is not None:
+            part = shallow(values, white)
+        if not see_through:
+            return to_srgb(part.convert(colours))
+        layer = part.convert("RGBA")
+        painted = to_srgb(layer.getchannel("R") if grey else layer.convert("RGB"))
+        mask = layer.getchannel("A") if values is None else Image.fromarray(values != key)
+        result = Image.new("RGB", part.size, "white")
+        result.paste(painted, mask=mask)
+        return result
+
+    return convert
+
+
+def _white_level(image: Image.Image) -> float:
+    parts = (image.crop(box) for box in strips((0, 0, *image.size)))
+    return white_level(image, max(float(np.asarray(part).max(initial=0)) for part in parts))
+
+
+def shrunk(image: Image.Image, orientation: int, longest: int) -> Image.Image:
+    """The image in RGB, upright, its longer side at most `longest`; by strips: no second picture of full size."""
+    share = min(longest / max(image.size), 1.0)
+    width, height = (max(1, round(share * side)) for side in image.size)
+    convert, narrow = converter(image), Image.new("RGB", (width, image.height))
+    for strip in strips((0, 0, *image.size)):
+        part = convert(image if strip == (0, 0, *image.size) else image.crop(strip))
+        narrow.paste(part.resize((width, part.height), Image.Resampling.BOX), (0, strip[1]))
+    small = narrow.resize((width, height), Image.Resampling.BOX)
+    return small if orientation not in UPRIGHT else small.transpose(UPRIGHT[orientation])
+
+
+def strips(box: Box) -> Iterator[Box]:
+    """A few rows at a time: what it takes to convert them stays small."""
+    left, top, right, bottom = box
+    rows = max(1, STRIP // max(right - left, 1))
+    for first in range(top, bottom, rows):
+        yield left, first, right, min(first + rows, bottom)
+
+
+def upright(image: Image.Image, box: Box, orientation: int) -> Image.Image:
+    """A part of an image by its place in the upright one."""
+    if orientation not in UPRIGHT:
+        return image.crop(box)
+    left, top, right, bottom = box
+    width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
+    if orientation in MIRRORED:
+        left, right = width - right, width - left
+    if orientation in FLIPPED:
+        top, bottom = height - bottom, height - top
+    place = (left, top, right, bottom) if orientation not in SIDEWAYS else (top, left, bottom, right)
+    return image.crop(place).transpose(UPRIGHT[orientation])
