@@ -6,13 +6,16 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 ORDER = [
-    {"frn.errors", "frn.models.catalogue", "frn.system.extras"},
+    {"frn.errors", "frn.models.catalogue", "frn.system.extras", "frn.system.names"},
     {
         "frn.system.files",
         "frn.system.file_sets",
         "frn.system.hardware",
         "frn.system.sandbox",
         "frn.models.checkpoint_check",
+        "frn.images.depth",
+        "frn.images.kinds",
+        "frn.images.profiles",
         "frn.images.colour",
         "frn.images.heif",
     },
@@ -43,7 +46,10 @@ ORDER = [
 ]
 TORCH_FREE = (
     "errors",
-    *(f"system.{name}" for name in ("caches", "extras", "files", "file_sets", "hardware", "sandbox", "archives")),
+    *(
+        f"system.{name}"
+        for name in ("caches", "extras", "files", "file_sets", "hardware", "names", "sandbox", "archives")
+    ),
     "images",
     *(f"episodes.{name}" for name in ("shape", "sampler")),
     *(f"ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),

@@ -194,6 +194,7 @@ def _train(run: "PreparedRun") -> "Position":
             raise typer.Exit(INTERRUPTED)
         return ended.position
     report_left_out(run.broken)
+    report_left_out(run.unused, all_of_them="")
     note(str(run))
     with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)

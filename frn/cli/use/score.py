@@ -70,6 +70,7 @@ def score(
             classifier.threshold_override = threshold
         found = score_labelled(classifier, photos.members)
         report_left_out([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+        report_left_out(found.notes, all_of_them="")
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:

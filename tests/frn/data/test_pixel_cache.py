@@ -121,7 +121,7 @@ def test_a_broken_file_is_left_out_and_told(tmp_path: Path, truncated_jpeg: Path
 def test_a_class_without_a_readable_image_stops_the_run(tmp_path: Path) -> None:
     folder = write(tmp_path / "data")
     (folder / "empty class").mkdir()
-    with pytest.raises(FrnError, match="empty class: has no images"):
+    with pytest.raises(FrnError, match="empty class: is empty"):
         scan(folder)
     (folder / "empty class" / "note.png").write_text("text")
     with pytest.raises(FrnError, match="none of its images can be read"):
