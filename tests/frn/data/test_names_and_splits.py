@@ -124,11 +124,11 @@ def test_a_folder_is_looked_into_before_advice_is_given(tmp_path: Path) -> None:
         scan(tmp_path / "deep")
     photos(tmp_path / "data" / "train" / "jay")
     photos(tmp_path / "data" / "val" / "wren")
-    with pytest.raises(FrnError, match="has the parts of a data set in it, not classes. Give one of them"):
+    with pytest.raises(FrnError, match=r"has the parts of a data set in it, not classes. Give one of them"):
         scan(tmp_path / "data")
     (tmp_path / "raw" / "jay").mkdir(parents=True)
     (tmp_path / "raw" / "jay" / "x.NEF").write_bytes(b"II*\0")
-    with pytest.raises(FrnError, match="It holds 1 others; the first: .*camera raw file") as told:
+    with pytest.raises(FrnError, match=r"It holds 1 others; the first: .*camera raw file") as told:
         scan(tmp_path / "raw")
     assert "remove" not in str(told.value)
 
