@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from frn.system import file_sets
 from tests.forks import ended, fork
 
 KILLED = 9
@@ -28,7 +27,6 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
 
         for name in STEPS:
             setattr(os, name, deadly(getattr(os, name)))
-        file_sets._exchange = deadly(file_sets._exchange)
         work()
 
     status = ended(fork(doomed))

@@ -1,9 +1,7 @@
 """Adding a network of others to the model zoo: imported, exported, compared with torch, stored under a name."""
 
 import json
-import shutil
 import statistics
-import tempfile
 import time
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from frn.inference.extractor import Extractor
 from frn.models.catalogue import CATALOGUE, Network
 from frn.models.model import import_pretrained, save_model
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for
+from frn.system.file_sets import new_folder
 from frn.system.files import write_atomically
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features
@@ -57,22 +56,10 @@ def add_model(wanted: str, *, name: str | None = None, weights: Path | None = No
         "milliseconds": round(milliseconds(Extractor(graph, name, trusted=True)), 1),
         "added": time.strftime("%Y-%m-%d"),
     }
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".adding-", dir=folder.parent))
-    except OSError as error:
-        raise FrnError(
-            f"{folder.parent}: cannot be written ({error.strerror}). Set FRN_MODELS to another folder."
-        ) from error
-    try:
+    with new_folder(folder) as work:
         save_model(model, work / WEIGHTS)
         write_atomically(work / EXTRACTOR, graph)
         write_atomically(work / NOTES, json.dumps(notes, indent=2) + "\n")
-        work.rename(folder)
-    except OSError as error:
-        raise FrnError(f"{folder}: cannot be written ({error.strerror})") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return name, ModelFiles(folder / WEIGHTS, folder / EXTRACTOR)
 
 

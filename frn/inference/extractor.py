@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from frn.errors import FrnError, one_line
-from frn.images.opening import EvaluationTransform, Pixels, decode_crop, read_file
+from frn.images.opening import decode_crop, read_file
+from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
 from frn.inference.onnx_runtime import MAX_BYTES, Device, parse_json
 from frn.inference.onnx_sandbox import ForeignModel, OwnModel, Session

@@ -2,7 +2,8 @@
 
 One SQLite file in the user's cache folder. A row belongs to an extractor (by the hash of its file) and to the bytes of
 an image (by theirs), so a changed photo or another model never meets an old row. It is a cache: whatever is wrong with
-it (damaged, locked, disk full, no permission), answers are the same, only slower; deleting it is always safe.
+it (damaged, locked, disk full, no permission), answers are the same, only slower; deleting it is always safe. A file
+that does not say that it is ours is left alone.
 
 Maps are stored as they were computed, in float32: a cached answer is the fresh one to the last bit.
 """
@@ -18,7 +19,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.system.files import cache_folder
+from frn.errors import FrnError
+from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
 FEATURE_CACHE_VERSION = 2
 """Of the table and of how images are decoded; a file of another version is replaced."""
@@ -54,18 +56,21 @@ class FeatureStore:
         self.limit = limit
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
-        path = path or cache_folder() / "features.sqlite"
         for _ in range(2):
             try:
+                path = path or make_cache_folder() / FEATURES
                 path.parent.mkdir(parents=True, exist_ok=True)
+                if path.exists() and path.stat().st_size and not is_feature_store(path):
+                    return
                 self._database = _connect(path)
                 weakref.finalize(self, self._database.close)  # from Python 3.13 on, sqlite3 asks for it
                 return
             except sqlite3.OperationalError:  # locked, read-only, full: do without
                 return
-            except sqlite3.DatabaseError:  # damaged, or of another version: it is only a cache
+            except sqlite3.DatabaseError:  # damaged, or of another version
+                assert path is not None
                 _discard(path)
-            except OSError:
+            except (OSError, FrnError):
                 return
 
     def get(self, extractor: str, key: str) -> Maps | None:
@@ -133,6 +138,8 @@ class FeatureStore:
 def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # a lock lets in one thread at a time
     try:
+        if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # a new one
+            database.execute(f"PRAGMA application_id = {APPLICATION}")  # before WAL, which would keep it from the file
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")  # a cache: what a power cut takes is computed again
         with database:

@@ -11,7 +11,7 @@ import safetensors
 
 from frn._version import __version__
 from frn.errors import FrnError, one_line
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.system.files import require_regular
 
 MODEL_FILE_FORMAT = "frn-model"

@@ -217,6 +217,7 @@ class FrnApp(App[None]):
     def _tell_of_restart(self) -> None:
         log = f"; more in {self.engine.log}" if self.engine.log else ""
         self.context.say(f"the engine stopped and was started again{log}", severity="warning")
+        self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
         mirror = MIRROR if (self.test_time or self.settings.test_time) == "mirror" else ""
@@ -329,7 +330,7 @@ class FrnApp(App[None]):
         if self.screen is self.workspace:
             from frn_tui.screens.settings_menu import change_settings  # here: few sessions change them
 
-            self.context.start(change_settings, self, group="settings")
+            self.context.start(change_settings, self.workspace, self, group="settings")
 
     def _choose_model(self) -> None:
         names = list(named_extractors())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from frn.data.prepare.benchmark import Item
 from frn.errors import FrnError
-from frn.system.files import MAX_JSON, read_json, read_regular, remove_abandoned, write_atomically
+from frn.system.files import MAX_JSON, read_json, read_regular, remove_unfinished, write_atomically
 
 NAME = "prepared.json"
 Holding = dict[str, dict[str, tuple[int, int]]]
@@ -43,7 +43,7 @@ class Record:
         """Write it into the data set's folder, unless the same is there."""
         text = json.dumps(asdict(self), indent=1, ensure_ascii=True) + "\n"
         path = out / NAME
-        remove_abandoned(out, [NAME])
+        remove_unfinished(path)
         if not (path.is_file() and read_regular(path, MAX_JSON) == text.encode()):
             write_atomically(path, text)
 

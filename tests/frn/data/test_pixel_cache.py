@@ -15,8 +15,11 @@ from frn.data import pixel_cache
 from frn.data.folders import scan
 from frn.data.pixel_cache import StoredImages, load_images
 from frn.errors import FrnError, FrnWarning
-from frn.images.opening import EvaluationTransform, open_image
-from frn.system import files
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
+from frn.system.caches import make_cache_folder
+from frn.system.files import LOCK, beside
+from frn.system.locks import lock
 
 TRANSFORM = EvaluationTransform(size=16, resize=16)
 
@@ -186,17 +189,15 @@ def test_of_those_who_start_together_one_decodes(tmp_path: Path, private_cache: 
     assert len(list((private_cache / "images").iterdir())) == 1, "a lock stays behind"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
 def test_what_a_killed_program_was_building_goes_and_what_another_is_building_stays(
-    moths: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
+    moths: Path, private_cache: Path
 ) -> None:
-    monkeypatch.setattr(files, "JUST_MADE", 0.0)
-    left, held = (private_cache / "images" / f".building-{name}" for name in ("left", "held"))
+    images = make_cache_folder() / "images"
+    left, held = (images / f".{letter * 24}.frn-part" for letter in "ab")
     for folder in (left, held):
         folder.mkdir(parents=True)
         (folder / "pixels").write_bytes(bytes(99))
-    lock = private_cache / "images" / ".building-this.lock"
-    lock.touch()
-    with files.in_the_making(held):
+        os.utime(folder, (0, 0))
+    with lock(beside(images / ("b" * 24), LOCK), "held"):
         load_images(scan(moths / "val"), 16)
-        assert (left.exists(), lock.exists(), held.exists()) == (False, False, True)
+        assert (left.exists(), held.exists()) == (False, True)

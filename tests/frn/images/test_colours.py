@@ -14,7 +14,8 @@ from PIL import Image, ImageCms
 from frn.images import depth
 from frn.images.colour import to_rgb
 from frn.images.depth import ShallowDataWarning
-from frn.images.opening import EvaluationTransform, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
 
 GREY, COLOUR = 0, 2

@@ -11,7 +11,7 @@ from PIL import Image
 
 from frn.data.folders import list_images
 from frn.errors import FrnError
-from frn.images import opening as images
+from frn.images import decoding, opening
 from frn.images.opening import open_image
 
 
@@ -107,15 +107,15 @@ def test_a_jpeg_that_lacks_pixels_is_damaged(tmp_path: Path, lost: int) -> None:
 def test_a_jpeg_of_200_megapixels_is_read_coarser(tmp_path: Path) -> None:
     path = tmp_path / "x.jpg"
     Image.new("L", (16320, 12240), 77).save(path)
-    crop, size = images.decode_whole(path.read_bytes(), path, 64)
+    crop, size = opening.decode_whole(path.read_bytes(), path, 64)
     assert size == (16320, 12240)
     assert (crop == 77).all()
-    assert open_image(path).size == (16320 // images.COARSE, 12240 // images.COARSE)
+    assert open_image(path).size == (16320 // decoding.COARSE, 12240 // decoding.COARSE)
 
 
 def test_other_formats_and_larger_jpegs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "MAX_PIXELS", 10_000)
-    monkeypatch.setattr(images, "MAX_JPEG_PIXELS", 40_000)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 10_000)
+    monkeypatch.setattr(decoding, "MAX_JPEG_PIXELS", 40_000)
     Image.new("L", (110, 100)).save(tmp_path / "x.png")
     Image.new("L", (210, 200)).save(tmp_path / "x.jpg")
     for name in ("x.png", "x.jpg"):

@@ -1,6 +1,7 @@
 """The feature cache: the same answers with and without it, whatever is wrong with it."""
 
 import os
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -41,13 +42,29 @@ def test_the_longest_unused_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert 10 < len(kept) < 30
 
 
-@pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4000])
-def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "f.sqlite"
-    path.write_bytes(content)
+    FeatureStore(path).close()
+    path.write_bytes(path.read_bytes()[:72] + b"\xff" * 4000)
     store = FeatureStore(path)
     store.put("m", {"a": maps(0)})
     assert store.get("m", "a") is not None
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_file_that_is_not_ours_stays_as_it_is(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "f.sqlite"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE maps (letters TEXT)")
+    database.execute(f"PRAGMA user_version = {version}")
+    database.commit()
+    database.close()
+    for content in (path.read_bytes(), b"no database at all" * 100, b"short"):
+        path.write_bytes(content)
+        store = FeatureStore(path)
+        store.put("m", {"a": maps(0)})
+        assert store.get("m", "a") is None
+        assert {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()} == {"f.sqlite": content}
 
 
 def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path) -> None:
