@@ -23,9 +23,9 @@ def test_one_shot_is_less_sure_and_calls_the_same_classes() -> None:
         FewShotClassifier("conv4", device="cpu").fit({home.name: sorted(home.iterdir())[:k] for home in MOTHS})
         for k in (1, 5)
     )
-    head = one._fitted.head
-    assert one._fitted.gamma == pytest.approx(head.gamma * 0.2 ** (1 / 3))
-    assert five._fitted.gamma == head.gamma
+    head = one._fitted.classifier.head
+    assert one._fitted.classifier.gamma == pytest.approx(head.gamma * 0.2 ** (1 / 3))
+    assert five._fitted.classifier.gamma == head.gamma
 
     sure = one.predict_proba(QUERIES)
     logits = np.log(sure) / 0.2 ** (1 / 3)  # as the head has learned it
