@@ -93,7 +93,7 @@ class _TwoTallies(Tally):
     def __init__(self, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> None:
         super().__init__(sizes, shape, episodes)
         self.tempered = Tally(sizes, shape, episodes)
-        self.factor = temperature(1.0, [shape.shot])
+        self.factor = temperature(1.0, shape.shot)
 
     def add(self, start: int, drawn: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
         """Note episodes with their logits."""

@@ -12,7 +12,8 @@ from frn.errors import FrnError
 from frn.inference.extractor import Extractor
 from frn.models.catalogue import CATALOGUE, Network
 from frn.models.model import import_pretrained, save_model
-from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for
+from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
+from frn.system.download import Progress
 from frn.system.file_sets import new_folder
 from frn.system.files import write_atomically
 from frn_export.graphs.backbone import features_graph
@@ -21,13 +22,16 @@ from frn_export.parity import compare_features
 REPEATS = 5
 
 
-def add_model(wanted: str, *, name: str | None = None, weights: Path | None = None) -> tuple[str, ModelFiles]:
+def add_model(
+    wanted: str, *, name: str | None = None, weights: Path | None = None, progress: Progress | None = None
+) -> tuple[str, ModelFiles]:
     """Add a network to the user's models; nothing is kept unless its export agrees with torch.
 
     Args:
         wanted: a name of the catalogue, `torchvision:NAME` or `timm:NAME`.
         name: what to call it; by default the catalogue's name, or NAME up to its first dot.
         weights: their file; by default they are fetched.
+        progress: called with the bytes that have come so far.
 
     Returns:
         Its name, and its files.
@@ -43,9 +47,15 @@ def add_model(wanted: str, *, name: str | None = None, weights: Path | None = No
         )
     network = network or Network(backbone=wanted, about=wanted)
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
-    folder = place_for(name)
-    found = find_weights(network.backbone, weights, download=True)
-    model = import_pretrained(network.backbone, found, size=network.size)
+    folder = place_for(name, network.backbone)
+    remove_unfinished_models()
+    found = find_weights(network.backbone, weights, download=True, progress=progress)
+    try:
+        model = import_pretrained(network.backbone, found, size=network.size)
+    except FrnError as error:
+        if weights is None:  # it lies in the cache, where it would be found again
+            raise FrnError(f"{error}. Delete {found}, and add the network again to fetch it.") from error
+        raise
     graph = features_graph(model).SerializeToString(deterministic=True)
     compare_features(model, graph).require()
     notes = {

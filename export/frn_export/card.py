@@ -39,6 +39,7 @@ MEANINGS = {
     "label": "the class that rebuilds the image best",
     "probability": "softmax over the classes; sums to 1, also for an image that is none of them",
     "explained": "share of the image's feature energy that the class rebuilds, 1 - class_error / mean \\|q\\|^2",
+    "threshold": "share that a class must explain, or the image is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 
@@ -91,18 +92,16 @@ A photo of any size in, one of $way classes out.
 
 $signature
 
-Metadata: `frn.classes`, the names in the order of `way` (a JSON list), and `frn.threshold` (a JSON number): the photo
-is none of the classes, "unknown", when `explained.max() < threshold`.
+The photo is none of the classes, "unknown", if `explained.max() < threshold`. Metadata: `frn.classes`, the names in the
+order of `way` (a JSON list).
 
 ```python
-import json
 import numpy as np
 import onnxruntime
 
 session = onnxruntime.InferenceSession("classifier.onnx", providers=["CPUExecutionProvider"])
 image = np.asarray(open_photo("photo.jpg"))
-label, explained = session.run(["label", "explained"], {"image": image})
-threshold = json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"])
+label, explained, threshold = session.run(["label", "explained", "threshold"], {"image": image})
 print("unknown" if explained.max() < threshold else label)
 ```
 """)

@@ -173,7 +173,7 @@ def _int8(
 
 def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tuple[bytes, Difference]:
     """The whole classifier as one file, and how far it is from its parts."""
-    graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma)
+    graph = classifier_graph(features, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
     photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
     data = graph.SerializeToString(deterministic=True)
     return data, parity.compare_classifier(classifier, data, photos, allowed=allowed).require()
@@ -183,7 +183,7 @@ def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
     """The classifier of prepared images, and how far it is from its parts."""
     extractor = classifier.extractor
     graph = batch_graph(
-        extractor, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
+        extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
     ).SerializeToString(deterministic=True)
     photos = [open_image(entry.supports[0].path) for entry in classifier.state.classes[:COMPARED]]
     crops = np.stack([extractor.transform(photo) for photo in photos])

@@ -5,11 +5,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from frn.data.names import normal
 from frn.errors import FrnError
 from frn.images.kinds import RAW, RAW_NAMES
 from frn.images.opening import EXTENSIONS
 from frn.system.files import is_there
-from frn.system.names import normal
 
 SPLITS = ("train", "val", "test")
 SPLIT_NAMES = {

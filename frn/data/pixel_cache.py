@@ -46,7 +46,7 @@ from frn.system.files import beside, read_json
 from frn.system.hardware import cores
 from frn.system.locks import lock
 
-PIXEL_CACHE_VERSION = 2
+PIXEL_CACHE_VERSION = 3
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
 
@@ -217,13 +217,9 @@ def _build(
                 file.write(data)
             progress(start + len(piece), len(paths))
     body = json.dumps({"names": folders.names, "sizes": sizes, "shapes": shapes, "broken": [asdict(b) for b in broken]})
-    index = {
-        "version": PIXEL_CACHE_VERSION,
-        "of": str(folders.root.resolve()),
-        "pixels_crc32": checksum,
-        "body_crc32": zlib.crc32(body.encode()),
-        "body": body,
-    }
+    of = str(folders.root.resolve())
+    index = {"version": PIXEL_CACHE_VERSION, "of": of, "pixels_crc32": checksum, "body": body}
+    index["crc32"] = _crc32_of(index)
     with open(work / INDEX, "w", encoding="utf-8") as text:
         json.dump(index, text)
 
@@ -242,7 +238,7 @@ def _open(home: Path) -> StoredImages | None:
     """Return the cache, or None where there is none or it is not whole."""
     try:
         index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
-        if index["version"] != PIXEL_CACHE_VERSION or zlib.crc32(index["body"].encode()) != index["body_crc32"]:
+        if index["version"] != PIXEL_CACHE_VERSION or index.pop("crc32") != _crc32_of(index):
             return None
         body = json.loads(index["body"])
         shapes = np.asarray(body["shapes"], dtype=np.int64).reshape(-1, 2)
@@ -252,7 +248,7 @@ def _open(home: Path) -> StoredImages | None:
         pixels: Pixels = np.memmap(home / PIXELS, dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
         if not _is_checked(home) and _crc32(pixels) != index["pixels_crc32"]:
             return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # from here on all is as it was written
         return None
     _note_use(home)
     return StoredImages(
@@ -266,9 +262,14 @@ def _open(home: Path) -> StoredImages | None:
     )
 
 
+def _crc32_of(index: dict[str, Any]) -> int:
+    """Checksum over all that an index says."""
+    return zlib.crc32(json.dumps(index, sort_keys=True).encode())
+
+
 def _is_checked(home: Path) -> bool:
     """Whether the pixels are the ones whose checksum was compared when the stamp was written."""
-    return (home / USED).is_file() and (home / USED).read_text(encoding="utf-8") == _state(home)
+    return (home / USED).is_file() and (home / USED).read_bytes() == _state(home).encode()
 
 
 def _note_use(home: Path) -> None:

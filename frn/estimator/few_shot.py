@@ -134,7 +134,7 @@ class FewShotClassifier(Estimator):
 
     @property
     def threshold_(self) -> float:
-        """Share that a class must explain of a photo that is to be known."""
+        """Share that a class must typically explain of a photo that is to be known."""
         return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo]) -> Labels:
@@ -242,7 +242,7 @@ class FewShotClassifier(Estimator):
 
         classifier = self._fitted.classifier
         graph = classifier_graph(
-            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
+            classifier.extractor.data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
         )
         write_atomically(Path(path).expanduser(), graph.SerializeToString(deterministic=True))
 
@@ -397,11 +397,11 @@ class _Fitted:
         extractor, remaining = self.classifier.extractor, iter(photos)
         while batch := list(itertools.islice(remaining, extractor.batch)):
             seen = [_seen(extractor, photo) for photo in batch]
-            pixels = [crop for crop in seen if not isinstance(crop, FrnError)]
-            maps = extractor.feature_maps(np.stack(pixels)) if pixels else None
-            found = iter([] if maps is None else [self.classifier.predict(one) for one in maps])
-            for crop in seen:
-                yield crop if isinstance(crop, FrnError) else next(found)
+            read = [found for found in seen if not isinstance(found, FrnError)]
+            maps = extractor.feature_maps(np.stack([pixels for _, pixels in read])) if read else ()
+            answers = iter(self.classifier.predict_all(list(maps), [key for key, _ in read]) if read else [])
+            for found in seen:
+                yield found if isinstance(found, FrnError) else next(answers)
 
     def known_maps(self) -> Mapping[str, Maps]:
         """Feature maps (r, d) of every example, by its content key; of a loaded project they are mostly stored."""
@@ -419,9 +419,11 @@ class _Fitted:
         return self.maps
 
 
-def _seen(extractor: Extractor, photo: Photo) -> Pixels | FrnError:
+def _seen(extractor: Extractor, photo: Photo) -> tuple[str, Pixels] | FrnError:
+    """A photo's content key and what the network sees of it, or why it cannot be read."""
     try:
-        return extractor.transform(open_photo(photo)[1])
+        key, image = open_photo(photo)
+        return key, extractor.transform(image)
     except FrnError as error:
         return error
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.data.names import match_names
 from frn.errors import FrnError
-from frn.evaluation.open_set import auroc
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.session import check_name
-from frn.system.names import match_names
+from frn.inference.unknown import auroc
 
 BINS = 10
 """Of the probability, for calibration."""
@@ -170,10 +170,12 @@ class LabelledScore:
 
     @property
     def auroc(self) -> float:
-        """Chance that a photo of an enrolled class is explained better than another one; NaN without any other."""
+        """Chance that a photo of an enrolled class is more familiar than another one; NaN without any other."""
         if not self.strangers:
             return math.nan
-        return auroc(*(np.array([answer.explained for answer in side]) for side in (self.known, self.strangers)))
+        return auroc(
+            *(np.array([answer.prediction.familiarity for answer in side]) for side in (self.known, self.strangers))
+        )
 
 
 def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]) -> LabelledScore:
@@ -200,7 +202,9 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
         elif outcome.key in holders:
             examples.append(path)
         else:
-            answers[truth in classifier.classes].append(Answer(path, truth, classifier.predict(outcome.maps)))
+            answers[truth in classifier.classes].append(
+                Answer(path, truth, classifier.predict(outcome.maps, outcome.key))
+            )
     if not answers[True]:
         raise FrnError(
             f"there is no photo to score: {len(examples)} are examples of the classes themselves, {len(broken)} cannot "

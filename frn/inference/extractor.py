@@ -18,7 +18,8 @@ from frn.inference.feature_cache import FeatureStore, Maps, content_key
 from frn.inference.onnx_runtime import MAX_BYTES, Device, parse_json
 from frn.inference.onnx_sandbox import ForeignModel, OwnModel, Session
 from frn.models.header import is_pretrained
-from frn.ridge.parameters import HeadParameters, temperature
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import UNTRAINED, Prior
 from frn.system.files import read_regular
 from frn.system.hardware import own_cores
 
@@ -80,7 +81,7 @@ class Extractor:
             self.learned = {str(name): float(value) for name, value in head.items()}
             self.head = HeadParameters.from_metadata(self.learned) if self.method == "frn" else None
             self.untrained_head = is_pretrained(str(config["backbone"]))
-            """Whether the head's numbers are to be chosen from the supports (`ridge.tuning`)."""
+            """Whether nobody trained the head: its numbers then say nothing."""
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
             raise FrnError(f"{where}: its metadata is damaged ({one_line(error)})") from error
         self._check_signature(where)
@@ -112,13 +113,14 @@ class Extractor:
         return "fast" if self.sha256 == self.plain_sha256 else "mirror"
 
     @property
+    def prior(self) -> Prior:
+        """What the head is believed to be before the classes are known (`ridge.tuning`)."""
+        return UNTRAINED if self.untrained_head or self.head is None else Prior.trained(self.head)
+
+    @property
     def batch(self) -> int:
         """Images per run."""
         return max(1, min(BATCH, PIXELS // self.transform.size**2))
-
-    def temperature(self, head: HeadParameters, shots: Sequence[int]) -> float:
-        """Gamma for classes of so many supports; a head that was chosen with the classes has their own."""
-        return head.gamma if self.untrained_head else temperature(head.gamma, shots)
 
     def feature_maps(self, pixels: Pixels) -> Maps:
         """Feature maps (n, r, d) of prepared images (n, S, S, 3) uint8."""
@@ -191,12 +193,12 @@ class Extractor:
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
     ) -> "Embedded | _Prepared | FrnError":
         """A file's stored map, or what the network needs to make it."""
-        if store and path in known and (maps := store.get(self.sha256, known[path])) is not None:
+        if store and path in known and (maps := store.get(self.sha256, known[path], self.shape)) is not None:
             return Embedded(known[path], maps)
         try:
             data = read_file(path)
             key = content_key(data)
-            if store and (maps := store.get(self.sha256, key)) is not None:
+            if store and (maps := store.get(self.sha256, key, self.shape)) is not None:
                 return Embedded(key, maps)
             return _Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:

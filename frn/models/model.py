@@ -4,8 +4,8 @@ A model file is one `.safetensors`: the weights, and in its header what the mode
 """
 
 import copy
-import hashlib
 import json
+import os
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -26,10 +26,19 @@ from frn.errors import FrnError, FrnWarning
 from frn.heads import build_head
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
-from frn.models.header import MAX_WEIGHTS, OPTIMIZER, STAGE, ModelConfig, header, read_header
+from frn.models.header import (
+    CHECKSUM,
+    OPTIMIZER,
+    STAGE,
+    ModelConfig,
+    checksum,
+    header,
+    read_header,
+    require_whole,
+)
 from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
-from frn.system.files import read_regular, write_atomically
+from frn.system.files import sha256, write_atomically
 
 
 class Model(nn.Module):
@@ -96,6 +105,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     if transform is not None:
         raise FrnError(f"{model}: says itself how its images are prepared. --preset is for an authors' .pth file.")
     config, record = read_header(path)
+    require_whole(path)
     with safetensors.safe_open(path, framework="pt") as file:
         names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
         if config.untrained_head:  # the file may name any network, of any size
@@ -115,6 +125,7 @@ def from_pretrained(name: str | Path) -> Model:
     except FrnError:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
             raise
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read at the import
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
@@ -150,6 +161,7 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     data = save(dict(tensors), metadata=dict(metadata))
     length = int.from_bytes(data[:8], "little")
     fields = json.loads(data[8 : 8 + length])
+    fields["__metadata__"][CHECKSUM] = checksum(fields, data[8 + length :])
     fields["__metadata__"] = dict(sorted(fields["__metadata__"].items()))
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
@@ -199,7 +211,7 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
     assert isinstance(model.backbone, Pretrained)
     model.backbone.fill(read_weights(weights), weights)
-    digest = hashlib.sha256(read_regular(weights, MAX_WEIGHTS)).hexdigest()
+    digest = sha256(weights)
     model.record = {
         "data": f"not trained here: weights of {name} from {weights.name} (SHA-256 {digest[:12]})",
         "weights": {"backbone": name, "file": weights.name, "sha256": digest},

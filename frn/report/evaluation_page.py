@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.evaluation.findings import Findings, HardEpisode, HardImage, Mistake
-from frn.evaluation.open_set import auroc
 from frn.images.transforms import Pixels
 from frn.inference.explanation import overlay
+from frn.inference.unknown import auroc
 from frn.report.charts import histograms, intervals, reliability
 from frn.report.page import escape, figure, made_by, page, picture, scrolling, section, table
 

@@ -5,8 +5,7 @@ The torch head, the numpy enrolment and the ONNX graph all take them from here. 
 
 import json
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -66,13 +65,12 @@ USUAL_SHOTS = 5
 """Supports per class that gamma is learned with."""
 
 
-def temperature(gamma: float, shots: Sequence[int]) -> float:
-    """Gamma for classes of so many supports: at few, the same difference of errors says less.
+def temperature(gamma: float, shots: float) -> float:
+    """Gamma for classes of so many supports: it grows with their square root, as errors say more. Labels stay.
 
-    It falls with the cube root of the typical class's supports, from `USUAL_SHOTS` down; labels stay what they are.
     docs/recipes.md has the measurement.
     """
-    return gamma * min(1.0, statistics.median(shots) / USUAL_SHOTS) ** (1 / 3)
+    return gamma * math.sqrt(shots / USUAL_SHOTS)
 
 
 def probabilities(errors: NDArray[np.floating], gamma: float) -> NDArray[np.float64]:

@@ -1,6 +1,7 @@
 """Files: written so that a kill, a full disk or a power cut leaves the old or the new one; read only if they end."""
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -172,6 +173,12 @@ def _read(file: IO[bytes], size: int, most: int) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_regular(path: Path, most: int) -> Path:

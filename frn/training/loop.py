@@ -21,7 +21,7 @@ from frn.evaluation.features import extract_features
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, save_model
 from frn.ridge.systems import SingularError
-from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
+from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
 from frn.training.finetuning.statistics import (
     SHARES,
@@ -218,7 +218,7 @@ class _Trainer:
                 maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
                 trials.append(TuningEpisode.split(episode, shape.shot))
-        head.set_parameters(tune(trials))
+        head.set_parameters(tune(trials, FLAT, 1))
         fix_regularisers(self.model, self.preset)
 
     def fit_statistics(self) -> None:

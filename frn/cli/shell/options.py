@@ -110,3 +110,8 @@ def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
         swapped = Path(photo).is_dir() or is_project(Path(photo))
         hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
         raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")
+
+
+FalseRejections = Annotated[
+    float, typer.Option(min=0, max=0.5, help="Share of your photos that may be called unknown.")
+]

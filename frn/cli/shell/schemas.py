@@ -48,7 +48,9 @@ EVALUATED = record(
     **dict.fromkeys(("way", "shot", "queries", "episodes"), COUNT),
     **dict.fromkeys(("accuracy", "ci95", "seconds"), NUMBER),
 )
+EXPECTED = {"expected": record(false_rejections=NUMBER, caught=MAYBE, auroc=MAYBE), "head": named(NUMBER)}
 ANSWER = record(
+    {"example_of": TEXT},
     image=TEXT,
     label=TEXT,
     probability=SHARE,
@@ -125,9 +127,14 @@ Files of other formats stand under their names."""
 SCHEMAS: dict[str, Schema] = {
     "classify": {"oneOf": [ANSWER, record(image=TEXT, error=TEXT)]},
     "enroll": record(
-        project=TEXT, threshold=SHARE, left_out=COUNT, classes=named(record(images=COUNT, explained=each(NUMBER)))
+        project=TEXT,
+        threshold=SHARE,
+        left_out=COUNT,
+        classes=named(record(images=COUNT, explained=each(NUMBER))),
+        **EXPECTED,
     ),
     "explain": record(
+        {"example_of": TEXT},
         image=TEXT,
         label=TEXT,
         unknown=FLAG,
@@ -136,6 +143,7 @@ SCHEMAS: dict[str, Schema] = {
         classes=named(record(probability=SHARE, explained=NUMBER, error=NUMBER, error_map=each(each(NUMBER)))),
     ),
     "score": record(
+        **EXPECTED,
         classes=TEXT,
         labelled=TEXT,
         photos=COUNT,

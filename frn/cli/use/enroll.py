@@ -1,11 +1,13 @@
 """`frn enroll`: classes from folders, kept in a project file."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from frn.cli.shell.console import print_table, printable, report_left_out, stdout, user_errors
+from frn.cli.shell.enrolled import describe_head, expectation
 from frn.cli.shell.options import ClassifierDevice
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
@@ -108,6 +110,8 @@ def _summary(out: Path, classifier: "Classifier", left_out: int) -> dict[str, ob
         "project": str(out),
         "threshold": round(classifier.threshold, 6),
         "left_out": left_out,
+        "expected": expectation(classifier),
+        "head": asdict(classifier.head),
         "classes": {
             entry.name: {
                 "images": len(entry.supports),
@@ -131,4 +135,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
         name = Text(printable(entry.name), style="bold")
         rows.append((name, str(len(entry.supports)), cells[0], printable(cells[1])))
     print_table(("class", "images", "explained by the others", "least explained"), rows)
-    stdout().print(f"{printable(str(out))}: unknown below {classifier.threshold:.0%} explained")
+    stdout().print(f"{printable(str(out))}: unknown typically below {classifier.threshold:.0%} explained")
+    if classifier.threshold_override is None:
+        stdout().print(f"expected: {classifier.calibration.describe()}")
+    stdout().print(describe_head(classifier))

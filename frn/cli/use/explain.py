@@ -39,8 +39,9 @@ def explain(
 
         from frn.errors import FrnError
         from frn.estimator.loading import load_classifier
-        from frn.images.opening import open_image
+        from frn.images.opening import open_image, read_file
         from frn.inference.explanation import Panel, sheet
+        from frn.inference.feature_cache import content_key
         from frn.system.files import write_atomically
 
         if out.suffix.lower() not in FORMATS:
@@ -53,8 +54,9 @@ def explain(
         report_left_out([str(error) for error in left_out])
         crop = classifier.extractor.transform(photo)
         (maps,) = classifier.extractor.feature_maps(crop[None])
-        prediction = classifier.predict(maps)
-        error_maps = dict(zip(classifier.classes, classifier.error_maps(maps), strict=True))
+        key = content_key(read_file(image))
+        prediction = classifier.predict(maps, key)
+        error_maps = dict(zip(classifier.classes, classifier.error_maps(maps, key), strict=True))
         ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
         panels = []
         for name in ranked[:top]:
@@ -83,6 +85,7 @@ def explain(
         "image": str(image),
         "label": prediction.label,
         "unknown": prediction.unknown,
+        **({"example_of": prediction.example_of} if prediction.example_of else {}),
         "threshold": round(prediction.threshold, 6),
         "out": str(out),
         "classes": numbers,

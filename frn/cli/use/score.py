@@ -1,6 +1,7 @@
 """`frn score`: how well classes do on photos whose class is known."""
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,12 +17,14 @@ from frn.cli.shell.console import (
     stdout,
     user_errors,
 )
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName
+from frn.cli.shell.enrolled import describe_head, expectation
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, TestTimeName
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import Answer, LabelledScore
+    from frn.inference.classifier import Classifier
 
 WIDEST = 20
 """Classes up to which the confusion table is shown."""
@@ -37,6 +40,7 @@ def score(
         float | None,
         typer.Option(min=0, max=1, help="As of `frn classify`.", show_default="calibrated from the example photos"),
     ] = None,
+    false_rejections: FalseRejections = 0.05,
     csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
     report: Annotated[
         Path | None,
@@ -66,8 +70,8 @@ def score(
 
         classifier, left_out = load_classifier(classes, model, device, test_time)
         report_left_out([str(error) for error in left_out])
-        if threshold is not None:
-            classifier.threshold_override = threshold
+        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
+        classifier.false_rejections = false_rejections
         found = score_labelled(classifier, photos.members)
         report_left_out([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
         report_left_out(found.notes, all_of_them="")
@@ -80,14 +84,14 @@ def score(
 
             facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
             write_atomically(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-        if not printed(wants, _summary(found, classes, labelled), rows(found)):
-            _show(found, classifier.threshold)
+        if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
+            _show(found, classifier)
         if found.broken:
             of = sum(map(len, photos.members.values()))
             raise FrnError(f"{len(found.broken)} of {of} images could not be read")
 
 
-def _summary(found: "LabelledScore", classes: Path, labelled: Path) -> dict[str, object]:
+def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, object]:
     """All numbers; shares, where there are none, are null."""
     return {
         "classes": str(classes),
@@ -114,6 +118,8 @@ def _summary(found: "LabelledScore", classes: Path, labelled: Path) -> dict[str,
         "strangers": len(found.strangers),
         "caught": _number(found.caught),
         "auroc": _number(found.auroc),
+        "expected": expectation(classifier),
+        "head": asdict(classifier.head),
         "errors": [_as_row(answer) for answer in found.errors],
         "examples_left_out": len(found.examples),
         "broken": [str(error) for error in found.broken],
@@ -134,7 +140,7 @@ def _number(share: float) -> float | None:
     return None if math.isnan(share) else round(share, 6)
 
 
-def _show(found: "LabelledScore", threshold: float) -> None:
+def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     from rich.text import Text
 
     console = stdout()
@@ -155,7 +161,7 @@ def _show(found: "LabelledScore", threshold: float) -> None:
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
     for answer in found.errors[:MOST_ERRORS]:
-        text = f"{answer.path}: is {answer.truth}, was called {answer.label} ({answer.probability:.0%})"
+        text = f"{answer.path}: is {answer.truth}, was called {_called(answer)}"
         console.print(printable(text), soft_wrap=True)
     if len(found.errors) > MOST_ERRORS:
         console.print(f"... and {len(found.errors) - MOST_ERRORS} more wrong answers (--csv has all)")
@@ -164,7 +170,17 @@ def _show(found: "LabelledScore", threshold: float) -> None:
         f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
         f"expected calibration error {100 * found.calibration_error:.1f} points"
     )
-    told = f"unknown (below {threshold:.0%} explained): {found.missed:.1%} of these photos"
+    told = f"unknown (typically below {classifier.threshold:.0%} explained): {found.missed:.1%} of these photos"
     if found.strangers:
         told += f", {found.caught:.1%} of {len(found.strangers)} photos of no class; AUROC {100 * found.auroc:.1f} %"
     console.print(told)
+    if classifier.threshold_override is None:
+        console.print(f"expected: {classifier.calibration.describe()}")
+    console.print(describe_head(classifier))
+
+
+def _called(answer: "Answer") -> str:
+    """An unknown photo has no probability: the classes that it was divided among do not hold it."""
+    if answer.prediction.unknown:
+        return f"unknown ({answer.explained:.0%} explained by {answer.label})"
+    return f"{answer.label} ({answer.probability:.0%})"

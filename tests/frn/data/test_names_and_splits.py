@@ -10,9 +10,9 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.data.folders import find_splits, scan, split_folder
+from frn.data.names import loose, match_names
 from frn.errors import FrnError
 from frn.inference.session import Session, Support, build_state
-from frn.system.names import loose, match_names
 from frn.training.finetuning.recipe import finetuning_folders
 
 NFC, NFD = unicodedata.normalize("NFC", "Épervier"), unicodedata.normalize("NFD", "Épervier")

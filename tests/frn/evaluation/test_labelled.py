@@ -28,7 +28,7 @@ SAMPLES = assets_folder() / "samples"
 def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:
     """A photo that is called `a` with this probability, else `b`."""
     return Answer(
-        Path(name), truth, Prediction({"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}, {"a": known, "b": known}, 0.5)
+        Path(name), truth, Prediction({"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}, {"a": known, "b": known}, 0.5, known)
     )
 
 

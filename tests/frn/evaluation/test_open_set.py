@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from frn.episodes import EpisodeShape
-from frn.evaluation.open_set import auroc, doubled, measure_open_set
+from frn.evaluation.open_set import doubled, measure_open_set
+from frn.inference.unknown import auroc
 from frn.ridge.parameters import HeadParameters
 
 HEAD = HeadParameters(0.0, 0.0, 2.0)

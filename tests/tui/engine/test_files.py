@@ -16,6 +16,7 @@ from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import Prior
 from frn.system.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
@@ -91,7 +92,7 @@ def test_hiding_chooses_an_untrained_head_without_what_is_hidden(
     bare.done("classes", state=bare.state(first(members, 4)))
     seen: list[list[int]] = []
 
-    def choose(pools: list[Any]) -> HeadParameters:
+    def choose(pools: list[Any], prior: Prior) -> HeadParameters:
         seen.append([len(pool) for pool in pools])
         return HeadParameters(0.0, 0.0, 1.0)
 

@@ -86,7 +86,8 @@ class QueryPane(Pane):
             for score in (answer.get("scores", []) if answer else [])
             if score["id"] in names
         ]
-        self.bars.show(rows, controller.threshold, unknown=bool(answer and answer.get("unknown")))
+        threshold = answer.get("threshold", controller.threshold) if answer else controller.threshold
+        self.bars.show(rows, threshold, unknown=bool(answer and answer.get("unknown")))
         self.picture.show()
         self.answers.show()
 

@@ -80,8 +80,8 @@ class Exports:
         graph = classifier_graph(
             self._models.model.extractor.data,
             {entry.name: member.enrolled for entry, member in named},
-            threshold=classes.threshold,
-            gamma=classes.gamma,
+            rule=classes.rule,
+            gamma=classes.head.gamma,
         )
         data: bytes = graph.SerializeToString(deterministic=True)
         return data
