@@ -18,7 +18,7 @@ from frn.cli.shell.console import (
     user_errors,
 )
 from frn.cli.shell.enrolled import describe_head, expectation
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, TestTimeName
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, TestTimeName, Threshold
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 
@@ -36,10 +36,7 @@ def score(
     classes: Classes,
     labelled: Annotated[Path, typer.Argument(help="Folder with one folder of other photos per class, named alike.")],
     model: ClassifierModel = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="As of `frn classify`.", show_default="calibrated from the example photos"),
-    ] = None,
+    threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
     csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
     report: Annotated[
