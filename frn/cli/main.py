@@ -1,6 +1,7 @@
 """`frn`: the commands, in the order in which one meets them."""
 
 import re
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -29,6 +30,17 @@ from frn.cli.use.score import score
 from frn.errors import FrnError
 from frn.system.hardware import leave_threads_to_networks
 
+OTHER_NAMES = {
+    **dict.fromkeys(("predict", "infer", "inference", "label", "run"), "classify"),
+    **dict.fromkeys(("test", "evaluate", "benchmark"), "eval"),
+    **dict.fromkeys(("fit", "learn", "add"), "enroll"),
+    **dict.fromkeys(("fine-tune", "tune"), "finetune"),
+    **dict.fromkeys(("validate", "accuracy"), "score"),
+    **dict.fromkeys(("convert", "onnx"), "export"),
+    **dict.fromkeys(("ui", "tui", "app", "gui"), "frn-tui"),
+}
+"""What people call commands elsewhere, and what they are called here."""
+
 
 class Commands(TyperGroup):
     """The commands, none of which an empty word reaches: as a path it would mean the current folder."""
@@ -36,6 +48,13 @@ class Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         name_variables(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Name the command that another program calls by such a word."""
+        if (name := OTHER_NAMES.get(args[0].lower())) and args[0] not in self.commands:
+            words = [name] if name == "frn-tui" else ["frn", name]
+            ctx.fail(f"No such command {args[0]!r}. Did you mean: {shlex.join([*words, *args[1:]])}")
+        return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse empty words in the place of names, before the command is looked at."""

@@ -43,7 +43,31 @@ ImportPreset = Annotated[
     typer.Option(help="For an authors' .pth: the preset whose images it was trained on.", show_default=False),
 ]
 
+
 # Classifying
+def share(given: object) -> float:
+    """Return a share of a photo from 0.39, 39 or 39%."""
+    text = str(given).strip()
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if text.endswith("%") or value > 1:
+        value /= 100
+    if not 0 <= value <= 1:
+        raise typer.BadParameter(f"{text!r} is not a share of the photo: write 0.39, 39 or 39%")
+    return value
+
+
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        parser=share,
+        metavar="SHARE",
+        help="Reject photos explained less than this: 0.39 or 39 (0: never).",
+        show_default="calibrated from the example photos",
+    ),
+]
 Classes = Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")]
 ClassifierModel = Annotated[
     str | None,

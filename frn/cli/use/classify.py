@@ -23,6 +23,7 @@ from frn.cli.shell.options import (
     ClassifierModel,
     FalseRejections,
     Replace,
+    Threshold,
     TtaName,
     refuse_a_photo,
 )
@@ -46,16 +47,8 @@ def classify(
         list[str], typer.Argument(help="Photos, folders of photos, or globs; - reads a list of them from stdin.")
     ],
     model: ClassifierModel = None,
-    top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Call a photo unknown where no class explains this share of it; 0 never does.",
-            show_default="calibrated from the example photos",
-        ),
-    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Classes to show per photo.", show_default="3")] = None,
+    threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
@@ -90,6 +83,9 @@ def classify(
             from frn.inference.results import ResultsFile, check_results, run_digest
 
             check_results(out, resume=resume, replace=replace)
+        if top and wants != "table":
+            raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
+        top = top or 3
         if resume and not out:
             raise FrnError("--resume goes on with the file of --out: give it.")
         refuse_a_photo(classes, images[0], "classify")

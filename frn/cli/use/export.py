@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
-from frn.cli.shell.options import Replace, TtaName
+from frn.cli.shell.options import Replace, Threshold, TtaName
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -33,15 +33,7 @@ def export(
         Path | None,
         typer.Option(help="Folder of class folders, or a project: also write classifier.onnx.", show_default=False),
     ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of a photo that a class must explain; noted in classifier.onnx.",
-            show_default="the project's, or calibrated from the photos",
-        ),
-    ] = None,
+    threshold: Threshold = None,
     tta: TtaName = "none",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],

@@ -18,7 +18,15 @@ from frn.cli.shell.console import (
     user_errors,
 )
 from frn.cli.shell.expectations import describe_head, expectation
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, Replace, TtaName
+from frn.cli.shell.options import (
+    Classes,
+    ClassifierDevice,
+    ClassifierModel,
+    FalseRejections,
+    Replace,
+    Threshold,
+    TtaName,
+)
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
@@ -37,10 +45,7 @@ def score(
     classes: Classes,
     labelled: Annotated[Path, typer.Argument(help="Folder with one folder of other photos per class, named alike.")],
     model: ClassifierModel = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="As of `frn classify`.", show_default="calibrated from the example photos"),
-    ] = None,
+    threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
     csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
     report: Annotated[
@@ -78,6 +83,7 @@ def score(
         classifier.false_rejections = false_rejections
         found = score_labelled(classifier, photos.members)
         report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+        report_skipped(found.notes, all_of_them="")
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:
