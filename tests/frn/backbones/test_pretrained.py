@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 from torchvision import models
 from typer.testing import CliRunner
 
-from frn.backbones.pretrained import Pretrained, find_weights, recipe
+from frn.backbones.pretrained import Pretrained, find_weights, packaged_weights, recipe
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.models.model import import_pretrained, load_model, save_model
@@ -157,3 +157,37 @@ def test_networks_of_timm(name: str, side: int, grid: tuple[int, int], tmp_path:
         expected = whole.forward_features((images - model.mean) / model.std).flatten(2).mT.detach()
         levelled = expected / expected.square().mean((1, 2), keepdim=True).sqrt()
         torch.testing.assert_close(model.feature_maps(images) * model.d**0.5, levelled, rtol=1e-4, atol=1e-5)
+
+
+def lite_weights(folder: Path, network: str = "tf_efficientnet_lite0") -> Path:
+    """Random weights of a network of timm under the names of the `efficientnet_lite_pytorch` package."""
+    timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
+    torch.manual_seed(0)
+    state = timm.create_model(network).state_dict()
+    names = {"conv_stem.weight": "_conv_stem.weight", "classifier.weight": "_fc.weight"}
+    file = folder / "lite.pth"
+    torch.save({names.get(name, f"_other.{name}"): value for name, value in state.items()}, file)
+    return file
+
+
+def test_weights_of_the_efficientnet_package_are_taken_by_their_order(tmp_path: Path) -> None:
+    file = lite_weights(tmp_path)
+    model = import_pretrained("timm:tf_efficientnet_lite0", file, size=64)
+    assert isinstance(model.backbone, Pretrained)
+    own, theirs = model.backbone.maps.net.state_dict(), list(torch.load(file).values())
+    assert all(torch.equal(value, theirs[i]) for i, value in enumerate(own.values()))
+
+
+def test_weights_of_another_efficientnet_lite_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="is not of this network"):
+        import_pretrained("timm:tf_efficientnet_lite0", lite_weights(tmp_path, "tf_efficientnet_lite1"), size=64)
+
+
+def test_weights_are_found_inside_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "some_weights"
+    (package / "models").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('a package of weights is not imported')\n")
+    (package / "models" / "net.pth").write_bytes(b"weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert packaged_weights("some_weights") == package / "models" / "net.pth"
+    assert packaged_weights("other_weights") is None
