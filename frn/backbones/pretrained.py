@@ -206,11 +206,17 @@ class TimmMaps(nn.Module):
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights as timm names them, without the classifier's, positions resampled to the size of the images."""
-        rename = getattr(sys.modules[type(self.net).__module__], "checkpoint_filter_fn", None)
-        found = rename(dict(weights), self.net) if rename else weights
-        if "_conv_stem.weight" in found:
-            found = _named_by_order(found, _timm().create_model(self.name).state_dict())
+        found = self.renamed(self.name, weights, self.net)
         return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
+
+    @staticmethod
+    def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
+        """Weights by timm's names, positions of a transformer resampled to the size of the images of `net`."""
+        rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
+        found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
+        if "_conv_stem.weight" in found:
+            return _named_by_order(found, _timm().create_model(name).state_dict())
+        return found
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
