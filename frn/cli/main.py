@@ -7,7 +7,6 @@ import typer
 from typer.core import TyperGroup
 
 from frn._version import __version__
-from frn.cli.bench import app as bench_app
 from frn.cli.shell.console import plain_ending, user_errors
 from frn.cli.shell.defaults import take_defaults
 from frn.cli.shell.help import show_help
@@ -94,7 +93,6 @@ app.command(rich_help_panel="Train and measure")(presets)
 app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
 app.add_typer(cache_app, name="cache", rich_help_panel="Train and measure")
-app.add_typer(bench_app, name="bench", rich_help_panel="Train and measure")
 app.add_typer(visualize_app, name="visualize", rich_help_panel="Train and measure")
 app.command("help", rich_help_panel="Help")(show_help)
 

@@ -202,7 +202,7 @@ IN_PAPER = (
         "Tables 1 and 14",
         "Milliseconds per 5-way episode on mini-ImageNet, ResNet-12: 1-shot, 5-shot",
         elsewhere=measured_by(
-            "frn bench emd --whole",
+            "python assets/benchmarks/emd.py --whole",
             {
                 "DeepEMD by qpth, meta-train": "26,000, > 990,000",
                 "FRN by Eq. 10, meta-train": "281, 357",
@@ -214,16 +214,16 @@ IN_PAPER = (
             },
             aside="on one thread of a processor",
         ),
-        note="The paper times whole episodes on a GPU, ResNet-12 included. So does `frn bench emd --whole`, on one "
-        "thread of a processor; without `--whole`, the heads alone. DeepEMD's exact solver is POT in the place of "
-        "qpth. `frn bench head` has both equations beside our forms.",
+        note="The paper times whole episodes on a GPU, ResNet-12 included. `python assets/benchmarks/emd.py --whole` "
+        "times them on one thread of a processor; without `--whole`, the heads alone. DeepEMD's exact solver is POT "
+        "in the place of qpth. `python assets/benchmarks/head.py` has both equations beside our forms.",
     ),
     Table(
         "memory",
         "Table 15",
         "Megabytes in training on CUB, Conv-4: 5 x 5 maps at 1 and 5 shot, 10 x 10 maps at 1 and 5 shot",
         elsewhere=measured_by(
-            "frn bench memory",
+            "python assets/benchmarks/memory.py",
             {
                 "CTX": "6225, 5449; 8979, 9693",
                 "FRN by Eq. 8": "6305, 5317; 7125, 6767",

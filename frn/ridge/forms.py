@@ -1,8 +1,8 @@
 """Which form of the class error (Eq. 4) takes the least work, by the sizes alone.
 
-Work is counted in multiplications of large float32 products on one core with AVX-512, where the numbers below were
-measured (`frn bench head`): a float64 product takes twice the time of a float32 one, a Cholesky factor 1.6 p^3, a
-triangular solve 1.7 p^2 d, and products whose result is as large as their factors wait for memory.
+Work is counted in multiplications of large float32 products on one core with AVX-512, where
+assets/benchmarks/head.py measured: a float64 product takes twice the time of a float32 one, a Cholesky factor 1.6 p^3,
+a triangular solve 1.7 p^2 d, and products whose result is as large as their factors wait for memory.
 
 Shape letters: way classes, p pool rows, r locations per map, d channels, n = queries * r query locations.
 """

@@ -16,7 +16,7 @@ EVERY = 100
 
 def teach(
     recipe: Annotated[
-        Path | None, typer.Argument(help="TOML file of settings.", show_default="frn.training.teaching.recipe")
+        Path | None, typer.Argument(help="TOML file of settings.", show_default="frn.training.teaching.teaching_recipe")
     ] = None,
     data: Annotated[
         list[Path] | None,
@@ -45,7 +45,7 @@ def teach(
     with user_errors():
         wants = chosen_format(form, as_json)
         from frn.cli.train.training_display import interruptible
-        from frn.training.teaching.launch import prepare_teaching
+        from frn.training.teaching.prepare_teaching import prepare_teaching
 
         run = prepare_teaching(
             recipe, data or [], photos or [], weights, init, out, seed=seed, precision=precision, compiled=compiled,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import note, print_table, printable, stdout, user_errors
+from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
     if context.invoked_subcommand is not None:
         return
     from frn.errors import FrnError
-    from frn.models.zoo import named_models
+    from frn.models.zoo import named_models, remove_unfinished_models
 
     found = {}
     with user_errors():
         wants = chosen_format(form, as_json)
+        remove_unfinished_models()
         for name, files in named_models().items():
             try:
                 found[name] = _facts(files)
@@ -57,9 +58,12 @@ def add(
         wants = chosen_format(form, as_json)
         from frn_export.added import add_model
 
-        if weights is None:
-            note("fetching the weights, unless they are here already ...")
-        added, files = add_model(network, name=name, weights=weights)
+        with status_line("looking for the weights") as say:
+
+            def progress(done: int) -> None:
+                say(f"fetching the weights: {done / 1e6:.1f} MB")
+
+            added, files = add_model(network, name=name, weights=weights, progress=progress)
         facts = _facts(files)
     if printed(wants, {added: facts}):
         return

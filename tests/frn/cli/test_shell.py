@@ -151,7 +151,7 @@ def test_help_knows_every_command_and_topic() -> None:
     assert "--queries" in frn("help", "data", "check").stdout
     assert "exit-codes" in frn("help").stdout
     assert json.loads(frn("help", "json", "eval").stdout) == SCHEMAS["eval"]
-    assert json.loads(frn("help", "json", "bench", "head").stdout) == SCHEMAS["bench head"]
+    assert json.loads(frn("help", "json", "data", "check").stdout) == SCHEMAS["data check"]
     assert frn("help", "nothing").exit_code == 1
     assert frn("help", "train", "x").stderr == "error: there is no command or topic 'x'. `frn train` has none.\n"
 
@@ -205,7 +205,7 @@ def test_defaults_come_from_frn_toml_the_nearer_first(elsewhere: Path, tmp_path:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("[clasify]\ntop = 1\n", "frn.toml: it has 'clasify', but `frn ` knows: average, bench, "),
+        ("[clasify]\ntop = 1\n", "frn.toml: it has 'clasify', but `frn ` knows: average, "),
         ("[classify]\ntpo = 1\n", "frn.toml: [classify] has 'tpo', but `frn classify ` knows: "),
         ("top = 1\n", "frn.toml: it has 'top'"),
         ("[classify\n", "frn.toml: is not TOML"),

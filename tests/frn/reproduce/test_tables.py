@@ -180,9 +180,11 @@ def test_every_row_names_presets_and_data_sets_that_exist() -> None:
 def test_what_another_command_measures_is_told(tmp_path: Path) -> None:
     table = TABLES["speed"]
     page = markdown(report(table, [], Locations(runs=tmp_path), {}), table)
-    here = "`frn bench emd --whole` (FRN by Eq. 8, meta-test: on one thread of a processor)"
+    here = "`python assets/benchmarks/emd.py --whole` (FRN by Eq. 8, meta-test: on one thread of a processor)"
     assert f"| FRN by Eq. 8, meta-test | 63, 79 | {here} |" in page
-    assert "`frn bench emd --whole` (DeepEMD by POT, meta-train: on one thread of a processor)" in page
+    assert (
+        "`python assets/benchmarks/emd.py --whole` (DeepEMD by POT, meta-train: on one thread of a processor)" in page
+    )
 
 
 def test_every_table_is_listed() -> None:

@@ -219,7 +219,7 @@ def test_float32_gradients_by_hand_are_those_of_float64(monkeypatch: pytest.Monk
 
 
 def test_episodes_take_the_form_with_the_least_work() -> None:
-    """As measured: `frn bench head --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
+    """As measured: `python assets/benchmarks/head.py --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
     forms: dict[tuple[int, int, int], tuple[Form, Form]] = {
         (640, 5, 1): ("explained", "whitened"),
         (640, 20, 5): ("explained", "whitened"),

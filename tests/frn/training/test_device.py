@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import torch
 
-from frn.bench.training import PRESETS
 from frn.data.batch_augmentation import augment
 from frn.data.concat import ConcatImages
 from frn.data.resident import ResidentImages
@@ -47,7 +46,7 @@ def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("backbone", ["conv4", "resnet12"])
 @pytest.mark.parametrize("objective", ["episodes", "frn-pretrain"])
 def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", "frn-pretrain"]) -> None:
-    preset = replace(find_preset(PRESETS[backbone]), episode=SHAPE, objective=objective)
+    preset = replace(find_preset(f"cub-cropped-{backbone}"), episode=SHAPE, objective=objective)
     preset = replace(preset, pretraining=replace(preset.pretraining, batch=12))
     model = new_model(preset, 0)
     objectives = build_objective(preset, model, [4, 4, 4]).to("meta")
@@ -151,7 +150,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path: Path) -> None
 
 @pytest.mark.skipif(sys.platform == "win32" or "FRN_TEST_DEVICE" in os.environ, reason="a shell script; or run by it")
 def test_the_script_for_gpus_writes_its_page(tmp_path: Path) -> None:
-    script, page = Path(__file__).parents[3] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
+    script, page = Path(__file__).parents[2] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
     environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_where"}
     processes.run([script, "cpu", page], check=True, env=environment, timeout=200)
     written = page.read_text(encoding="utf-8")

@@ -97,6 +97,7 @@ def write_as_version_0_1_0(last: Path, preset: Preset) -> None:
     """Give a checkpoint the names that the first version had for a preset's fields and for its auxiliary heads."""
     with safetensors.safe_open(last, framework="pt") as file:
         metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del metadata["crc32"]
     record = json.loads(metadata["record"])
     run = record["training"]["run"]
     record["training"]["run"] = {key: run[key] for key in ("seed", "precision", "images")} | published_fields(preset)
@@ -268,7 +269,7 @@ def test_a_run_that_is_lengthened_in_time_is_the_longer_run(tmp_path: Path) -> N
     for name in ("last", "best"):
         assert_same(tmp_path / "run" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
     told = (tmp_path / "run" / "config.toml").read_text()
-    assert told.startswith("# frn train tiny\n# frn train tiny --epochs 6\n")
+    assert told.startswith("# Written by frn\n# frn train tiny\n# frn train tiny --epochs 6\n")
     assert tomllib.loads(told)["schedule"] == {**tomllib.loads(told)["schedule"], "epochs": 6, "milestones": [4]}
 
 

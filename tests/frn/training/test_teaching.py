@@ -15,14 +15,14 @@ from frn.data.augmentation import Augmentation
 from frn.data.batch_augmentation import crop_and_resize
 from frn.data.concat import ConcatImages
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.training.runs.run import RunResult, RunSettings
 from frn.training.teaching.answers import record_answers
+from frn.training.teaching.lesson import Photos, teach, views
 from frn.training.teaching.objective import Whitening, class_divergence, neighbour_divergence, seen_through
-from frn.training.teaching.recipe import TeachingRecipe, read_recipe
-from frn.training.teaching.teach import Photos, teach, views
+from frn.training.teaching.teaching_recipe import TeachingRecipe, read_recipe
 from tests.frn.training.tiny import drawn, weights
 
 RECIPE = TeachingRecipe(

@@ -73,7 +73,9 @@ def play(scenario: Scenario, *, model: bool = True, **options: Any) -> None:
                 await client.call(OpenModel(model="conv4"))
             await asyncio.wait_for(scenario(client), PATIENCE)
         finally:
-            await asyncio.wait_for(client.close(), PATIENCE)  # how long it takes, `frn bench tui` measures
+            await asyncio.wait_for(
+                client.close(), PATIENCE
+            )  # how long it takes, `python assets/benchmarks/app.py` measures
         await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not others

@@ -1,0 +1,18 @@
+"""The paper's runs whose loops are timed, and the options of both scripts that do."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+PRESETS = {"resnet12": "cub-cropped-resnet12", "conv4": "cub-cropped-conv4"}
+"""The paper's runs on birds, by backbone; images of 84 x 84 pixels."""
+
+Backbone = Annotated[
+    Literal["resnet12", "conv4"] | None, typer.Option(help="Backbone, at 84 x 84 pixels.", show_default="both")
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(exists=True, file_okay=False, help="Folder of class folders.", show_default="drawn photos"),
+]
+Quick = Annotated[bool, typer.Option("--quick", help="Take small episodes and few turns: a try, not a result.")]

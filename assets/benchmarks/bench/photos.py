@@ -1,0 +1,94 @@
+"""Photos to time on: a data set's own, or drawn ones."""
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from frn.data.folders import scan
+from frn.data.pixel_cache import StoredImages
+from frn.data.synthetic import draw_moth, species
+from frn.errors import FrnError
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform, limit_shorter_side
+
+Pools = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="POOL...", help=f"Folder of class folders; several, joined by {os.pathsep!r}, are one pool."
+    ),
+]
+Classes = dict[str, list[Path]]
+"""The photos of each class."""
+SIDE = 256
+"""Pixels of a drawn photo."""
+
+
+def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> Classes:
+    """So many classes of so many photos each: of a folder of class folders, or drawn into an empty one.
+
+    How long a photo takes does not hang on what it shows: of each class one is drawn, and taken again and again; and so
+    are those of a class that has too few. FrnError if the folder has too few classes.
+    """
+    if data is not None:
+        classes = draw_classes(pooled_classes([data]), way, each, seed=0, least=1)
+        return {name: list(islice(cycle(files), each)) for name, files in classes.items()}
+    drawn: Classes = {}
+    for number in range(way):
+        path = drawn_into / f"{number}.jpg"
+        draw_moth(species(number), np.random.default_rng(number), SIDE).save(path, quality=90)
+        drawn[path.stem] = [path] * each
+    return drawn
+
+
+def in_memory(classes: Classes, transform: EvaluationTransform | int) -> StoredImages:
+    """Their pixels, as the cache of decoded images has them."""
+    decoded = {}
+    for path in {path for files in classes.values() for path in files}:
+        image = open_image(path)
+        decoded[path] = limit_shorter_side(image, transform) if isinstance(transform, int) else transform(image)
+    images = [decoded[path] for files in classes.values() for path in files]
+    heights, widths = (np.array([image.shape[axis] for image in images], dtype=np.int64) for axis in (0, 1))
+    sizes = tuple(len(files) for files in classes.values())
+    return StoredImages(tuple(classes), sizes, heights, widths, np.concatenate([i.reshape(-1) for i in images]), ())
+
+
+def pool_roots(pool: str) -> list[Path]:
+    """Return the folders of a pool."""
+    return [Path(root) for root in pool.split(os.pathsep)]
+
+
+def pooled_classes(roots: Sequence[Path]) -> Classes:
+    """The classes of several folders, by names that tell the folders apart."""
+    folders = [scan(root) for root in roots]
+    return {f"{number} {name}": files for number, f in enumerate(folders) for name, files in f.members.items()}
+
+
+def draw_classes(classes: Mapping[str, Sequence[Path]], count: int, photos: int, seed: int, *, least: int) -> Classes:
+    """Draw so many classes of at least `least` photos, with at most `photos` each, in random order.
+
+    FrnError if there are too few.
+    """
+    large = sorted(name for name, files in classes.items() if len(files) >= least)
+    if len(large) < count:
+        raise FrnError(
+            f"{count} classes of {least} photos or more are needed, but there are {len(large)}. Add folders."
+        )
+    generator = np.random.default_rng(seed)
+    drawn: Classes = {}
+    for name in generator.permutation(large)[:count].tolist():
+        files = classes[name]
+        drawn[name] = [files[index] for index in sorted(generator.permutation(len(files))[:photos])]
+    return drawn
+
+
+def link_classes(classes: Mapping[str, Sequence[Path]], home: Path) -> None:
+    """Make a folder of class folders whose photos are links."""
+    for name, files in classes.items():
+        (home / name).mkdir(parents=True)
+        for file in files:
+            (home / name / file.name).symlink_to(file.resolve())

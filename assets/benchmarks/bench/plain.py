@@ -1,0 +1,182 @@
+"""The authors' way, plainly written: files decoded for each step, one image at a time, and Eq. 10 by an inverse.
+
+What it does is what the authors' public code does (its loader, its layers' order, its formulations); the code is ours.
+Weights lie in a `Model`, so that both ways start from the same.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+
+from frn.backbones.conv4 import ConvBlock
+from frn.backbones.resnet12 import ResidualBlock
+from frn.episodes import EpisodeShape
+from frn.heads.frn import FRNHead
+from frn.models.model import Model
+from frn.system.precision import Precision, autocast
+from frn.training.losses import AUX_WEIGHT
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
+"""The paper's two listings, and what its text says of Eq. 8 and its listing does not do: no d x d matrix."""
+WORKERS = 3
+"""Of the authors' loader; used beside a GPU. On a processor they would take the time of what is measured."""
+
+TRAINING = (
+    transforms.RandomResizedCrop(84),
+    transforms.ColorJitter(brightness=0.4, contrast=0.4, saturation=0.4),
+    transforms.RandomHorizontalFlip(),
+)
+EVALUATION = (transforms.Resize(92), transforms.CenterCrop(84))
+
+
+class Photos(Dataset[Tensor]):
+    """Files that are decoded, transformed and normalised whenever they are asked for."""
+
+    def __init__(self, files: Sequence[Path], how: Sequence[nn.Module]) -> None:
+        self.files = list(files)
+        self.transform = transforms.Compose([*how, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> Tensor:
+        """One image (3, 84, 84)."""
+        with Image.open(self.files[index]) as file:
+            image: Tensor = self.transform(file.convert("RGB"))
+        return image
+
+
+def batches(
+    files: Sequence[Path], how: Sequence[nn.Module], steps: Sequence[list[int]], device: torch.device
+) -> Iterator[Tensor]:
+    """The images of each step, (b, 3, 84, 84), on the device."""
+    workers = WORKERS if device.type == "cuda" else 0
+    for images in DataLoader(Photos(files, how), batch_sampler=steps, num_workers=workers):
+        yield images.to(device)
+
+
+def plain_maps(model: Model, images: Tensor) -> Tensor:
+    """Feature maps (b, r, d) of normalised images: convolution, normalisation, ReLU, pooling, in that order."""
+    x = images
+    for block in model.backbone.blocks:  # type: ignore[union-attr]  # Conv-4's and ResNet-12's both have some
+        x = F.max_pool2d(
+            F.relu(_normed(x, block.conv, block.norm)) if isinstance(block, ConvBlock) else _residual(x, block), 2
+        )
+    return x.float().flatten(2).mT / model.backbone.map_scale
+
+
+def _residual(x: Tensor, block: ResidualBlock) -> Tensor:
+    main = F.leaky_relu(_normed(x, *block.conv1), 0.1)
+    main = F.leaky_relu(_normed(main, *block.conv2), 0.1)
+    return F.leaky_relu(_normed(main, *block.conv3) + _normed(x, *block.shortcut), 0.1)
+
+
+def _normed(x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
+    assert isinstance(convolution, nn.Conv2d)
+    normed: Tensor = norm(nn.Conv2d._conv_forward(convolution, x, convolution.weight, convolution.bias))
+    return normed
+
+
+def rebuild_plainly(query: Tensor, pool: Tensor, lam: float | Tensor, rho: float | Tensor, formulation: str) -> Tensor:
+    """Rebuilt queries of every class (way, n, d) by one of the `PLAIN` formulations; systems are inverted."""
+    st = pool.mT
+    if formulation == EQ_10:  # rho Q ((S^T S + lam I)^-1 S^T S)
+        gram = st @ pool
+        hat = _inverse(gram + lam * torch.eye(gram.shape[-1], device=pool.device)) @ gram
+        return (query @ hat) * rho
+    gram = pool @ st
+    inverse = _inverse(gram + lam * torch.eye(gram.shape[-1], device=pool.device))
+    if formulation == EQ_8:  # rho Q (S^T (S S^T + lam I)^-1 S)
+        return (query @ (st @ inverse @ pool)) * rho
+    return (query @ st @ inverse @ pool) * rho
+
+
+def _inverse(systems: Tensor) -> Tensor:
+    """Of systems (way, n, n); on a processor one after the other.
+
+    Of several at once, each by several threads, torch 2.15 never returns: threads of its LU wait for each other.
+    """
+    return systems.inverse() if systems.is_cuda else torch.stack([system.inverse() for system in systems])
+
+
+def plain_error(support: Tensor, query: Tensor, formulation: str, head: FRNHead | None = None) -> Tensor:
+    """Class errors (queries, way) through rebuilt maps, with the head's alpha and beta, or both zero."""
+    pool, locations = support.flatten(1, 2), query.flatten(0, 1)
+    p, d = pool.shape[1:]
+    lam: float | Tensor = p / d + 1e-6
+    rho: float | Tensor = 1.0
+    if head is not None:
+        lam, rho = p / d * head.alpha.exp() + 1e-6, head.beta.exp()
+    rebuilt = rebuild_plainly(locations, pool, lam, rho, formulation)
+    return (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).mean(-1).mT
+
+
+def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:
+    """Cross-entropy and auxiliary loss of an episode by its maps, supports of all classes first."""
+    supports = shape.way * shape.shot
+    support, query = maps[:supports].unflatten(0, (shape.way, shape.shot)), maps[supports:]
+    head = model.head
+    assert isinstance(head, FRNHead)
+    logits = -head.gamma * plain_error(support, query, EQ_10, head)
+    target = torch.arange(shape.way, device=maps.device).repeat_interleave(shape.queries)
+    return F.nll_loss(F.log_softmax(logits, dim=1), target) + AUX_WEIGHT * _auxiliary(support.flatten(1, 2))
+
+
+def _auxiliary(pool: Tensor) -> Tensor:
+    """Every pair of classes once, by its own product: pools (way, p, d)."""
+    pool = pool / pool.norm()
+    first, second = torch.triu_indices(len(pool), len(pool), offset=1)
+    return (pool[first] @ pool[second].mT).square().sum()
+
+
+class PlainTraining:
+    """The authors' training loop on the images of one episode again and again."""
+
+    def __init__(
+        self, model: Model, files: Sequence[Path], shape: EpisodeShape, precision: Precision, device: torch.device
+    ) -> None:
+        """Train `model`; files are those of one episode, supports of all classes first."""
+        self.model, self.shape, self.precision, self.device = model.to(device).train(), shape, precision, device
+        self.optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
+        self.batches = batches(files, TRAINING, _endless(len(files)), device)
+
+    def step(self) -> float:
+        """Take a step; its loss."""
+        images = next(self.batches)
+        with autocast(self.device, self.precision):
+            maps = plain_maps(self.model, images)
+        loss = plain_loss(self.model, maps, self.shape)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+def _endless(count: int) -> list[list[int]]:
+    return [list(range(count))] * 10_000
+
+
+@torch.no_grad()
+def plain_accuracy(
+    model: Model, files: Sequence[Path], episodes: Sequence[list[int]], shape: EpisodeShape, device: torch.device
+) -> Iterator[float]:
+    """Share of right answers of one episode after the other, all of whose images go through the network each time.
+
+    An episode is the numbers of its files, supports of all classes first.
+    """
+    model = model.to(device).eval()
+    assert isinstance(model.head, FRNHead)
+    target = torch.arange(shape.way, device=device).repeat_interleave(shape.queries)
+    supports = shape.way * shape.shot
+    for images in batches(files, EVALUATION, episodes, device):
+        maps = plain_maps(model, images)
+        support = maps[:supports].unflatten(0, (shape.way, shape.shot))
+        error = plain_error(support, maps[supports:], EQ_10, model.head)
+        yield (error.argmin(1) == target).float().mean().item()

@@ -1,0 +1,96 @@
+"""Fair timing: contestants take turns in one process and on one thread, and the median of each counts."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from statistics import median
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from frn.backbones import build_backbone
+
+LEAST_ROUNDS, LEAST_SECONDS = 15, 3.0
+"""What a contest takes by itself: a median of short times needs many."""
+SETTLING_SECONDS = TIMED_SECONDS = 0.01
+"""A turn, untimed and timed: after four or five short runs caches and memory are the contestant's own again."""
+
+
+def take_turns(
+    contestants: Mapping[str, Callable[[], object]], *, rounds: int | None, gradients: bool = False
+) -> dict[str, float]:
+    """Median milliseconds of each contestant.
+
+    Args:
+        contestants: what to run, by name.
+        rounds: how many turns each has, one after the other, so that a slow moment of the machine falls on all. In its
+            turn each runs for `SETTLING_SECONDS` unseen, as in an evaluation, where a head is followed by itself, then
+            for `TIMED_SECONDS`; once at least. None: `LEAST_ROUNDS`, and on until `LEAST_SECONDS` have passed.
+        gradients: whether contestants may ask for some.
+    """
+    milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
+    turns = 0
+    with _one_thread(), torch.inference_mode(not gradients):
+        deadline = time.perf_counter() + (0 if rounds else LEAST_SECONDS)
+        while turns < (rounds or LEAST_ROUNDS) or time.perf_counter() < deadline:
+            for name, run in contestants.items():
+                for _ in _timed(run, SETTLING_SECONDS):
+                    pass
+                milliseconds[name].extend(_timed(run, TIMED_SECONDS))
+            turns += 1
+    return {name: median(times) for name, times in milliseconds.items()}
+
+
+def _timed(run: Callable[[], object], seconds: float) -> Iterator[float]:
+    """Milliseconds of one run after the other, until `seconds` have passed."""
+    ended, end = 0.0, time.perf_counter() + seconds
+    while ended < end:
+        began = time.perf_counter()
+        run()
+        ended = time.perf_counter()
+        yield 1000 * (ended - began)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+SIDES = {"cpu": (512, 1024, 2048), "cuda": (4096, 8192)}
+"""Of square products: what fits the caches, and what does not."""
+ROUNDS = 5
+
+
+def peak_rate(device: torch.device, dtype: torch.dtype, sides: Sequence[int] | None = None) -> float:
+    """Operations per second (two per multiplication) of the fastest of a few square products."""
+    return max(_rate(device, dtype, side) for side in sides or SIDES[device.type])
+
+
+def _rate(device: torch.device, dtype: torch.dtype, side: int) -> float:
+    a, b = torch.randn(2, side, side, device=device).to(dtype)
+    out = torch.empty_like(a)
+    seconds = median(timed(lambda: torch.mm(a, b, out=out), device) for _ in range(ROUNDS + 1))
+    return 2 * side**3 / seconds
+
+
+def timed(work: Callable[[], object], device: torch.device) -> float:
+    """Seconds until it is done, on the device too."""
+    began = time.perf_counter()
+    work()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - began
+
+
+def step_operations(backbone: str, images: int, size: int = 84) -> int:
+    """Operations of a network's convolutions in a training step, forward and backward, counted without doing them."""
+    with torch.device("meta"):
+        network, batch = build_backbone(backbone), torch.empty(images, 3, size, size)
+    with FlopCounterMode(display=False) as counter:
+        network(batch).sum().backward()
+    return int(counter.get_total_flops())

@@ -1,0 +1,184 @@
+"""FRN beside DeepEMD (SM, Speed comparison): one episode from feature maps or images, in training and testing."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+import typer
+from bench import AsJson, run
+from bench.plain import EQ_8, EQ_10, plain_error
+from bench.timing import take_turns
+from torch import Tensor, nn
+
+from frn.backbones import build_backbone
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.heads.deepemd import DeepEMDHead, Solver, import_solver
+from frn.heads.frn import FRNHead
+
+Logits = Callable[[Tensor, Tensor], Tensor]
+
+POT, OPENCV, OURS = "DeepEMD, POT", "DeepEMD, OpenCV", "frn, torch"
+SOLVERS: dict[str, dict[str, Solver]] = {"train": {POT: "pot"}, "test": {POT: "pot", OPENCV: "opencv"}}
+"""OpenCV's has no gradient through the weights, so only testing has it, as in the paper."""
+QUERIES = {"train": 15, "test": 16}
+"""Query images per class, as in the supplement."""
+PUBLISHED = {
+    ("train", 1): {POT: "26,000", EQ_10: "281", EQ_8: "279"},
+    ("train", 5): {POT: "> 990,000", EQ_10: "357", EQ_8: "346"},
+    ("test", 1): {POT: "23,275", OPENCV: "178", EQ_10: "73", EQ_8: "63"},
+    ("test", 5): {POT: "> 800,000", OPENCV: "18,292", EQ_10: "88", EQ_8: "79"},
+}
+"""The paper's milliseconds per episode, ResNet-12 included, on a GPU; its differentiable solver is qpth, not POT."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmdTiming:
+    """Median milliseconds per episode of each head."""
+
+    phase: str
+    shape: EpisodeShape
+    whole: bool
+    """Whether ResNet-12 is included."""
+    milliseconds: dict[str, float]
+
+    def as_json(self) -> dict[str, object]:
+        """What `emd.py --json` says of it."""
+        known = {"milliseconds": self.milliseconds, "published": self.published}
+        return {"phase": self.phase, "shot": self.shape.shot, "whole": self.whole, **known}
+
+    @property
+    def published(self) -> dict[str, str]:
+        """What the paper has for this phase and shot, if it has."""
+        return PUBLISHED.get((self.phase, self.shape.shot), {})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Maps:
+    """Random feature maps: the heads alone."""
+
+    d: int = 640
+    r: int = 25
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Inputs of so many images."""
+        return torch.randn(count, self.r, self.d, generator=generator).relu()
+
+    def network(self) -> nn.Module:
+        """What makes feature maps (b, r, d) of inputs."""
+        return nn.Identity()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Images:
+    """Random images: whole episodes, ResNet-12 included."""
+
+    size: int = 84
+
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Inputs of so many images."""
+        return torch.rand(count, 3, self.size, self.size, generator=generator)
+
+    def network(self) -> nn.Module:
+        """What makes feature maps (b, r, d) of inputs."""
+        return _Mapped(build_backbone("resnet12"))
+
+
+class _Mapped(nn.Module):
+    def __init__(self, backbone: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.backbone(images.contiguous(memory_format=torch.channels_last))
+        return maps.flatten(2).mT
+
+
+def require_solvers(phases: Iterable[str]) -> None:
+    """FrnError if a solver that these phases need is not installed: known before minutes of timing, not after them."""
+    for solver in {solver for phase in phases for solver in SOLVERS[phase].values()}:
+        import_solver(solver)
+
+
+def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_passes: int) -> EmdTiming:
+    """Time each head on one episode, on one thread.
+
+    In testing that is the logits; in training, also the loss and its gradients, of the maps or of the network.
+    In testing with several shots both of DeepEMD's solvers fit the SFC. FrnError if one is not installed.
+    """
+    shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])
+    train = phase == "train"
+    episode = inputs.draw(shape.way * shape.per_class, torch.Generator().manual_seed(0))
+    network = inputs.network().train(train)
+    heads: dict[str, Logits] = {
+        **{name: DeepEMDHead(solver=solver, sfc_passes=sfc_passes) for name, solver in SOLVERS[phase].items()},
+        EQ_10: lambda support, query: -plain_error(support, query, EQ_10),
+        EQ_8: lambda support, query: -plain_error(support, query, EQ_8),
+        OURS: FRNHead(),
+    }
+    target = torch.arange(shape.way).repeat_interleave(shape.queries)
+
+    def score(head: Logits, given: Tensor) -> Tensor:
+        maps = network(given).unflatten(0, (shape.way, shape.per_class))
+        return head(maps[:, :shot].contiguous(), maps[:, shot:].flatten(0, 1))
+
+    def learn(head: Logits) -> None:
+        with torch.enable_grad():
+            F.cross_entropy(score(head, episode.clone().requires_grad_()), target).backward()
+
+    def contestant(head: Logits) -> Callable[[], object]:
+        return (lambda: learn(head)) if train else (lambda: score(head, episode))
+
+    contestants = {name: contestant(head) for name, head in heads.items()}
+    milliseconds = take_turns(contestants, rounds=rounds, gradients=train)
+    return EmdTiming(phase, shape, isinstance(inputs, Images), milliseconds)
+
+
+Phase = Literal["train", "test"]
+
+
+def main(
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1 and 5")] = None,
+    phase: Annotated[Phase | None, typer.Option(help="One of both.", show_default=False)] = None,
+    d: Annotated[int, typer.Option(min=1, help="Channels.")] = 640,
+    r: Annotated[int, typer.Option(min=1, help="Locations of a map.")] = 25,
+    whole: Annotated[bool, typer.Option("--whole", help="From images of 84 x 84 on, ResNet-12 included.")] = False,
+    sfc_passes: Annotated[int, typer.Option(min=1, help="Of DeepEMD's fit to several shots; its authors' 100.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each contestant.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """FRN beside DeepEMD (the extra `emd`): 5-way, 15 queries in training, 16 in testing, one thread.
+
+    The heads alone, from random feature maps on; with `--whole` episodes as the paper times them.
+    """
+    with user_errors():
+        if whole and (d, r) != (640, 25):
+            raise FrnError("ResNet-12 makes maps of 640 channels at 25 locations. Leave --whole out for others.")
+        inputs = Images() if whole else Maps(d=d, r=r)
+        phases: tuple[Phase, ...] = (phase,) if phase else ("train", "test")
+        require_solvers(phases)
+        asked = product(phases, shot or (1, 5))
+        timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
+    if as_json:
+        print_json([timing.as_json() for timing in timings])
+        return
+    print_table(
+        ("phase", "episode", "head", "ms", "x frn, torch", "published ms"),
+        (
+            (t.phase, str(t.shape), name, f"{ms:,.1f}", f"{ms / t.milliseconds[OURS]:,.1f}", t.published.get(name, ""))
+            for t in timings
+            for name, ms in t.milliseconds.items()
+        ),
+    )
+    here = "with ResNet-12" if whole else "the heads alone"
+    stdout().print(
+        f"{here}; x: how many times as long. Published: on a GPU, with ResNet-12, and qpth in the place of POT"
+    )
+
+
+if __name__ == "__main__":
+    run(main)

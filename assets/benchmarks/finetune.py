@@ -1,0 +1,161 @@
+"""Fine-tuning on classes that a model has not seen, before and after: what `frn finetune` is worth on own photos.
+
+A draw takes classes at random from a pool of class folders, some to learn from, some to validate on and some to test
+on, each with at most so many photos, and gives them to `frn finetune` as a folder with train/ and val/. The test
+classes are looked at once before and once after, by the same episodes.
+"""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from bench import AsJson, run
+from bench.photos import Classes, Pools, draw_classes, link_classes, pool_roots, pooled_classes
+from numpy.typing import NDArray
+
+from frn.cli.shell.console import note, print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device, Precision, Threads
+from frn.data.folders import ClassFolders, scan
+from frn.data.pixel_cache import load_images
+from frn.episodes import EpisodeShape
+from frn.evaluation.accuracy import Accuracy, summarise
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.split_report import EvaluationPlan, Inspection, evaluate_images
+from frn.models.model import load_model
+from frn.models.zoo import DEFAULT_MODEL, resolve
+from frn.system.precision import choose_device, choose_precision
+from frn.training.launch import prepare_finetuning
+from frn.training.runs.run_options import RunOptions
+
+TEST = EpisodeShape(way=5, shot=5, queries=16)
+EPISODES = 200
+"""Each of the 360 test photos is a query in some 40 of them."""
+CLASSES = {"train": 18, "val": 6, "test": 6}
+PHOTOS = 60
+"""Of a class at most: what people have, where research has 600."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gain:
+    """One draw: accuracy in percent before and after."""
+
+    pool: str
+    seed: int
+    val_before: float
+    val_after: float
+    test_before: Accuracy
+    test_after: Accuracy
+    gain: Accuracy
+    """Of the same test episodes."""
+    seconds: float
+    """From photos to the fine-tuned model, decoding included."""
+    processor_seconds: float
+    """Of that, how long a processor worked on it: what one thread would take on an idle machine."""
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Pool, seed, validation, test, gain, minutes and minutes of a processor, in words."""
+        return (
+            self.pool,
+            str(self.seed),
+            f"{self.val_before:.2f} → {self.val_after:.2f}",
+            f"{self.test_before} → {self.test_after}",
+            f"{self.gain.mean:+.2f} ± {self.gain.ci95:.2f}",
+            f"{self.seconds / 60:.1f}",
+            f"{self.processor_seconds / 60:.1f}",
+        )
+
+    def __str__(self) -> str:
+        return "  ".join(self.row)
+
+    def as_json(self) -> dict[str, object]:
+        """What `finetune.py --json` says of it."""
+        return asdict(self)
+
+
+def drawn_splits(classes: Classes, seed: int, photos: int) -> dict[str, Classes]:
+    """The classes of a draw, split by split, with at most `photos` photos each. FrnError if there are too few."""
+    drawn = draw_classes(classes, sum(CLASSES.values()), photos, seed, least=TEST.per_class)
+    names = iter(drawn)
+    return {split: {name: drawn[name] for name in islice(names, count)} for split, count in CLASSES.items()}
+
+
+def measure_gain(roots: Sequence[Path], options: RunOptions, *, photos: int = PHOTOS, episodes: int = EPISODES) -> Gain:
+    """Fine-tune `options.init` on a draw by `options.seed` from folders of class folders, and test it on the rest."""
+    assert options.init is not None
+    drawn = drawn_splits(pooled_classes(roots), options.seed, photos)
+    with tempfile.TemporaryDirectory() as place:
+        data = Path(place)
+        for split, classes in drawn.items():
+            link_classes(classes, data / split)
+        test = scan(data / "test")
+        before = episode_shares(options.init, test, options, episodes)
+        began, worked = time.monotonic(), time.process_time()
+        run = prepare_finetuning(replace(options, data=[data], out=data / "run"))
+        position = run.train(lambda event: None, lambda: False).position
+        seconds, processor_seconds = time.monotonic() - began, time.process_time() - worked
+        after = episode_shares(str(run.best), test, options, episodes)
+    return Gain(
+        pool=" + ".join(str(root) for root in roots),
+        seed=options.seed,
+        val_before=position.start or 0.0,
+        val_after=position.best,
+        test_before=summarise(before),
+        test_after=summarise(after),
+        gain=summarise(after - before),
+        seconds=seconds,
+        processor_seconds=processor_seconds,
+    )
+
+
+def episode_shares(model: str, folders: ClassFolders, options: RunOptions, episodes: int) -> NDArray[np.float64]:
+    """Share of right answers in each test episode; the same episodes for every model."""
+    device = choose_device(options.device)
+    extractor = TorchExtractor(load_model(model), choose_precision(options.precision, device), device)
+    seen: list[Inspection] = []
+    images = load_images(folders, extractor.transform)
+    evaluate_images(extractor, images, EvaluationPlan(shapes=[TEST], episodes=episodes), inspect=seen.append)
+    shares: NDArray[np.float64] = seen[0].tally.right.mean(-1)
+    return shares
+
+
+def main(
+    pools: Pools,
+    model: Annotated[str, typer.Option(help="What to start from: shipped name, model file, run.")] = DEFAULT_MODEL,
+    photos: Annotated[int, typer.Option(min=21, help="Photos of a class at most.")] = 60,
+    episodes: Annotated[int, typer.Option(min=1, help="Test episodes.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first draw; each has the next.")] = 0,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """`frn finetune` on 18 classes of a pool, with 6 to validate on: accuracy on 6 others, before and after."""
+    with user_errors():
+        resolve(model)
+        common = RunOptions(preset="finetune", init=model, precision=precision, device=device, threads=threads)
+        gains = []
+        with progress_bar("draws") as show:
+            for number, pool in enumerate(pools):
+                roots = pool_roots(pool)
+                options = replace(common, seed=seed + number)
+                gains.append(measure_gain(roots, options, photos=photos, episodes=episodes))
+                note(str(gains[-1]))
+                show(len(gains), len(pools))
+    mean = sum(gain.gain.mean for gain in gains) / len(gains)
+    draws = [gain.as_json() for gain in gains]
+    if as_json:
+        print_json({"model": model, "threads": threads, "draws": draws, "gain": mean})
+        return
+    print_table(("pool", "seed", "validation", "test", "gain", "minutes", "of a processor"), (g.row for g in gains))
+    stdout().print(f"{model}, {TEST} with {TEST.queries} queries, {episodes} episodes; mean gain {mean:+.2f} points")
+
+
+if __name__ == "__main__":
+    run(main)

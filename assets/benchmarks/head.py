@@ -1,0 +1,148 @@
+"""The closed form beside the paper's formulations (Sec. 3.2; SM, Pseudo-codes): one episode's errors from its maps.
+
+As in testing, or as in training: with the gradients of maps, alpha and beta.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
+from typing import Annotated
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import typer
+from bench import AnyRounds, AsJson, run
+from bench.plain import PLAIN, plain_error
+from bench.timing import take_turns
+from frn_export.graphs.head import head_graph
+from torch import Tensor
+
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
+from frn.episodes import EpisodeShape
+from frn.heads.frn import FRNHead
+from frn.inference.onnx_runtime import open_session
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import HeadParameters
+from frn.system.precision import keep_freed_memory
+
+INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
+"""What every contestant runs with: an untrained head."""
+OURS = "frn, torch"
+
+
+@dataclass(frozen=True, slots=True)
+class HeadCase:
+    """What is timed."""
+
+    d: int
+    shot: int
+    r: int = 25
+    way: int = 5
+    backward: bool = False
+    """Gradients too, with the 15 queries per class of training in the place of 16."""
+
+    @property
+    def shape(self) -> EpisodeShape:
+        """The episode."""
+        return EpisodeShape(way=self.way, shot=self.shot, queries=15 if self.backward else 16)
+
+    def draw(self) -> tuple[Tensor, Tensor]:
+        """Random maps of supports (way, shot, r, d) and of queries (queries, r, d)."""
+        generator = torch.Generator().manual_seed(0)
+        support = torch.randn(self.way, self.shot, self.r, self.d, generator=generator).relu()
+        query = torch.randn(self.way * self.shape.queries, self.r, self.d, generator=generator).relu()
+        return support, query
+
+
+@dataclass(frozen=True, slots=True)
+class HeadTiming:
+    """Median milliseconds per episode of each formulation."""
+
+    case: HeadCase
+    milliseconds: dict[str, float]
+
+    def as_json(self) -> dict[str, object]:
+        """What `head.py --json` says of it."""
+        ratios = {plain: self.times_as_fast(plain) for plain in PLAIN}
+        return {**asdict(self.case), "milliseconds": self.milliseconds, "times_as_fast": ratios}
+
+    def times_as_fast(self, plain: str) -> dict[str, float]:
+        """How many times as fast as one of the `PLAIN` formulations each is."""
+        return {name: self.milliseconds[plain] / value for name, value in self.milliseconds.items()}
+
+
+def time_head(case: HeadCase, graph: bytes, *, rounds: int | None = None) -> HeadTiming:
+    """Time every formulation on one episode of random maps, on one thread.
+
+    `graph` is the bytes of the `head.onnx` of `INITIAL`; `rounds` as for `take_turns`.
+    """
+    keep_freed_memory()  # as training and evaluation do: nobody is timed while the system hands out pages
+    support, query = case.draw()
+    contestants = _steps(support, query) if case.backward else _answers(support, query, graph)
+    return HeadTiming(case, take_turns(contestants, rounds=rounds, gradients=case.backward))
+
+
+def _answers(support: Tensor, query: Tensor, graph: bytes) -> dict[str, Callable[[], object]]:
+    support_array, query_array = support.numpy(), query.numpy()
+    inputs = {"support": support_array, "shots": np.full(len(support), support.shape[1]), "query": query_array}
+    head, session = FRNHead(), open_session(graph, "head.onnx", device="cpu", threads=1)
+    return {
+        **{name: partial(plain_error, support, query, name) for name in PLAIN},
+        OURS: lambda: head.class_error(support, query),
+        "frn, numpy": lambda: ClassScorer([enroll(maps, INITIAL) for maps in support_array]).class_error(query_array),
+        "frn, onnx": lambda: session.run(["class_error"], inputs),
+    }
+
+
+def _steps(support: Tensor, query: Tensor) -> dict[str, Callable[[], object]]:
+    head = FRNHead()
+    learned = [support.requires_grad_(), query.requires_grad_(), head.alpha, head.beta]
+    target = torch.arange(len(support)).repeat_interleave(len(query) // len(support))
+
+    def step(error: Callable[[], Tensor]) -> object:
+        return torch.autograd.grad(F.cross_entropy(-error(), target), learned)
+
+    plain = {name: partial(step, partial(plain_error, support, query, name, head)) for name in PLAIN}
+    return {**plain, OURS: partial(step, partial(head.class_error, support, query))}
+
+
+def main(
+    d: Annotated[list[int] | None, typer.Option(min=1, help="Channels.", show_default="64 and 640")] = None,
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Support images.", show_default="1, 5 and 20")] = None,
+    r: Annotated[list[int] | None, typer.Option(min=1, help="Locations of a map.", show_default="25")] = None,
+    way: Annotated[list[int] | None, typer.Option(min=2, help="Classes.", show_default="5")] = None,
+    backward: Annotated[bool, typer.Option("--backward", help="With gradients, as in training.")] = False,
+    rounds: AnyRounds = None,
+    as_json: AsJson = False,
+) -> None:
+    """The closed-form head beside the paper's formulations: 16 queries per class, 15 in training; one thread."""
+    with user_errors():
+        graph = head_graph(INITIAL).SerializeToString()
+        cases = [
+            HeadCase(*sizes, backward=backward)
+            for sizes in product(d or (64, 640), shot or (1, 5, 20), r or (25,), way or (5,))
+        ]
+        timings = [time_head(case, graph, rounds=rounds) for case in cases]
+    if as_json:
+        print_json([timing.as_json() for timing in timings])
+        return
+    print_table(
+        ("episode", "formulation", "ms", *(f"x {plain}" for plain in PLAIN)),
+        (
+            (
+                f"d = {t.case.d}, r = {t.case.r}, {t.case.shape}",
+                name,
+                f"{ms:.2f}",
+                *(f"{t.times_as_fast(plain)[name]:.1f}" for plain in PLAIN),
+            )
+            for t in timings
+            for name, ms in t.milliseconds.items()
+        ),
+    )
+    stdout().print("x: how many times as fast as that plain formulation; left to right: Eq. 8 without a d x d matrix")
+
+
+if __name__ == "__main__":
+    run(main)

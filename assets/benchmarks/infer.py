@@ -1,0 +1,125 @@
+"""An exported model beside what it was made from: its extractor and torch, a whole classifier and its extractor."""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from bench import AnyRounds, AsJson, run
+from bench.timing import take_turns
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.classifier import classifier_graph
+from PIL import Image
+
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
+from frn.data.synthetic import draw_classes
+from frn.errors import FrnError
+from frn.inference.extractor import Extractor
+from frn.inference.onnx_runtime import open_session
+from frn.models.model import Model, load_model
+from frn.models.zoo import DEFAULT_MODEL
+from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
+
+
+def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
+    """Milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
+
+    The extractor is made from the model and has one thread; `rounds` as for `take_turns`.
+    """
+    side = extractor.transform.size
+    images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
+    inputs = {"images": images.numpy()}
+    session = open_session(extractor.data, "features.onnx", device="cpu", threads=1)
+    return take_turns(
+        {"torch": lambda: model.feature_maps(images), "onnxruntime": lambda: session.run(None, inputs)},
+        rounds=rounds,
+    )
+
+
+def time_classifier(
+    extractor: Extractor,
+    classifier: bytes,
+    enrolled: Mapping[str, EnrolledClass],
+    *,
+    height: int,
+    width: int,
+    rounds: int | None,
+) -> dict[str, float]:
+    """Milliseconds per image of the whole "classifier", of the "library" doing the same, and of the bare "extractor".
+
+    The first two go from any image to class errors, the library with Pillow, the extractor and numpy; the extractor
+    goes from prepared pixels to a feature map.
+
+    The bytes of `classifier.onnx` are made from the extractor and its enrolled classes; the image is of any size.
+    """
+    session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
+    bare = open_session(extractor.data, "features.onnx", device="cpu", threads=1)
+    generator = np.random.default_rng(0)
+    side = extractor.transform.size
+    prepared = {"images": generator.random((1, 3, side, side), dtype=np.float32)}
+    pixels = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    image, bank = Image.fromarray(pixels), ClassScorer(list(enrolled.values()))
+    return take_turns(
+        {
+            "extractor": lambda: bare.run(None, prepared),
+            "library": lambda: bank.class_error(extractor.feature_maps(extractor.transform(image)[None])),
+            "classifier": lambda: session.run(None, {"image": pixels}),
+        },
+        rounds=rounds,
+    )
+
+
+def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]:
+    """Enroll classes of five drawn moths. FrnError if the model has no FRN head."""
+    if extractor.head is None:
+        raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
+    side = extractor.transform.size
+    moths = draw_classes(way, 5, size=side, seed=0)
+    maps = (extractor.feature_maps(each) for each in moths.images().reshape(way, 5, side, side, 3))
+    return {name: enroll(supports, extractor.head) for name, supports in zip(moths.names, maps, strict=True)}
+
+
+IMAGES = ((64, 64), (480, 640))
+"""Heights and widths of the photos that a whole classifier is timed on, beside an image of the model's own size."""
+
+
+def main(
+    model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
+    batch: Annotated[list[int] | None, typer.Option(min=1, help="Images at once.", show_default="1 and 16")] = None,
+    way: Annotated[int, typer.Option(min=1, help="Classes of the classifier.")] = 5,
+    rounds: AnyRounds = None,
+    as_json: AsJson = False,
+) -> None:
+    """An exported model beside torch, and a whole classifier beside its parts: 5 shots, one thread."""
+    with user_errors():
+        loaded = load_model(model)
+        features = features_graph(loaded).SerializeToString()
+        extractor = Extractor(features, model, trusted=True, device="cpu", threads=1)
+        enrolled = enroll_moths(extractor, way)
+        classifier = classifier_graph(features, enrolled).SerializeToString()
+        batches, images, rows = [], [], []
+        for n in batch or (1, 16):
+            ms = time_extractor(loaded, extractor, batch=n, rounds=rounds)
+            ours, torch, faster = ms["onnxruntime"], ms["torch"], ms["torch"] / ms["onnxruntime"]
+            batches.append({"batch": n, "milliseconds": ms, "times_as_fast": faster})
+            what, ratio = f"onnxruntime, {n} at once", f"{faster:.2f} times as fast"
+            rows.append((what, f"{ours:.2f}", "torch, eager", f"{torch:.2f}", ratio))
+        for height, width in ((extractor.transform.size,) * 2, *IMAGES):
+            ms = time_classifier(extractor, classifier, enrolled, height=height, width=width, rounds=rounds)
+            longer = {name: ms["classifier"] / ms[name] for name in ("extractor", "library")}
+            images.append({"height": height, "width": width, "milliseconds": ms, "times_as_long": longer})
+            what, whole = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
+            for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
+                rows.append((what, whole, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
+    sizes = {"way": way, "megabytes": len(classifier) / 1e6}
+    found = {"model": model, **sizes, "extractor": batches, "classifier": images}
+    if as_json:
+        print_json(found)
+    else:
+        print_table(("what", "ms", "beside", "ms", "ratio"), rows)
+        stdout().print(f"classifier.onnx of {way:,} classes: {sizes['megabytes']:,.1f} MB")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,145 @@
+"""Probabilities at few shots: how well they are calibrated with gamma as it was learned, and with its temperature.
+
+The expected calibration error is of the queries of random episodes; labels are the same under both.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from bench import AsJson, run
+from bench.photos import Pools, draw_classes, link_classes, pool_roots, pooled_classes
+from numpy.typing import NDArray
+
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Threads
+from frn.data.folders import scan
+from frn.data.pixel_cache import load_images
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.tally import Tally
+from frn.heads.frn import FRNHead
+from frn.models.model import load_model
+from frn.models.zoo import DEFAULT_MODEL, resolve
+from frn.ridge.parameters import temperature
+from frn.system.precision import set_threads
+
+CLASSES, PHOTOS = 30, 20
+"""Of a draw, and of a class at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FewShotCalibration:
+    """One shape's expected calibration error, in points."""
+
+    pool: str
+    way: int
+    shot: int
+    learned: float
+    """With gamma as it was learned."""
+    tempered: float
+    """With `frn.ridge.parameters.temperature`, as photos are classified."""
+    accuracy: float
+    """In percent."""
+
+    def as_json(self) -> dict[str, object]:
+        """What `temperature.py --json` says of it."""
+        return asdict(self)
+
+
+def measure_calibration(
+    roots: Sequence[Path], extractor: TorchExtractor, shapes: Sequence[EpisodeShape], *, episodes: int, seed: int
+) -> list[FewShotCalibration]:
+    """Draw classes from folders of class folders and measure every shape on them.
+
+    FrnError if the model has no FRN head, or the classes are too few or too small.
+    """
+    head = extractor.new_head()
+    if not isinstance(head, FRNHead) or extractor.model.config.untrained_head:
+        raise FrnError("this asks for a model whose FRN head has learned gamma")
+    least = max(shape.per_class for shape in shapes)
+    drawn = draw_classes(pooled_classes(roots), CLASSES, max(PHOTOS, least), seed, least=least)
+    with tempfile.TemporaryDirectory() as place:
+        link_classes(drawn, Path(place))
+        images = load_images(scan(Path(place)), extractor.transform)
+        maps = extractor.extract(images)
+    found = []
+    for shape in shapes:
+        tally = _TwoTallies(images.sizes, shape, episodes)
+        accuracy = evaluate_episodes(head, maps, images.sizes, shape, episodes=episodes, seed=seed, tally=tally)
+        found.append(
+            FewShotCalibration(
+                pool=" + ".join(map(str, roots)),
+                way=shape.way,
+                shot=shape.shot,
+                learned=100 * tally.calibration().error,
+                tempered=100 * tally.tempered.calibration().error,
+                accuracy=accuracy.mean,
+            )
+        )
+    return found
+
+
+class _TwoTallies(Tally):
+    """A tally of the answers, and one of the same answers at the temperature of their shots."""
+
+    def __init__(self, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> None:
+        super().__init__(sizes, shape, episodes)
+        self.tempered = Tally(sizes, shape, episodes)
+        self.factor = temperature(1.0, [shape.shot])
+
+    def add(self, start: int, drawn: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
+        """Note episodes with their logits."""
+        super().add(start, drawn, logits)
+        self.tempered.add(start, drawn, self.factor * logits)
+
+
+def main(
+    pools: Pools,
+    model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
+    way: Annotated[list[int] | None, typer.Option(min=2, help="Classes.", show_default="5 and 10")] = None,
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Photos each.", show_default="1, 2, 3 and 5")] = None,
+    queries: Annotated[int, typer.Option(min=1, help="Query photos per class.")] = 6,
+    episodes: Annotated[int, typer.Option(min=1, help="Random episodes per row.")] = 24,
+    seed: Annotated[int, typer.Option(min=0, help="Of classes and episodes.")] = 0,
+    threads: Threads = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Calibration of probabilities at few shots, with gamma as learned and with its temperature: 30 classes a draw."""
+    with user_errors():
+        resolve(model)
+        set_threads(threads)
+        extractor = TorchExtractor(load_model(model))
+        shapes = [
+            EpisodeShape(way=n, shot=k, queries=queries) for n, k in product(way or (5, 10), shot or (1, 2, 3, 5))
+        ]
+        found = []
+        with progress_bar("draws") as show:
+            for pool in pools:
+                found += measure_calibration(pool_roots(pool), extractor, shapes, episodes=episodes, seed=seed)
+                show(len(found), len(pools) * len(shapes))
+    rows = [entry.as_json() for entry in found]
+    if as_json:
+        print_json({"model": model, "rows": rows})
+        return
+    print_table(
+        ("pool", "way", "shot", "accuracy", "error, learned gamma", "error, tempered"),
+        (
+            (c.pool, str(c.way), str(c.shot), f"{c.accuracy:.1f} %", f"{c.learned:.1f}", f"{c.tempered:.1f}")
+            for c in found
+        ),
+    )
+    stdout().print(
+        f"{model}, {episodes} episodes a row, {queries} queries per class; expected calibration error in points"
+    )
+
+
+if __name__ == "__main__":
+    run(main)

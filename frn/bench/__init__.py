@@ -1,1 +1,0 @@
-"""Speed and memory, beside the plain formulation, in one run."""

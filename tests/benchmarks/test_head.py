@@ -1,0 +1,62 @@
+"""What is timed computes the same."""
+
+import re
+import time
+
+import pytest
+import torch
+from bench.plain import PLAIN, plain_error
+from bench.timing import SETTLING_SECONDS, take_turns
+from frn_export.graphs.head import head_graph
+from head import INITIAL, OURS, HeadCase, HeadTiming, time_head
+
+from frn.heads.frn import FRNHead
+
+
+def test_the_plain_formulations_compute_what_the_head_computes() -> None:
+    support, query = torch.randn(3, 2, 9, 16), torch.randn(4, 9, 16)
+    ours = FRNHead().class_error(support, query)
+    for formulation in PLAIN:
+        torch.testing.assert_close(plain_error(support, query, formulation), ours, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_turns_are_timed_by_their_median() -> None:
+    milliseconds = take_turns({"quick": lambda: None, "slow": lambda: time.sleep(0.01)}, rounds=3)
+    assert milliseconds["quick"] < 5 < 9.9 < milliseconds["slow"]
+
+
+def test_what_one_contestant_leaves_behind_is_not_timed_with_the_next() -> None:
+    runs: list[str] = []
+
+    def slow() -> None:
+        runs.append("a")
+        time.sleep(1.1 * SETTLING_SECONDS)
+
+    take_turns({"slow": slow, "quick": lambda: runs.append("b")}, rounds=2)
+    order = "".join(runs)
+    assert re.fullmatch("aab{9,}aab{9,}", order), "the slow one runs twice, the quick one as often as there is time"
+
+
+def timed(d: int, *, shot: int = 1, backward: bool = False) -> HeadTiming:
+    case = HeadCase(d, shot, backward=backward)
+    return time_head(case, head_graph(INITIAL).SerializeToString(), rounds=3)
+
+
+def test_the_head_is_timed_beside_the_papers_formulations() -> None:
+    timing = timed(64)
+    assert set(timing.milliseconds) == {*PLAIN, OURS, "frn, numpy", "frn, onnx"}
+    assert all(timing.times_as_fast(plain)[plain] == 1 for plain in PLAIN)
+
+
+def test_a_training_step_of_the_head_is_timed_beside_the_papers_formulations() -> None:
+    timing = timed(16, backward=True)
+    assert set(timing.milliseconds) == {*PLAIN, OURS}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("shot", [1, 5, 20])
+def test_the_head_beats_the_papers_formulations_where_channels_are_many(shot: int, backward: bool) -> None:
+    timing = timed(640, shot=shot, backward=backward)
+    assert all(timing.times_as_fast(plain)[OURS] > 1 for plain in PLAIN)

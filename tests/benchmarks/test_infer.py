@@ -1,0 +1,40 @@
+"""What is timed runs, and is what people would run."""
+
+import pytest
+import torch
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.classifier import classifier_graph
+from infer import enroll_moths, time_classifier, time_extractor
+
+from frn.errors import FrnError
+from frn.images.transforms import EvaluationTransform
+from frn.inference.extractor import Extractor
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+
+
+def small(method: str = "frn") -> tuple[Model, Extractor]:
+    torch.manual_seed(0)
+    model = Model(ModelConfig(backbone="conv4", method=method, transform=EvaluationTransform(size=32))).eval()
+    return model, Extractor(features_graph(model).SerializeToString(), "small", device="cpu", threads=1)
+
+
+def test_an_extractor_is_timed_beside_torch() -> None:
+    model, extractor = small()
+    milliseconds = time_extractor(model, extractor, batch=2, rounds=1)
+    assert set(milliseconds) == {"torch", "onnxruntime"}
+    assert min(milliseconds.values()) > 0
+
+
+def test_a_classifier_is_timed_beside_its_parts() -> None:
+    _, extractor = small()
+    classes = enroll_moths(extractor)
+    assert len(classes) == 5
+    classifier = classifier_graph(extractor.data, classes).SerializeToString()
+    milliseconds = time_classifier(extractor, classifier, classes, height=40, width=50, rounds=1)
+    assert set(milliseconds) == {"extractor", "library", "classifier"}
+
+
+def test_a_model_without_an_frn_head_makes_no_classifier() -> None:
+    with pytest.raises(FrnError, match="trained as proto; a classifier needs an FRN head"):
+        enroll_moths(small("proto")[1])

@@ -1,0 +1,109 @@
+"""Whole loops beside the authors' own: both compute the same, and what is printed follows from what was timed."""
+
+import itertools
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from bench.photos import in_memory, timed_classes
+from bench.plain import EVALUATION, Photos, plain_accuracy, plain_loss, plain_maps
+from bench.timing import step_operations
+from PIL import Image
+
+from frn.episodes import EpisodeShape
+from frn.images.transforms import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.training.losses import episode_loss
+from frn.training.presets import find_preset
+from tests.benchmarks.scripts import output
+
+SHAPE = EpisodeShape(way=3, shot=2, queries=1)
+
+
+def untrained(backbone: str) -> Model:
+    torch.manual_seed(0)
+    return Model(ModelConfig(backbone=backbone, method="frn", transform=EvaluationTransform(size=84, resize=92)))
+
+
+@pytest.mark.parametrize("backbone", ["conv4", "resnet12"])
+def test_the_authors_loop_computes_what_ours_does(backbone: str) -> None:
+    model = untrained(backbone)
+    images = torch.rand(SHAPE.way * SHAPE.per_class, 3, 32, 32)
+    ours = model.feature_maps(images)
+    plain = plain_maps(model, (images - model.mean) / model.std)
+    torch.testing.assert_close(plain, ours, rtol=1e-4, atol=1e-4)
+    supports = SHAPE.way * SHAPE.shot
+    support, query = ours[:supports].unflatten(0, (SHAPE.way, SHAPE.shot)), ours[supports:]
+    loss = episode_loss(model.head(support, query), support, SHAPE.queries)
+    torch.testing.assert_close(plain_loss(model, plain, SHAPE), loss, rtol=1e-3, atol=1e-3)
+
+
+def test_the_authors_test_loop_reads_files_supports_first(tmp_path: Path) -> None:
+    """Queries that are the supports themselves are always right, and always wrong under the next class's label."""
+    photos = timed_classes(None, 2, 2, tmp_path)
+    files = [of_class[0] for of_class in photos.values()]
+    episodes = [[0, 1, 0, 1], [0, 1, 1, 0]]
+    shape = EpisodeShape(way=2, shot=1, queries=1)
+    assert list(plain_accuracy(untrained("conv4"), files, episodes, shape, torch.device("cpu"))) == [1.0, 0.0]
+
+
+def test_the_authors_test_images_are_ours(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (100, 130, 3), dtype=np.uint8)).save(path)
+    model = untrained("conv4")
+    (stored,) = in_memory({"a": [path]}, model.config.transform).images()
+    ours = (torch.from_numpy(stored.copy()).permute(2, 0, 1) / 255 - model.mean) / model.std
+    torch.testing.assert_close(Photos([path], EVALUATION)[0], ours, rtol=0, atol=0.02)
+
+
+def test_operations_are_those_of_the_convolutions_and_their_gradients() -> None:
+    """Conv-4 at 16 pixels: maps of 16, 8, 4 and 2; the images need no gradient."""
+    products = [9 * 3 * 64 * 16**2, 9 * 64 * 64 * 8**2, 9 * 64 * 64 * 4**2, 9 * 64 * 64 * 2**2]
+    assert step_operations("conv4", 5, size=16) == 2 * 5 * (2 * products[0] + 3 * sum(products[1:]))
+
+
+class Here(ThreadPoolExecutor):
+    """This process in the place of a fresh one."""
+
+    def __init__(self, count: int, mp_context: object) -> None:
+        super().__init__(count)
+
+
+def test_a_step_is_timed_beside_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("train.ProcessPoolExecutor", Here)
+    monkeypatch.setattr("bench.timing.SIDES", {"cpu": (64,)})
+    words = ["--quick", "--backbone", "conv4", "--precision", "fp32", "--device", "cpu"]
+    (timing,) = json.loads(output("train", *words, "--json"))
+    assert timing["shape"] == {"way": 2, "shot": 1, "queries": 1}
+    took = timing["milliseconds"]
+    assert set(took) == {"frn train", "authors' loop"}
+    assert timing["times_as_fast"] == {"authors' loop": took["authors' loop"] / took["frn train"]}
+    rate = timing["operations"] / (took["frn train"] / 1000)
+    assert timing["shares_of_peak"]["frn train"] == pytest.approx(100 * rate / timing["peak"])
+    assert timing["augmentation_share"] > 0
+
+
+def test_a_test_is_timed_beside_the_authors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval.WAY", 2)
+    monkeypatch.setattr("eval.QUERIES", 2)
+    words = ["--quick", "--backbone", "conv4", "--device", "cpu", "--images", "600"]
+    one, five = json.loads(output("eval", *words, "--json"))
+    assert (one["shot"], five["shot"]) == (1, 5)
+    assert one["extraction"] == five["extraction"]
+    whole = one["extraction"] + one["scoring"]
+    assert one["times_as_fast"] == {"with features": one["plain"] / whole, "episodes": one["plain"] / one["scoring"]}
+    assert one["episodes_per_second"]["with features"] == 10_000 / whole
+
+
+def test_photos_of_a_data_set_are_taken_again_where_a_class_has_few(tmp_path: Path) -> None:
+    for name, number in itertools.product("ab", range(2)):
+        (tmp_path / name).mkdir(exist_ok=True)
+        Image.new("RGB", (40, 30)).save(tmp_path / name / f"{number}.png")
+    classes = timed_classes(tmp_path, 2, 3, tmp_path)
+    assert [[file.name for file in files] for files in classes.values()] == [["0.png", "1.png", "0.png"]] * 2
+    images = in_memory(classes, find_preset("cub-cropped-conv4").data.max_side)
+    assert images.images().shape == (6, 30, 40, 3)

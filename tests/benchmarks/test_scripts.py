@@ -1,0 +1,209 @@
+"""The scripts as people call them."""
+
+import importlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import bench
+import numpy as np
+import pytest
+import torch
+import typer
+
+from frn.data.synthetic import draw_moth, species
+from frn.episodes import EpisodeShape
+from frn.images.transforms import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, save_model
+from frn.models.zoo import assets_folder
+from frn.training.launch import PreparedRun, prepare_finetuning
+from frn.training.runs.run_options import RunOptions
+from tests.benchmarks.scripts import invoke, output
+
+SAMPLES = assets_folder() / "samples" / "moths"
+
+
+def test_a_script_runs_in_a_process_with_one_blas_thread(tmp_path: Path) -> None:
+    """It starts itself again: the libraries read these variables when they load."""
+    code = """
+import os, sys
+import bench
+def main() -> None:
+    print(*(os.environ[name] for name in bench.ONE_THREAD))
+if __name__ == "__main__":
+    bench.run(main)
+"""
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    environ = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": str(Path(bench.__file__).parents[1])}
+    done = subprocess.run([sys.executable, script], env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 1 1\n"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path / "small.safetensors"
+    save_model(Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=32))), path)
+    return path
+
+
+def test_many_classes_are_timed_beside_one_after_the_other() -> None:
+    words = ("classes", "--way", 3, "--way", 40, "--shot", 2, "--d", 16, "--r", 4, "--photos", 2, "--rounds", 1)
+    few, many = json.loads(output(*words, "--json"))
+    assert (few["way"], many["way"], many["photos"]) == (3, 40, 2)
+    assert many["times_as_fast"] == many["milliseconds"]["class by class"] / many["milliseconds"]["frn"]
+    assert "40 of 2" in output(*words)
+
+
+def test_the_head_is_compared_with_the_plain_formulations() -> None:
+    words = ("head", "--d", 16, "--shot", 1, "--rounds", 1)
+    (episode,) = json.loads(output(*words, "--json"))
+    plain = {"paper, Eq. 8", "paper, Eq. 10", "left to right"}
+    contestants = plain | {"frn, torch", "frn, numpy", "frn, onnx"}
+    assert (episode["d"], episode["shot"]) == (16, 1)
+    assert set(episode["milliseconds"]) == contestants
+    assert set(episode["times_as_fast"]) == plain
+    for name, faster in episode["times_as_fast"].items():
+        assert set(faster) == contestants
+        assert faster["frn, onnx"] == episode["milliseconds"][name] / episode["milliseconds"]["frn, onnx"]
+    assert "d = 16, r = 25, 5-way 1-shot  frn, onnx" in output(*words)
+    (step,) = json.loads(output(*words, "--backward", "--way", 3, "--r", 4, "--json"))
+    assert (step["way"], step["r"], step["backward"]) == (3, 4, True)
+    assert set(step["milliseconds"]) == plain | {"frn, torch"}
+
+
+def test_an_exported_model_is_compared_with_torch_and_a_classifier_with_its_extractor(model: Path) -> None:
+    words = ("infer", "--model", model, "--batch", 2, "--way", 3, "--rounds", 1)
+    timing = json.loads(output(*words, "--json"))
+    (batch,) = timing["extractor"]
+    assert (timing["model"], timing["way"]) == (str(model), 3)
+    assert batch["batch"] == 2
+    assert batch["times_as_fast"] == batch["milliseconds"]["torch"] / batch["milliseconds"]["onnxruntime"]
+    assert [(image["height"], image["width"]) for image in timing["classifier"]] == [(32, 32), (64, 64), (480, 640)]
+    for image in timing["classifier"]:
+        took = image["milliseconds"]
+        assert image["times_as_long"] == {name: took["classifier"] / took[name] for name in ("extractor", "library")}
+    text = output(*words)
+    assert f"classifier.onnx of 3 classes: {timing['megabytes']:.1f} MB" in text
+    assert "onnxruntime, 2 at once" in text
+    assert "classifier, 640 x 480" in text
+
+
+def test_frn_is_compared_with_deepemd() -> None:
+    for solver in ("ot", "cv2"):
+        pytest.importorskip(solver, reason="needs the extra `emd`")
+    words = ("emd", "--shot", 1, "--phase", "test", "--d", 8, "--r", 4, "--rounds", 1)
+    (timing,) = json.loads(output(*words, "--json"))
+    assert (timing["phase"], timing["shot"]) == ("test", 1)
+    assert set(timing["published"]) < set(timing["milliseconds"])
+    rows = output(*words).splitlines()
+    (opencv,) = (row.split() for row in rows if "DeepEMD, OpenCV" in row)
+    assert opencv[-1] == "178"
+    (ours,) = (row.split() for row in rows if "frn, torch" in row and "x frn" not in row)
+    assert ours[-1] == "1.0"
+
+
+def test_a_missing_solver_is_told_before_anything_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ot", ModuleType("ot"))
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    monkeypatch.setattr("emd.time_emd", lambda *asked, **how: pytest.fail("timed"))
+    result = invoke("emd")
+    assert result.exit_code == 1
+    assert "needs OpenCV" in result.stderr
+
+
+def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
+    megabytes = {"ctx": 900.0, "paper, Eq. 8": 800.0, "paper, Eq. 10": 700.0, "frn, torch": 600.0}
+    monkeypatch.setattr("memory.measure_memory", lambda case, name, device: megabytes[name])
+    measured = json.loads(output("memory", "--device", "cpu", "--json"))
+    assert [case["megabytes"] for case in measured] == 4 * list(megabytes.values())
+    assert [(case["r"], case["way"], case["shot"]) for case in measured[::4]] == [
+        (25, 30, 1),
+        (25, 20, 5),
+        (100, 30, 1),
+        (100, 20, 5),
+    ]
+    assert [case["published"] for case in measured[-4:]] == [9693, 6767, 6727, None]
+    (row,) = output("memory", "--head-only", "--side", 3, "--shot", 1, "--way", 7).splitlines()[1:2]
+    assert row.split() == ["9", "64", "7-way", "1-shot", "ctx", "900"]
+    refused = invoke("memory", "--side", 7)
+    assert refused.exit_code == 1
+    assert "Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others." in refused.stderr
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Thirty classes of seven drawn moths."""
+    for label in range(30):
+        home = tmp_path / "pool" / f"moth {label:02d}"
+        home.mkdir(parents=True)
+        for number in range(7):
+            draw_moth(species(label), np.random.default_rng([label, number]), 32).save(home / f"{number}.png")
+    return tmp_path / "pool"
+
+
+def test_fine_tuning_is_measured_on_classes_that_it_has_not_seen(
+    pool: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("finetune.TEST", EpisodeShape(way=3, shot=2, queries=2))
+    monkeypatch.setattr("frn.training.finetuning.recipe.STEPS", 2)
+    seen: list[dict[str, set[str]]] = []
+
+    def watched(options: RunOptions) -> PreparedRun:
+        assert options.data is not None
+        splits = {home.name: {entry.name for entry in home.iterdir()} for home in options.data[0].iterdir()}
+        seen.append(splits)
+        return prepare_finetuning(options)
+
+    monkeypatch.setattr("finetune.prepare_finetuning", watched)
+    words = ("finetune", pool, f"{pool}{os.pathsep}{pool}", "--model", model, "--photos", 21, "--episodes", 4)
+    found = json.loads(output(*words, "--json"))
+    assert [draw["seed"] for draw in found["draws"]] == [0, 1]
+    for draw, splits in zip(found["draws"], seen, strict=True):
+        assert {name: len(classes) for name, classes in splits.items()} == {"train": 18, "val": 6, "test": 6}
+        assert not splits["train"] & splits["test"]
+        assert not splits["val"] & splits["test"]
+        assert draw["val_after"] >= draw["val_before"] > 0
+        assert draw["gain"]["mean"] == pytest.approx(draw["test_after"]["mean"] - draw["test_before"]["mean"])
+        assert draw["processor_seconds"] > 0
+    assert found["gain"] == pytest.approx(sum(draw["gain"]["mean"] for draw in found["draws"]) / 2)
+    few = invoke("finetune", SAMPLES, "--model", "conv4")
+    assert few.stderr == "error: 30 classes of 4 photos or more are needed, but there are 6. Add folders.\n"
+
+
+def test_calibration_is_measured_with_and_without_the_temperature(pool: Path, model: Path) -> None:
+    words = ("temperature", pool, "--model", model, "--way", 4, "--queries", 2, "--episodes", 6)
+    one, five = json.loads(output(*words, "--shot", 1, "--shot", 5, "--json"))["rows"]
+    assert one["learned"] != one["tempered"]
+    assert five["learned"] == pytest.approx(five["tempered"])
+    assert "6 episodes a row" in output(*words, "--shot", 1)
+
+
+def documented() -> list[str]:
+    """Every command of a script in the documentation."""
+    root = Path(__file__).parents[2]
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("assets/**/*.md")]
+    found = re.compile(r"python assets/benchmarks/(\w+\.py(?: [^`\n#]+)?)")
+    return sorted({words.strip() for page in pages for words in found.findall(page.read_text(encoding="utf-8"))})
+
+
+@pytest.mark.parametrize("text", documented())
+def test_a_command_is_read_as_its_page_has_it(text: str) -> None:
+    script, *words = shlex.split(text)
+    app = typer.Typer()
+    app.command()(importlib.import_module(script.removesuffix(".py")).main)
+    values = {"MODEL": "conv4"}
+    command: Any = typer.main.get_command(app)
+    try:
+        command.make_context(script, [values.get(word, word) for word in words])
+    except Exception as error:
+        if type(error).__name__ != "MissingParameter":  # a mention in a sentence need not be whole
+            raise

@@ -1,1 +1,0 @@
-"""The app measured beside its targets: `frn bench tui`, from a checkout of the repository."""
