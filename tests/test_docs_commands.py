@@ -25,6 +25,7 @@ BLOCK = re.compile(r"```(sh|console)\n(.*?)```", re.DOTALL)
 ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
     "pretrain": "trains: tests/frn/cli/test_commands.py",
+    "teach": "trains: tests/frn/training/test_teaching.py",
     "finetune": "trains: tests/frn/training/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",

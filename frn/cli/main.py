@@ -18,6 +18,7 @@ from frn.cli.train.import_model import import_backbone
 from frn.cli.train.plot import plot
 from frn.cli.train.presets import presets
 from frn.cli.train.reproduce import reproduce
+from frn.cli.train.teach import teach
 from frn.cli.train.train import finetune, pretrain, train
 from frn.cli.train.visualize import app as visualize_app
 from frn.cli.use.cache import app as cache_app
@@ -104,6 +105,7 @@ app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
 app.command(rich_help_panel="Train and measure")(pretrain)
+app.command(rich_help_panel="Train and measure")(teach)
 app.command(rich_help_panel="Train and measure")(average)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(plot)

