@@ -225,13 +225,15 @@ def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothin
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
     step = 0
     while killed_at(step, partial(add_model, NETWORK)):
-        assert [path.name for path in fetched.iterdir() if path.name[0] != "."] in ([], [served.rpartition("/")[2]])
+        names = [path.name for path in fetched.glob("[!.]*")]
+        assert names in ([], [served.rpartition("/")[2]])
         frn("models", "--json")
         if folder.is_dir() and (left := list(folder.iterdir())):
             assert sorted(path.name for path in left[0].iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
             remove_model("mobilenet_v3_small")
         step += 1
     assert step >= 10
+    assert list(fetched.glob(".*.frn-part")) == []
 
 
 def test_adding_removes_what_a_killed_adding_left(tmp_path: Path) -> None:
