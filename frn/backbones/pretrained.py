@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
 from frn.errors import FrnError
-from frn.system.download import Progress, fetch_from_hub, fetch_url
 from frn.system.extras import install_command
+from frn.system.fetching import Progress, fetch_from_hub, fetch_url
 from frn.system.files import PART, remove_unfinished, sha256
 
 

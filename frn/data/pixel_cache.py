@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError, FrnWarning
 from frn.images import heif
-from frn.images.opening import EvaluationTransform, Pixels, limit_shorter_side, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform, Pixels, limit_shorter_side
 from frn.system.caches import (
     IMAGES,
     INDEX,
@@ -45,7 +46,7 @@ from frn.system.files import beside, read_json
 from frn.system.hardware import cores
 from frn.system.locks import lock
 
-PIXEL_CACHE_VERSION = 1
+PIXEL_CACHE_VERSION = 2
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
 
@@ -83,6 +84,14 @@ class StoredImages:
         """All images as one array (n, h, w, 3). They must be uniform."""
         assert self.is_uniform
         return self.pixels.reshape(len(self), int(self.heights[0]), int(self.widths[0]), 3)
+
+    def portion(self, places: range) -> "StoredImages":
+        """Consecutive uniform images, for feature extraction alone: `sizes` still describes all of them."""
+        if len(places) == len(self):
+            return self
+        part = slice(places.start, places.stop)
+        pixels = self.images()[part].reshape(-1)
+        return replace(self, heights=self.heights[part], widths=self.widths[part], pixels=pixels)
 
     def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:
         """Copy images into one canvas (n, H, W, 3), each at its top left, with their (height, width) in (n, 2)."""
@@ -208,13 +217,9 @@ def _build(
                 file.write(data)
             progress(start + len(piece), len(paths))
     body = json.dumps({"names": folders.names, "sizes": sizes, "shapes": shapes, "broken": [asdict(b) for b in broken]})
-    index = {
-        "version": PIXEL_CACHE_VERSION,
-        "of": str(folders.root.resolve()),
-        "pixels_crc32": checksum,
-        "body_crc32": zlib.crc32(body.encode()),
-        "body": body,
-    }
+    of = str(folders.root.resolve())
+    index = {"version": PIXEL_CACHE_VERSION, "of": of, "pixels_crc32": checksum, "body": body}
+    index["crc32"] = _crc32_of(index)
     with open(work / INDEX, "w", encoding="utf-8") as text:
         json.dump(index, text)
 
@@ -233,7 +238,7 @@ def _open(home: Path) -> StoredImages | None:
     """Return the cache, or None where there is none or it is not whole."""
     try:
         index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
-        if index["version"] != PIXEL_CACHE_VERSION or zlib.crc32(index["body"].encode()) != index["body_crc32"]:
+        if index["version"] != PIXEL_CACHE_VERSION or index.pop("crc32") != _crc32_of(index):
             return None
         body = json.loads(index["body"])
         shapes = np.asarray(body["shapes"], dtype=np.int64).reshape(-1, 2)
@@ -243,7 +248,7 @@ def _open(home: Path) -> StoredImages | None:
         pixels: Pixels = np.memmap(home / PIXELS, dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
         if not _is_checked(home) and _crc32(pixels) != index["pixels_crc32"]:
             return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # from here on all is as it was written
         return None
     _note_use(home)
     return StoredImages(
@@ -257,9 +262,14 @@ def _open(home: Path) -> StoredImages | None:
     )
 
 
+def _crc32_of(index: dict[str, Any]) -> int:
+    """Checksum over all that an index says."""
+    return zlib.crc32(json.dumps(index, sort_keys=True).encode())
+
+
 def _is_checked(home: Path) -> bool:
     """Whether the pixels are the ones whose checksum was compared when the stamp was written."""
-    return (home / USED).is_file() and (home / USED).read_text(encoding="utf-8") == _state(home)
+    return (home / USED).is_file() and (home / USED).read_bytes() == _state(home).encode()
 
 
 def _note_use(home: Path) -> None:

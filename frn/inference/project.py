@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 from frn.errors import FrnError, one_line
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
 from frn.models.zoo import named_extractors

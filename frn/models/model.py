@@ -25,8 +25,17 @@ from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError, FrnWarning
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.images.opening import EvaluationTransform
-from frn.models.header import OPTIMIZER, STAGE, ModelConfig, header, read_header
+from frn.images.transforms import EvaluationTransform
+from frn.models.header import (
+    CHECKSUM,
+    OPTIMIZER,
+    STAGE,
+    ModelConfig,
+    checksum,
+    header,
+    read_header,
+    require_whole,
+)
 from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
 from frn.system.files import sha256, write_atomically
@@ -96,6 +105,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     if transform is not None:
         raise FrnError(f"{model}: says itself how its images are prepared. --preset is for an authors' .pth file.")
     config, record = read_header(path)
+    require_whole(path)
     with safetensors.safe_open(path, framework="pt") as file:
         names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
         if config.untrained_head:  # the file may name any network, of any size
@@ -151,6 +161,7 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     data = save(dict(tensors), metadata=dict(metadata))
     length = int.from_bytes(data[:8], "little")
     fields = json.loads(data[8 : 8 + length])
+    fields["__metadata__"][CHECKSUM] = checksum(fields, data[8 + length :])
     fields["__metadata__"] = dict(sorted(fields["__metadata__"].items()))
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)

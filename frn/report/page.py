@@ -17,7 +17,7 @@ from importlib.resources import files
 from PIL import Image
 
 from frn._version import __version__
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 from frn.system.overwriting import MARK
 
 SMALL = 64

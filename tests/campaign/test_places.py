@@ -17,7 +17,7 @@ from PIL import Image
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.project import load_project, save_project
 from frn.models.header import ModelConfig
@@ -168,11 +168,11 @@ def test_two_programs_share_the_cache_of_features(tmp_path: Path) -> None:
         for number in range(200):
             maps = np.full((4, 8), number % 50, np.float32)
             store.put("x", {f"{number % 50}": maps})
-            found = store.get("x", f"{(number + first) % 50}")
+            found = store.get("x", f"{(number + first) % 50}", (4, 8))
             assert found is None or (found == (number + first) % 50).all()
 
     at_once(lambda: work(0), lambda: work(7), lambda: work(19))
-    assert FeatureStore(path).get("x", "3") is not None
+    assert FeatureStore(path).get("x", "3", (4, 8)) is not None
 
 
 TRANSFORM = EvaluationTransform(size=16, resize=16)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.session import ClassEntry, State
 from frn.system.file_sets import write_set

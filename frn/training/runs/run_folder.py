@@ -21,7 +21,7 @@ from frn.errors import FrnError, FrnWarning
 from frn.system.files import LOCK, MAX_LINES, read_regular, remove_unfinished, write_atomically
 from frn.system.locks import Lock, holder
 from frn.models.model import Model, model_file
-from frn.models.header import OPTIMIZER, STAGE, header, read_header
+from frn.models.header import OPTIMIZER, STAGE, header, read_header, require_whole
 from frn.system.overwriting import MARK, require_writable
 from frn.training.presets.record import changes, lengthens
 
@@ -132,6 +132,7 @@ class RunFolder:
         if not self.last.is_file():
             raise FrnError(f"{self.path}: has no last.safetensors to resume from. Leave --resume out to start.")
         _, record = read_header(self.last)
+        require_whole(self.last)
         training: dict[str, Any] | None = record.get("training")
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
@@ -254,6 +255,7 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
     if not last.is_file():
         raise FrnError(f"--init {run}: distilling takes the folder of a run, with its last.safetensors")
     _, record = read_header(last)
+    require_whole(last)
     learned = record.get("training", {}).get("run", {}).get("images")
     if learned != list(images):
         raise FrnError(f"--init {run}: distilling takes the data of that run, in its order: {', '.join(learned or [])}")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from frn.backbones.pretrained import Pretrained, find_weights, recipe
 from frn.cli.main import app
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig, header
 from frn.models.model import Model, Weightless, import_pretrained, load_model, model_file, save_model
 from tests import processes

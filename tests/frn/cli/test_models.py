@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, assets_folder, named_extractors, remove_model
-from frn.system import download
+from frn.system import fetching
 from tests.killing import killed_at
 
 NETWORK = "torchvision:mobilenet_v3_small"
@@ -168,7 +169,7 @@ def test_a_server_that_sends_next_to_nothing_is_left(
     sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
 ) -> None:
     at(fetch_from, trickle(sent))
-    fetch_from.setattr(download, "PATIENCE", 2.0)
+    fetch_from.setattr(fetching, "PATIENCE", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
     assert " bytes came in 2 s). Try again online, or give them by --weights FILE." in refused.stderr
@@ -222,6 +223,8 @@ def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothin
     fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
 ) -> None:
     at(fetch_from, served)
+    fetch_from.setattr("frn_export.added.compare_features", MagicMock())  # touches no disk, and takes long
+    fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
     step = 0
     while killed_at(step, partial(add_model, NETWORK)):

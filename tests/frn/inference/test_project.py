@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference import project
 from frn.inference.project import ModelReference, Project, is_project, load_project, save_project
 from frn.inference.session import ClassEntry, State, Support

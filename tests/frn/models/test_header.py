@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models import checkpoint_check, weights
 from frn.models.header import ModelConfig, read_header
 from frn.models.model import Model, import_reference, load_model, save_model, serialise

@@ -156,7 +156,7 @@ def test_without_a_folder_of_its_own_no_cache_is_made(tmp_path: Path, monkeypatc
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "photos"))
     with pytest.raises(FrnError, match=r"frn-cache: holds something else.* Set FRN_CACHE to a new folder"):
         load_images(scan(write(tmp_path / "a")), 16)
-    assert FeatureStore().get("m", "k") is None
+    assert FeatureStore().get("m", "k", (1, 1)) is None
     assert tree(tmp_path / "photos").keys() == {"frn-cache/mine"}
 
 
