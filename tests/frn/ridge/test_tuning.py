@@ -6,7 +6,7 @@ import pytest
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
-from frn.ridge.tuning import TuningEpisode, _Solver, tune_by_leave_one_out
+from frn.ridge.tuning import ALPHAS, BETAS, TuningEpisode, _best_gamma, _Solver, tune_by_leave_one_out
 
 
 def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) -> list[np.ndarray]:
@@ -89,3 +89,42 @@ def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     solver = _Solver(TuningEpisode([pools[0], pools[1], pools[2][:1]]))
     assert set(solver.labels.tolist()) == {0, 1}
     assert solver.parabolas(0.0)[0].shape == (8, 3)
+
+
+def test_gamma_is_the_minimum_of_the_loss_and_comes_with_it() -> None:
+    """Against a fine grid over the loss of the paper's softmax, written out."""
+    generator = np.random.default_rng(3)
+    energy, along = generator.uniform(1, 2, 40), generator.uniform(0, 1, (40, 3))
+    kept, labels = along * generator.uniform(0.5, 1, (40, 3)), np.arange(40) % 3
+    along[np.arange(40), labels] += 0.2
+    least, head = _best_gamma(energy, along, kept, labels, 1.0, 0.2)
+    errors = energy[:, None] - 2 * np.exp(0.2) * along + np.exp(0.4) * kept
+    target = np.full((40, 3), 1 / 42 / 2)
+    target[np.arange(40), labels] = 1 - 1 / 42
+
+    def smoothed(gamma: float) -> float:
+        logs = -gamma * errors - np.log(np.exp(-gamma * errors).sum(1, keepdims=True))
+        return float(-(target * logs).sum(1).mean())
+
+    assert (head.alpha, head.beta) == (1.0, 0.2)
+    assert least == pytest.approx(smoothed(head.gamma), abs=1e-12)
+    assert least <= min(smoothed(2.0**power) for power in np.linspace(-2, 8, 2001)) + 1e-9
+    assert smoothed(head.gamma * 1.001) > least < smoothed(head.gamma / 1.001)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_alpha_is_the_best_on_a_grid_of_halves_around_it(seed: int) -> None:
+    """Two at first, then one, then a half: the last refinement counts."""
+    pools = classes(4, 4, 6, 20, noise=1.0, seed=seed)
+    chosen = tune_by_leave_one_out(pools)
+    solver = _Solver(TuningEpisode(pools))
+
+    def least(alpha: float) -> float:
+        along, kept = solver.parabolas(alpha)
+        return min(_best_gamma(solver.energy, along, kept, solver.labels, alpha, float(b))[0] for b in BETAS)
+
+    assert least(chosen.alpha) <= min(least(chosen.alpha + step) for step in (-1, -0.5, 0.5, 1))
+
+
+def test_all_alphas_are_tried() -> None:
+    assert sorted(ALPHAS) == [-6, -4, -2, 0, 2, 4, 6, 8]
