@@ -5,6 +5,7 @@ import hashlib
 import json
 import socket
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
@@ -14,10 +15,12 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 from frn_export.added import add_model
+from frn_export.graphs.backbone import features_graph
 from torchvision import models
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.models.model import import_pretrained
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, assets_folder, named_extractors, remove_model
 from frn.system import fetching
 from tests.killing import killed_at
@@ -218,13 +221,20 @@ def test_a_model_whose_removal_was_killed_is_whole_or_gone_and_can_be_added_agai
     assert step >= 5  # a lock, a new name, three files, a folder
 
 
-@pytest.mark.slow
+def served_file(address: str, folder: Path) -> str:
+    return urllib.request.urlretrieve(address, folder / address.rpartition("/")[2])[0]
+
+
 def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothing(
     fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
 ) -> None:
     at(fetch_from, served)
-    fetch_from.setattr("frn_export.added.compare_features", MagicMock())  # touches no disk, and takes long
+    model = import_pretrained(NETWORK, Path(served_file(served, tmp_path)))
+    graph = features_graph(model)
+    for name, made in (("import_pretrained", model), ("features_graph", graph), ("compare_features", MagicMock())):
+        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # touches no disk of ours
     fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
+    fetch_from.setattr("frn_export.added.Extractor", MagicMock())
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
     step = 0
     while killed_at(step, partial(add_model, NETWORK)):
