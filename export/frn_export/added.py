@@ -13,7 +13,7 @@ from frn.inference.extractor import Extractor
 from frn.models.catalogue import CATALOGUE, Network
 from frn.models.model import import_pretrained, save_model
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
-from frn.system.fetching import Progress
+from frn.system.transfers import Progress
 from frn.system.file_sets import new_folder
 from frn.system.files import write_atomically
 from frn_export.graphs.backbone import features_graph

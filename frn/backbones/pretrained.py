@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from frn.backbones.backbone import Backbone
 from frn.errors import FrnError
 from frn.system.extras import install_command
-from frn.system.fetching import Progress, fetch_from_hub, fetch_url
+from frn.system.transfers import Progress, fetch_from_hub, fetch_url
 from frn.system.files import PART, remove_unfinished, sha256
 
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 from frn.cli.main import app
 from frn.models.model import import_pretrained
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, assets_folder, named_extractors, remove_model
-from frn.system import fetching
+from frn.system import transfers
 from tests.killing import killed_at
 
 NETWORK = "torchvision:mobilenet_v3_small"
@@ -172,7 +172,7 @@ def test_a_server_that_sends_next_to_nothing_is_left(
     sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
 ) -> None:
     at(fetch_from, trickle(sent))
-    fetch_from.setattr(fetching, "PATIENCE", 2.0)
+    fetch_from.setattr(transfers, "PATIENCE", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
     assert " bytes came in 2 s). Try again online, or give them by --weights FILE." in refused.stderr

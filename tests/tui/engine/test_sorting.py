@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_tui.engine.files import moves, placing, sorting
+from frn_tui.engine.files import placing, sorting
 from frn_tui.engine.files.moves import MoveJournal
 from frn_tui.engine.operations import build_handlers
 
-from frn.system import files
 from tests.killing import killed_at
 from tests.tui.engine.conftest import Engine, first
 
@@ -173,15 +172,14 @@ def test_a_name_that_another_program_takes_just_before_is_not_overwritten(
         photo.write_text(str(photo))
     move = placing.move_new
     monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))
-    journal = MoveJournal()
 
     def late(source: Path, target: Path) -> None:
         monkeypatch.setattr(sorting, "move_new", move)
-        sorting.put(photos[1], tmp_path / "jay", journal)  # the other program
+        sorting.put(photos[1], tmp_path / "jay", MoveJournal())  # the other program
         move(source, target)
 
     monkeypatch.setattr(sorting, "move_new", late)
-    sorting.put(photos[0], tmp_path / "jay", journal)
+    sorting.put(photos[0], tmp_path / "jay", MoveJournal())
     assert {path.read_text() for path in (tmp_path / "jay").iterdir()} == set(map(str, photos))
 
 
@@ -235,8 +233,6 @@ KINDS = ("move", "link", "twin", "disk", "no call")
 def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kind: str, back: bool
 ) -> None:
-    monkeypatch.setattr(files, "JUST_MADE", 0.0)
-    monkeypatch.setattr(moves, "lives", lambda process, born: process == os.getpid())
     if kind == "no call":
         monkeypatch.setattr(placing, "_rename_no_replace", _unsupported)
     root = request.getfixturevalue("other_disk") if kind == "disk" else tmp_path

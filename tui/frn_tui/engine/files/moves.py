@@ -32,7 +32,7 @@ KEPT = 200
 """Journals; older ones are removed."""
 TAIL = 1 << 18
 """Bytes of a journal's end in which a move that is not finished stands."""
-_NAME = re.compile(r"\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d \d+\.jsonl")
+_NAME = re.compile(r"\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d [0-9a-f]{8}\.jsonl")
 
 
 class MoveJournal:
@@ -40,7 +40,8 @@ class MoveJournal:
 
     def __init__(self, path: str = "") -> None:
         """Continue a journal, or begin one. FrnError if it cannot be written: then no photo may be moved."""
-        self.path = Path(path) if path else _folder() / f"{time.strftime('%Y-%m-%d %H.%M.%S')} {os.getpid()}.jsonl"
+        name = f"{time.strftime('%Y-%m-%d %H.%M.%S')} {os.urandom(4).hex()}.jsonl"
+        self.path = Path(path) if path else _folder() / name
         if not path:
             make_folder(self.path.parent)
             _remove_oldest(self.path.parent)
