@@ -15,10 +15,10 @@ from frn.models.catalogue import CATALOGUE, Network
 from frn.models.header import MAX_WEIGHTS
 from frn.models.model import import_pretrained, save_model
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
-from frn.system.download import Progress
 from frn.system.extras import install_command
 from frn.system.file_sets import new_folder
 from frn.system.files import read_regular, write_atomically
+from frn.system.transfers import Progress
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
 from frn.errors import FrnError
-from frn.system.download import Progress, fetch_from_hub, fetch_url
 from frn.system.extras import install_command
 from frn.system.files import PART, remove_unfinished, sha256
+from frn.system.transfers import Progress, fetch_from_hub, fetch_url
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
