@@ -25,6 +25,7 @@ BLOCK = re.compile(r"```(sh|console)\n(.*?)```", re.DOTALL)
 ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
     "pretrain": "trains: tests/frn/cli/test_commands.py",
+    "teach": "trains: tests/frn/training/test_teaching.py",
     "finetune": "trains: tests/frn/training/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
@@ -35,7 +36,6 @@ ONLY_READ = {
     "plot": "reads runs: tests/frn/report/test_curves.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
-    "cache move": "moves to a disk of that name: tests/frn/system/test_caches.py",
     "export --web": "needs onnxruntime-web: tests/export/web",
     "--classes birds.frn.json": "ten seconds; the same with a folder is run",
     "--format": "tests/export/test_formats.py",

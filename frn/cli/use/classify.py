@@ -22,6 +22,8 @@ from frn.cli.shell.options import (
     ClassifierDevice,
     ClassifierModel,
     FalseRejections,
+    Replace,
+    Threshold,
     TtaName,
     refuse_a_photo,
 )
@@ -30,6 +32,7 @@ from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier, Prediction
+    from frn.inference.results import ResultsFile
     from frn.report.photos_page import Album
 
 COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
@@ -44,16 +47,8 @@ def classify(
         list[str], typer.Argument(help="Photos, folders of photos, or globs; - reads a list of them from stdin.")
     ],
     model: ClassifierModel = None,
-    top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Call a photo unknown where no class explains this share of it; 0 never does.",
-            show_default="calibrated from the example photos",
-        ),
-    ] = None,
+    top: Annotated[int | None, typer.Option(min=1, help="Classes to show per photo.", show_default="3")] = None,
+    threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
@@ -65,6 +60,7 @@ def classify(
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
     ] = None,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -80,9 +76,16 @@ def classify(
     """
     with user_errors():
         wants = chosen_format(form, as_json, as_csv)
-        check_report(report)
+        check_report(report, replace=replace)
         if out and (wants != "table" or report):
             raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+        if out:
+            from frn.inference.results import ResultsFile, check_results, run_digest
+
+            check_results(out, resume=resume, replace=replace)
+        if top and wants != "table":
+            raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
+        top = top or 3
         if resume and not out:
             raise FrnError("--resume goes on with the file of --out: give it.")
         refuse_a_photo(classes, images[0], "classify")
@@ -103,7 +106,8 @@ def classify(
                 f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
             )
         if out:
-            failed = _write_lines(classifier, names, out, resume=resume, top=top)
+            results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
+            failed = _write_lines(classifier, names, results, top)
             if failed:
                 raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
             return
@@ -129,11 +133,9 @@ def classify(
             raise FrnError(f"{failed} of {len(names)} images could not be read")
 
 
-def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resume: bool, top: int) -> int:
+def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFile", top: int) -> int:
     """Answer the photos that have no line yet; returns how many of all could not be read."""
-    from frn.inference.results import ResultsFile, run_digest
-
-    with ResultsFile(out, run_digest(classifier), resume=resume) as results, progress_bar("photos") as progress:
+    with results, progress_bar("photos") as progress:
         names = dict.fromkeys(asked)
         left = [name for name in names if name not in results.done]
         answered = len(names) - len(left)
@@ -147,7 +149,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resum
                 results.add(_as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
-    stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now")
+    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them now")
     return failed
 
 

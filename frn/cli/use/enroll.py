@@ -8,11 +8,12 @@ import typer
 
 from frn.cli.shell.console import print_table, printable, report_skipped, stdout, user_errors
 from frn.cli.shell.expectations import describe_head, expectation
-from frn.cli.shell.options import ClassifierDevice
+from frn.cli.shell.options import ClassifierDevice, Threshold
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.hardware import is_first, world
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
@@ -24,12 +25,7 @@ def enroll(
     ],
     out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
     model: Annotated[str, typer.Option(help="Shipped name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Share of a photo that a class must explain.", show_default="calibrated from the photos"
-        ),
-    ] = None,
+    threshold: Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one becomes .bak.")] = False,
     device: ClassifierDevice = "auto",
     form: Format = None,
@@ -51,6 +47,7 @@ def enroll(
 
         if not is_project(out):
             raise FrnError(f"{out}: a project is called something.frn.json")
+        require_writable(out, replace=True)
         if out.exists() and not replace:
             raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
         members, skipped = _members(sources)

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell.console import printable, report_skipped, stdout, user_errors
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TtaName, refuse_a_photo
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, Replace, TtaName, refuse_a_photo
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+from frn.system.overwriting import require_writable
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
@@ -26,6 +27,7 @@ def explain(
     ] = False,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,14 +42,13 @@ def explain(
         from frn.errors import FrnError
         from frn.estimator.loading import load_classifier
         from frn.images.opening import open_image, read_file
-        from frn.inference.explanation import Panel, sheet
+        from frn.inference.explanation import Panel, marked, sheet
         from frn.inference.feature_cache import content_key
         from frn.system.files import write_atomically
 
         if out.suffix.lower() not in FORMATS:
             raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
-        if out.exists() and image.exists() and out.samefile(image):
-            raise FrnError(f"{out}: is the photo itself, and would be replaced by the picture. Give another --out.")
+        require_writable(out, replace=replace)
         refuse_a_photo(classes, str(image), "explain")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
         classifier, skipped = load_classifier(classes, model, device, tta)
@@ -69,7 +70,7 @@ def explain(
                 f"{LONGEST[form_of]:,} on a side. Lower --top, or call it something.png."
             )
         picture = io.BytesIO()
-        rendered.save(picture, form_of)
+        rendered.save(picture, form_of, **marked(form_of))
         write_atomically(out, picture.getvalue())
     label = "unknown" if prediction.unknown else prediction.label
     numbers = {

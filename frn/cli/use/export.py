@@ -1,14 +1,14 @@
 """`frn export`: files that any onnxruntime runs."""
 
+import dataclasses
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
-from frn.cli.shell.options import TtaName
+from frn.cli.shell.options import Replace, Threshold, TtaName
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -33,15 +33,7 @@ def export(
         Path | None,
         typer.Option(help="Folder of class folders, or a project: also write classifier.onnx.", show_default=False),
     ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of a photo that a class must explain; noted in classifier.onnx.",
-            show_default="the project's, or calibrated from the photos",
-        ),
-    ] = None,
+    threshold: Threshold = None,
     tta: TtaName = "none",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],
@@ -59,6 +51,7 @@ def export(
         Literal["onnx", "ort", "openvino"],
         typer.Option("--format", help="Beside ONNX: ort, for small builds of onnxruntime; openvino (an extra)."),
     ] = "onnx",
+    replace: Replace = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
@@ -76,7 +69,7 @@ def export(
         if web is not None:
             if precision != "fp32" or weights or file_format != "onnx":
                 raise FrnError("--web takes the model as it is. Leave --precision, --weights and --format out.")
-            _web(web, runtime, model, classes, threshold, tta, as_json)
+            _web(web, runtime, model, classes, threshold, tta, as_json, replace)
             return
         assert out is not None
         if runtime is not None:
@@ -94,14 +87,15 @@ def export(
             max_drop=max_drop,
             threshold=threshold,
             weights=weights,
+            replace=replace,
             tta=tta,
             format=file_format,
         )
         found = None if classes is None else class_files(classes)
         if found and found.threshold is not None and threshold is None and found.is_made_with(model):
-            options = replace(options, threshold=found.threshold)
+            options = dataclasses.replace(options, threshold=found.threshold)
         if found and not model and found.tta == "hflip":
-            options = replace(options, tta="hflip")
+            options = dataclasses.replace(options, tta="hflip")
         if classes and found and found.made_with and found.model and not model:
             found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
         loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
@@ -140,15 +134,17 @@ def _web(
     threshold: float | None,
     tta: Literal["none", "hflip"],
     as_json: bool,
+    replace: bool,
 ) -> None:
     """Write a page."""
     from frn_export.web.runtime import find_runtime
-    from frn_export.web.write import write_page
+    from frn_export.web.write import require_writable_page, write_page
 
     from frn.estimator.loading import load_classifier, load_extractor
     from frn.inference.classifier import Classifier
     from frn.inference.feature_cache import FeatureStore
 
+    require_writable_page(out, replace=replace)
     found = find_runtime(runtime)
     if classes is None:
         classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
@@ -157,7 +153,7 @@ def _web(
         report_skipped([str(error) for error in skipped])
     if threshold is not None:
         classifier.threshold_override = threshold
-    difference = write_page(classifier, out, found)
+    difference = write_page(classifier, out, found, replace=replace)
     if as_json:
         print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
         return

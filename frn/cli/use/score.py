@@ -18,9 +18,18 @@ from frn.cli.shell.console import (
     user_errors,
 )
 from frn.cli.shell.expectations import describe_head, expectation
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, TtaName
+from frn.cli.shell.options import (
+    Classes,
+    ClassifierDevice,
+    ClassifierModel,
+    FalseRejections,
+    Replace,
+    Threshold,
+    TtaName,
+)
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import Answer, LabelledScore
@@ -36,16 +45,14 @@ def score(
     classes: Classes,
     labelled: Annotated[Path, typer.Argument(help="Folder with one folder of other photos per class, named alike.")],
     model: ClassifierModel = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="As of `frn classify`.", show_default="calibrated from the example photos"),
-    ] = None,
+    threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
     csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", "--html", help="Also write a page (.html) of all of it.", show_default=False),
     ] = None,
+    replace: Replace = False,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     form: Format = None,
@@ -58,7 +65,9 @@ def score(
     """
     with user_errors():
         wants = chosen_format(form, as_json)
-        check_report(report)
+        check_report(report, replace=replace)
+        if csv is not None:
+            require_writable(csv, replace=replace)
         from frn.data.folders import scan
 
         photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
@@ -74,6 +83,7 @@ def score(
         classifier.false_rejections = false_rejections
         found = score_labelled(classifier, photos.members)
         report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+        report_skipped(found.notes, all_of_them="")
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:
@@ -169,12 +179,11 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
         f"expected calibration error {100 * found.calibration_error:.1f} points"
     )
-    told = (
-        f"unknown (typically below {classifier.threshold:.0%} explained): {found.false_rejections:.1%} of these photos"
-    )
+    threshold, rejected = classifier.threshold, found.false_rejections
+    told = f"unknown (typically below {threshold:.0%} explained): {rejected:.1%} of these photos"
     if found.unknown:
-        told += f", {found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class"
-        told += f"; AUROC {100 * found.auroc:.1f} %"
+        caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class"
+        told += f", {caught}; AUROC {100 * found.auroc:.1f} %"
     console.print(told)
     if classifier.threshold_override is None:
         console.print(f"expected: {classifier.calibration.describe()}")

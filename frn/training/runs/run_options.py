@@ -144,6 +144,11 @@ class RunOptions:
             )
         if preset.pretraining.distil and self.init is None and not self.resume:
             raise FrnError("distil needs a teacher: give the folder of a run of classical pre-training by --init RUN")
+        if self.data and preset.data.prepare is None:
+            raise FrnError(
+                f"preset {name!r} draws its own pictures, so --data would have no effect. Leave it out, or name another "
+                "preset: `frn presets` lists them."
+            )
         if (prepare := preset.data.prepare) is not None and not self.data:
             raise FrnError(
                 f"preset {name!r} needs --data DIR with train/ and {preset.validation.split}/ "

@@ -165,7 +165,7 @@ def test_a_readme_of_someone_elses_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# My project")
     result = export("--out", tmp_path)
     assert result.exit_code == 1
-    assert "README.md: is not the README of an export and would be overwritten" in result.stderr
+    assert "README.md: already exists" in result.stderr
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
 
 

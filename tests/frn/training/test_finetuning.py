@@ -103,7 +103,7 @@ def test_classes_are_held_out_unless_others_are_there(photos: Path, moths: Path)
         for photo in home.iterdir():
             photo.unlink()
         home.rmdir()
-    with pytest.raises(FrnError, match="has 3 classes; fine-tuning needs 4: two to learn from"):
+    with pytest.raises(FrnError, match="has 3 classes, most of 10 photos or more; fine-tuning needs 10"):
         finetuning_folders(photos, seed=0)
 
 
