@@ -24,7 +24,7 @@ from frn.cli.presets import presets
 from frn.cli.pretrained import import_backbone
 from frn.cli.reproduce import reproduce
 from frn.cli.score import score
-from frn.cli.train import finetune, pretrain, train
+from frn.cli.train import finetune, train
 from frn.cli.visualize import app as visualize_app
 from frn.errors import FrnError
 from frn.hardware import leave_threads_to_networks
@@ -83,7 +83,7 @@ app.command("import", rich_help_panel="Use a model")(import_backbone)
 app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
-app.command(rich_help_panel="Train and measure")(pretrain)
+app.command("pretrain", hidden=True)(train)
 app.command(rich_help_panel="Train and measure")(average)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(plot)

@@ -67,14 +67,11 @@ MODEL: Schema = {
 
 ACCURACY = record(mean=NUMBER, ci95=NUMBER, episodes=COUNT)
 PRESET = record(
-    **dict.fromkeys(("about", "method", "backbone", "aux", "stage", "val_split"), TEXT),
-    **dict.fromkeys(("last_pool", "tuned_start"), FLAG),
-    **dict.fromkeys(("batch", "store_side", "val_every", "val_episodes"), COUNT),
-    **dict.fromkeys(("episode", "schedule", "augmentation", "transform"), PART),
-    **dict.fromkeys(("beside", "fixed", "left_out"), each(TEXT)),
-    **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
-    val_shot={"type": ["integer", "null"]},
-    balance={"type": ["number", "array"], "items": NUMBER},
+    **dict.fromkeys(("about", "method", "backbone", "aux", "objective"), TEXT),
+    **dict.fromkeys(("last_pool", "fixed_statistics"), FLAG),
+    **dict.fromkeys(("data", "episode", "schedule", "augmentation", "transform", "pretraining", "validation"), PART),
+    **dict.fromkeys(("aux_heads", "fixed"), each(TEXT)),
+    classical=NUMBER,
     small_first={"type": ["array", "null"], "items": COUNT},
     test_shots=each(COUNT),
     published={"type": ["object", "null"]},
@@ -160,7 +157,6 @@ SCHEMAS: dict[str, Schema] = {
     "plot": each(record(run=TEXT, total_steps=COUNT, val_accuracy=NUMBER)),
     "presets": {"oneOf": [PRESET, named(PRESET)]},
     "train": record({"test": each(EVALUATED)}, model=TEXT, validation=NUMBER, seconds=NUMBER),
-    "pretrain": record(model=TEXT, validation=NUMBER, seconds=NUMBER),
     "average": record(model=TEXT, mean_of=each(TEXT)),
     "finetune": record(model=TEXT, start=NUMBER, validation=NUMBER, seconds=NUMBER),
     "reproduce": {"oneOf": [REPRODUCED, each(LISTED), each(record(command=TEXT))]},
