@@ -4,24 +4,25 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from frn._version import __version__
+
 if TYPE_CHECKING:
+    from frn.episodes.loader import EpisodeSampler
     from frn.errors import FrnError
+    from frn.estimator.few_shot import FewShotClassifier
     from frn.evaluation.arrays import evaluate
-    from frn.few_shot import FewShotClassifier
-    from frn.model import from_pretrained
-    from frn.network import FRN
-    from frn.sampling import EpisodeSampler
+    from frn.models.model import from_pretrained
+    from frn.models.wrapper import FRN
 
 __all__ = ["FRN", "EpisodeSampler", "FewShotClassifier", "FrnError", "__version__", "evaluate", "from_pretrained"]
-__version__ = "0.1.0"
 
 _HOMES = {
-    "EpisodeSampler": "frn.sampling",
-    "FRN": "frn.network",
-    "FewShotClassifier": "frn.few_shot",
+    "EpisodeSampler": "frn.episodes.loader",
+    "FRN": "frn.models.wrapper",
+    "FewShotClassifier": "frn.estimator.few_shot",
     "FrnError": "frn.errors",
     "evaluate": "frn.evaluation.arrays",
-    "from_pretrained": "frn.model",
+    "from_pretrained": "frn.models.model",
 }
 """Where the public names are from."""
 

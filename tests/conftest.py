@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from frn.hardware import cores
+from frn.system.hardware import cores
 
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 if WORKERS > 1:  # threads of one worker do not wait for those of another: half the time. Numpy and torch read it now

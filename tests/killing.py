@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from frn import file_sets
+from frn.system import file_sets
 from tests.forks import ended, fork
 
 KILLED = 9

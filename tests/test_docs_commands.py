@@ -17,7 +17,7 @@ from frn_tui.main import build_parser
 from typer.testing import CliRunner
 
 from frn.cli.main import app
-from frn.zoo import assets_folder
+from frn.models.zoo import assets_folder
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("assets/**/*.md")])
@@ -26,15 +26,15 @@ ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
     "finetune": "trains: tests/frn/training/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
-    "reproduce": "trains: tests/frn/test_reproduce.py",
-    "visualize": "trains a decoder: tests/frn/test_visualize.py",
+    "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
+    "visualize": "trains a decoder: tests/frn/training/test_decoder.py",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
-    "import": "reads weights of others: tests/frn/test_imported_weights.py",
-    "average": "reads runs: tests/frn/training/test_soup.py",
+    "import": "reads weights of others: tests/frn/models/test_imported_weights.py",
+    "average": "reads runs: tests/frn/models/test_soup.py",
     "plot": "reads runs: tests/frn/report/test_curves.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
-    "cache move": "moves to a disk of that name: tests/frn/test_caches.py",
+    "cache move": "moves to a disk of that name: tests/frn/system/test_caches.py",
     "export --web": "needs onnxruntime-web: tests/export/web",
     "--classes birds.frn.json": "ten seconds; the same with a folder is run",
     "--format": "tests/export/test_formats.py",
@@ -51,7 +51,7 @@ ELSEWHERE = {
     r"\.venv/bin/(ruff|pip install pre-commit|pytest).*": ".ci/run",
     r"docker (build|run) .*": ".github/workflows/tests.yml",
     r"(uv tool|pipx) install .*": ".github/workflows/tests.yml",
-    r"assets/benchmarks/gpu\.sh .*": "tests/frn/test_device.py",
+    r"assets/benchmarks/gpu\.sh .*": "tests/frn/training/test_device.py",
     r"(g\+\+|rustc|node|\./classify) .*": "tests/test_runtimes.py",
     r"npm (pack|install) .*": ".github/workflows/tests.yml",
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",

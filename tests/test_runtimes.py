@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from frn import FewShotClassifier
 from frn.cli.main import app
-from frn.zoo import assets_folder
+from frn.models.zoo import assets_folder
 from tests import processes
 
 PROGRAMS = Path(__file__).parents[1] / "docs" / "runtimes"

@@ -22,13 +22,13 @@ import typer
 from bench import AsJson, run
 from bench.folders import SHOT, WAY, Photos, draw
 from bench.terminal import Terminal, alive, resident
-from frn_tui.client import EngineClient
-from frn_tui.modes import PIXELS, Mode
+from frn_tui.client.client import EngineClient
+from frn_tui.client.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 from frn_tui.panes.classes import MANY
-from frn_tui.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
+from frn_tui.terminal.modes import PIXELS, Mode
 
-from frn.cli.console import print_json, print_table, progress_bar, stdout, user_errors
-from frn.zoo import DEFAULT_MODEL
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.models.zoo import DEFAULT_MODEL
 
 APP = (sys.executable, "-m", "frn_tui.main")
 HELLO, STAGE = ((sys.executable, str(Path(bench.__file__).with_name(name))) for name in ("hello.py", "stage.py"))

@@ -12,7 +12,7 @@ from bench import AnyRounds, AsJson, run
 from bench.timing import take_turns
 from numpy.typing import NDArray
 
-from frn.cli.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
 from frn.ridge.parameters import HeadParameters
 

@@ -14,7 +14,7 @@ from bench.timing import take_turns
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.cli.console import print_json, print_table, stdout, user_errors
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.heads.deepemd import DeepEMDHead, Solver, import_solver

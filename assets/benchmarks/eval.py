@@ -17,14 +17,14 @@ from bench.plain import plain_accuracy
 from bench.timing import timed
 from torch import Tensor
 
-from frn.cli.console import print_json, print_table, progress_bar, user_errors
-from frn.cli.options import Device, PrecisionName
+from frn.cli.shell.console import print_json, print_table, progress_bar, user_errors
+from frn.cli.shell.options import Device, PrecisionName
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import GPU_BATCH, extract_features
-from frn.heads.base import Head
-from frn.model import Model
-from frn.numerics import Precision, choose_device, choose_precision, keep_freed_memory
+from frn.heads.head import Head
+from frn.models.model import Model
+from frn.system.precision import Precision, choose_device, choose_precision, keep_freed_memory
 from frn.training.presets import find_preset
 from frn.training.setup import new_model
 

@@ -19,19 +19,19 @@ from bench import AsJson, run
 from bench.photos import Classes, Pools, draw_classes, link_classes, pool_roots, pooled_classes
 from numpy.typing import NDArray
 
-from frn.cli.console import note, print_json, print_table, progress_bar, stdout, user_errors
-from frn.cli.options import Device, Precision, Threads
-from frn.data.cache import load_images
+from frn.cli.shell.console import note, print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device, Precision, Threads
 from frn.data.folders import ClassFolders, scan
+from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.report import EvaluationPlan, Inspection, evaluate_images
-from frn.model import load_model
-from frn.numerics import choose_device, choose_precision
+from frn.evaluation.split_report import EvaluationPlan, Inspection, evaluate_images
+from frn.models.model import load_model
+from frn.models.zoo import DEFAULT_MODEL, resolve
+from frn.system.precision import choose_device, choose_precision
 from frn.training.launch import prepare_finetuning
-from frn.training.options import RunOptions
-from frn.zoo import DEFAULT_MODEL, resolve
+from frn.training.runs.run_options import RunOptions
 
 TEST = EpisodeShape(way=5, shot=5, queries=16)
 EPISODES = 200

@@ -15,17 +15,17 @@ export PYTHONPATH="$PWD:$PWD/export:$PWD/tui"
 import platform, sys
 import torch
 from frn import __version__
-from frn.numerics import choose_device
+from frn.system.precision import choose_device
 device = choose_device(sys.argv[1])
 name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
 print(f"{name}; frn {__version__}, torch {torch.__version__}, CUDA {torch.version.cuda}, Python {platform.python_version()}")
 PY
   echo
   echo '```'
-  echo "\$ FRN_TEST_DEVICE=$device pytest tests/frn/test_device.py"
+  echo "\$ FRN_TEST_DEVICE=$device pytest tests/frn/training/test_device.py"
 } >"$page"
 status=0
-FRN_TEST_DEVICE=$device timeout 240 "$python" -m pytest -p no:cacheprovider -vv tests/frn/test_device.py >>"$page" 2>&1 || status=$?
+FRN_TEST_DEVICE=$device timeout 240 "$python" -m pytest -p no:cacheprovider -vv tests/frn/training/test_device.py >>"$page" 2>&1 || status=$?
 if [ "$device" != cpu ] && [ $status = 0 ]; then
   for bench in "train.py --rounds 10 --way 10" eval.py; do
     echo "\$ python assets/benchmarks/$bench --device $device" >>"$page"

@@ -16,16 +16,16 @@ import typer
 from bench import AnyRounds, AsJson, run
 from bench.plain import PLAIN, plain_error
 from bench.timing import take_turns
-from frn_export.head import head_graph
+from frn_export.graphs.head import head_graph
 from torch import Tensor
 
-from frn.cli.console import print_json, print_table, stdout, user_errors
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.episodes import EpisodeShape
 from frn.heads.frn import FRNHead
-from frn.inference.runtime import open_session
-from frn.numerics import keep_freed_memory
+from frn.inference.onnx_runtime import open_session
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
+from frn.system.precision import keep_freed_memory
 
 INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
 """What every contestant runs with: an untrained head."""

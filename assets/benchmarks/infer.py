@@ -8,18 +8,18 @@ import torch
 import typer
 from bench import AnyRounds, AsJson, run
 from bench.timing import take_turns
-from frn_export.classifier import classifier_graph
-from frn_export.graphs import features_graph
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.classifier import classifier_graph
 from PIL import Image
 
-from frn.cli.console import print_json, print_table, stdout, user_errors
+from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
-from frn.inference.runtime import open_session
-from frn.model import Model, load_model
+from frn.inference.onnx_runtime import open_session
+from frn.models.model import Model, load_model
+from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
-from frn.zoo import DEFAULT_MODEL
 
 
 def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:

@@ -18,12 +18,12 @@ from bench.plain import EQ_8, EQ_10, plain_error
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.cli.console import print_json, print_table, progress_bar, stdout, user_errors
-from frn.cli.options import Device as DeviceOption
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device as DeviceOption
 from frn.errors import FrnError
 from frn.heads.ctx import CTXHead
 from frn.heads.frn import FRNHead
-from frn.numerics import choose_device
+from frn.system.precision import choose_device
 
 Part = Literal["step", "head"]
 Device = Literal["cpu", "cuda"]

@@ -16,19 +16,19 @@ from bench import AsJson, run
 from bench.photos import Pools, draw_classes, link_classes, pool_roots, pooled_classes
 from numpy.typing import NDArray
 
-from frn.cli.console import print_json, print_table, progress_bar, stdout, user_errors
-from frn.cli.options import Threads
-from frn.data.cache import load_images
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Threads
 from frn.data.folders import scan
+from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import TorchExtractor
 from frn.evaluation.tally import Tally
-from frn.model import load_model
-from frn.numerics import set_threads
+from frn.models.model import load_model
+from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.ridge.parameters import temperature
-from frn.zoo import DEFAULT_MODEL, resolve
+from frn.system.precision import set_threads
 
 CLASSES, PHOTOS = 30, 20
 """Of a draw, and of a class at most."""

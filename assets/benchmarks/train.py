@@ -21,14 +21,14 @@ from bench.photos import Classes, in_memory, timed_classes
 from bench.plain import PlainTraining
 from bench.timing import peak_rate, step_operations, timed
 
-from frn.cli.console import print_json, print_table, progress_bar, stdout, user_errors
-from frn.cli.options import Device, PrecisionName
-from frn.data.transforms import augment
+from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.cli.shell.options import Device, PrecisionName
+from frn.data.batch_augmentation import augment
 from frn.episodes import EpisodeShape
-from frn.numerics import Precision, choose_device, choose_precision
+from frn.system.precision import Precision, choose_device, choose_precision
 from frn.training.loop import train
 from frn.training.presets import Preset, find_preset
-from frn.training.run import RunSettings
+from frn.training.runs.run import RunSettings
 from frn.training.setup import new_model
 
 OURS, PLAIN, PLAIN_CAST = "frn train", "authors' loop", "authors' loop, bf16"

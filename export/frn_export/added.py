@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from frn.backbones.pretrained import find_weights
-from frn.catalogue import CATALOGUE, Network
 from frn.errors import FrnError
-from frn.files import write_atomically
 from frn.inference.extractor import Extractor
-from frn.model import import_pretrained, save_model
-from frn.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for
-from frn_export.graphs import features_graph
+from frn.models.catalogue import CATALOGUE, Network
+from frn.models.model import import_pretrained, save_model
+from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for
+from frn.system.files import write_atomically
+from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features
 
 REPEATS = 5

@@ -11,8 +11,8 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-from frn import __version__
-from frn.images import EvaluationTransform
+from frn._version import __version__
+from frn.images.opening import EvaluationTransform
 
 PRECISIONS = {
     "fp32": "fp32",

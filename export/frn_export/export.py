@@ -9,25 +9,25 @@ import numpy as np
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.evaluation.run import ProgressBars, no_bars
-from frn.file_sets import write_set
-from frn.files import MAX_JSON, read_regular
-from frn.images import EvaluationTransform, open_image
+from frn.evaluation.evaluate_model import ProgressBars, no_bars
+from frn.images.opening import EvaluationTransform, open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, TestTime
-from frn.inference.runtime import open_session, run_session
-from frn.model import Model, serialise
+from frn.inference.onnx_runtime import open_session, run_session
+from frn.models.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
+from frn.system.file_sets import write_set
+from frn.system.files import MAX_JSON, read_regular
 from frn_export import parity, quantise
-from frn_export.batch import batch_graph
 from frn_export.card import TITLE, model_card
-from frn_export.classifier import classifier_graph, prepare_graph, require_text
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.formats import ENDINGS, Format, converted
-from frn_export.graphs import features_graph
-from frn_export.head import head_graph
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.batch import batch_graph
+from frn_export.graphs.classifier import classifier_graph, prepare_graph, require_text
+from frn_export.graphs.head import head_graph
+from frn_export.graphs.mirror import mirrored
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
-from frn_export.mirror import mirrored
 
 GRAPHS = ("prepare", "features", "head", "classifier", "classifier-batch")
 FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS)), "model.safetensors")

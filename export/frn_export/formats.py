@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.extras import install_command
-from frn.inference.runtime import open_session
+from frn.inference.onnx_runtime import open_session
+from frn.system.extras import install_command
 from frn_export.difference import Difference
 
 Format = Literal["onnx", "ort", "openvino"]

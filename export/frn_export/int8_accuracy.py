@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from frn.data.cache import Progress, load_images
 from frn.data.folders import Broken, ClassFolders, scan
+from frn.data.pixel_cache import Progress, load_images
 from frn.data.synthetic import draw_moth, species
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.errors import FrnError
 from frn.evaluation.episodes import episode_scorer, evaluate_episodes
-from frn.heads.base import Head
-from frn.images import EvaluationTransform, Pixels
+from frn.heads.head import Head
+from frn.images.opening import EvaluationTransform, Pixels
 from frn.inference.extractor import BATCH, Extractor
 
 WAY, SHOT, QUERIES = 5, 1, 5

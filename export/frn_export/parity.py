@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
-from frn.images import open_image
+from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.inference.runtime import open_session, run_session
-from frn.model import Model
+from frn.inference.onnx_runtime import open_session, run_session
+from frn.models.model import Model
 from frn.ridge.parameters import HeadParameters
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 

@@ -7,7 +7,7 @@ The contract is `base.Backbone`. Frozen networks of other libraries are called `
 from functools import partial
 from typing import Protocol
 
-from frn.backbones.base import Backbone
+from frn.backbones.backbone import Backbone
 from frn.backbones.conv4 import Conv4
 from frn.backbones.pretrained import ADAPTERS, Pretrained
 from frn.backbones.registered import build_registered, registered

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.backbones.base import Backbone
+from frn.backbones.backbone import Backbone
 from frn.backbones.compiled import finish, fits
 
 

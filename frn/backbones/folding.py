@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from frn.backbones.base import Backbone
+from frn.backbones.backbone import Backbone
 
 TOLERANCE = 1e-3
 """Of the largest number of the feature map; rounding is a thousandth of that."""

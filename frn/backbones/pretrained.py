@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from frn.backbones.base import Backbone
+from frn.backbones.backbone import Backbone
 from frn.errors import FrnError
-from frn.extras import install_command
+from frn.system.extras import install_command
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

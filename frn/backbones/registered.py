@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 import torch
 from torch import Tensor, nn
 
-from frn.backbones.base import Backbone
+from frn.backbones.backbone import Backbone
 from frn.errors import FrnError
 
 GROUP = "frn.backbones"

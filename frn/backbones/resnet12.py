@@ -5,7 +5,7 @@ import math
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.backbones.base import Backbone
+from frn.backbones.backbone import Backbone
 from frn.backbones.compiled import finish, fits
 from frn.backbones.convolution import Convolution3x3
 from frn.backbones.leaky_relu import SLOPE, leaky_relu

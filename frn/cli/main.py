@@ -6,28 +6,28 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from frn import __version__
-from frn.cli.average import average
-from frn.cli.cache import app as cache_app
-from frn.cli.classify import classify
-from frn.cli.console import plain_ending, user_errors
-from frn.cli.data import app as data_app
-from frn.cli.defaults import take_defaults
-from frn.cli.enroll import enroll
-from frn.cli.evaluate import evaluate
-from frn.cli.explain import explain
-from frn.cli.export import export
-from frn.cli.help import show_help
-from frn.cli.models import app as models_app
-from frn.cli.plot import plot
-from frn.cli.presets import presets
-from frn.cli.pretrained import import_backbone
-from frn.cli.reproduce import reproduce
-from frn.cli.score import score
-from frn.cli.train import finetune, train
-from frn.cli.visualize import app as visualize_app
+from frn._version import __version__
+from frn.cli.shell.console import plain_ending, user_errors
+from frn.cli.shell.defaults import take_defaults
+from frn.cli.shell.help import show_help
+from frn.cli.train.average import average
+from frn.cli.train.data import app as data_app
+from frn.cli.train.evaluate import evaluate
+from frn.cli.train.import_model import import_backbone
+from frn.cli.train.plot import plot
+from frn.cli.train.presets import presets
+from frn.cli.train.reproduce import reproduce
+from frn.cli.train.train import finetune, train
+from frn.cli.train.visualize import app as visualize_app
+from frn.cli.use.cache import app as cache_app
+from frn.cli.use.classify import classify
+from frn.cli.use.enroll import enroll
+from frn.cli.use.explain import explain
+from frn.cli.use.export import export
+from frn.cli.use.models import app as models_app
+from frn.cli.use.score import score
 from frn.errors import FrnError
-from frn.hardware import leave_threads_to_networks
+from frn.system.hardware import leave_threads_to_networks
 
 
 class Commands(TyperGroup):

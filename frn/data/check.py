@@ -4,11 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from frn.data.cache import Progress
 from frn.data.folders import Broken, scan
+from frn.data.pixel_cache import Progress
 from frn.errors import FrnError
-from frn.hardware import cores
-from frn.images import open_image
+from frn.images.opening import open_image
+from frn.system.hardware import cores
 
 
 @dataclass(frozen=True, slots=True)

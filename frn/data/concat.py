@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.data.cache import StoredImages
 from frn.data.folders import Broken
-from frn.images import Pixels
+from frn.data.pixel_cache import StoredImages
+from frn.images.opening import Pixels
 
 
 @dataclass(frozen=True, slots=True)

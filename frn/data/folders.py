@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.files import is_there
-from frn.images import EXTENSIONS
+from frn.images.opening import EXTENSIONS
+from frn.system.files import is_there
 
 SPLITS = ("train", "val", "test")
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frn.data.cache import StoredImages
 from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import StoredImages
 
 SHARE = 0.25
 """Of the device's free memory that pixels may take: the rest is for the network's maps."""

@@ -12,8 +12,8 @@ from functools import cache
 import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageEnhance, ImageFilter
 
-from frn.data.cache import StoredImages
-from frn.images import Pixels
+from frn.data.pixel_cache import StoredImages
+from frn.images.opening import Pixels
 
 Colour = tuple[int, int, int]
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError, one_line
 from frn.evaluation.episodes import evaluate_episodes
-from frn.evaluation.report import Result
-from frn.files import require_regular
+from frn.evaluation.split_report import Result
 from frn.heads import build_head
 from frn.ridge.tuning import tune_on_episodes
+from frn.system.files import require_regular
 
 Table: TypeAlias = NDArray[Any] | Sequence[Any] | str | Path
 """Values, or a file that holds them: `.npy`, or `.parquet` with columns `features` and `labels`."""

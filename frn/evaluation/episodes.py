@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from frn.data.cache import Progress
+from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.tally import Tally
-from frn.heads.base import Head
 from frn.heads.frn import FRNHead
+from frn.heads.head import Head
 from frn.ridge.matmul import matmul_small
 from frn.ridge.moments import second_moment
 from frn.ridge.systems import residual_operator

@@ -8,14 +8,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frn.data.cache import Progress, StoredImages
+from frn.data.pixel_cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.heads import build_head
-from frn.heads.base import Head
-from frn.images import EvaluationTransform
+from frn.heads.head import Head
+from frn.images.opening import EvaluationTransform
 from frn.inference.extractor import Extractor
-from frn.model import Model
-from frn.numerics import Precision, autocast
+from frn.models.model import Model
+from frn.system.precision import Precision, autocast
 
 BATCH, GPU_BATCH = 64, 256
 """Images per forward pass. On a processor more take more memory, and no less time."""

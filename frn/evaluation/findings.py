@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.open_set import judge_episode
-from frn.evaluation.report import Inspection, Result
+from frn.evaluation.split_report import Inspection, Result
 from frn.evaluation.tally import Calibration, Counts, Shares
-from frn.images import Pixels
+from frn.images.opening import Pixels
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 

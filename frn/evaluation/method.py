@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from frn.errors import FrnError
-from frn.model import Model
+from frn.models.model import Model
 
 
 def with_method(model: Model, method: str) -> Model:

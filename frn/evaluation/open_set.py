@@ -13,7 +13,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.data.cache import Progress
+from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import summarise
 from frn.inference.unknown import calibrate, explained, left_out_explained

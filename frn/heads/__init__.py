@@ -6,18 +6,18 @@ A new head is a file here, a line in `HEADS`, its name in the commands' `MethodN
 from collections.abc import Callable
 
 from frn.errors import FrnError
-from frn.heads.base import Head
 from frn.heads.bifrn import BiFRNHead
-from frn.heads.cosine import CosineHead
 from frn.heads.covariance import CovarianceHead
 from frn.heads.ctx import CTXHead
 from frn.heads.deepemd import DeepEMDHead
 from frn.heads.dsn import DSNHead
 from frn.heads.frn import FRNHead
+from frn.heads.head import Head
 from frn.heads.proto import ProtoHead
-from frn.heads.ridge import RidgeHead
-from frn.heads.simpleshot import SimpleShotHead
 from frn.heads.tdm import TDMFRNHead, TDMProtoHead
+from frn.heads.vectors.cosine import CosineHead
+from frn.heads.vectors.ridge import RidgeHead
+from frn.heads.vectors.simpleshot import SimpleShotHead
 
 SMALL = 64
 """Up to this many channels the authors compare whole flattened maps, beyond it average-pooled ones."""

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from frn.heads.base import Head
+from frn.heads.head import Head
 
 DROPOUT = 0.1
 """Of attention between maps, in training (the authors' code)."""

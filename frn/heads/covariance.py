@@ -8,7 +8,7 @@ signed square root, and a class is the mean of its images.
 import torch
 from torch import Tensor, nn
 
-from frn.heads.base import Head
+from frn.heads.head import Head
 from frn.heads.vectors import squared_distances
 
 

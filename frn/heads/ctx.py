@@ -7,7 +7,7 @@ closed form. The text gives no width for them; here keys and values are as wide 
 import torch
 from torch import Tensor, nn
 
-from frn.heads.base import Head
+from frn.heads.head import Head
 
 
 class CTXHead(Head):

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn.extras import install_command
-from frn.heads.base import Head
+from frn.heads.head import Head
+from frn.system.extras import install_command
 
 Solver = Literal["pot", "opencv"]
 Array = NDArray[np.float64]

@@ -7,7 +7,7 @@ projection is the closed form of FRN with a small fixed lambda.
 import torch
 from torch import Tensor, nn
 
-from frn.heads.base import Head
+from frn.heads.head import Head
 from frn.heads.vectors import vectors
 from frn.ridge.reconstruction import location_error
 

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import torch
 from torch import Tensor, nn
 
-from frn.heads.base import Head
+from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters, rescaled_lambda
 from frn.ridge.reconstruction import class_error
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from frn.heads.base import Head
+from frn.heads.head import Head
 from frn.heads.vectors import squared_distances, vectors
 
 

@@ -10,8 +10,8 @@ Shape letters: way classes, q queries, r locations, d channels.
 import torch
 from torch import Tensor, nn
 
-from frn.heads.base import Head
 from frn.heads.frn import FRNHead
+from frn.heads.head import Head
 from frn.ridge.reconstruction import reconstruct
 
 NOISE = 0.2

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.inference.extractor import Embedded, Extractor
-from frn.inference.features import FeatureStore, Maps
+from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import ClassEntry, State, Support, build_state
 from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll

@@ -12,14 +12,14 @@ from typing import Literal
 import numpy as np
 
 from frn.errors import FrnError, one_line
-from frn.files import read_regular
-from frn.hardware import own_cores
-from frn.images import EvaluationTransform, Pixels, decode_crop, read_file
-from frn.inference.features import FeatureStore, Maps, content_key
-from frn.inference.runtime import MAX_BYTES, Device, parse_json
-from frn.inference.sessions import ForeignModel, OwnModel, Session
-from frn.model_file import is_pretrained
+from frn.images.opening import EvaluationTransform, Pixels, decode_crop, read_file
+from frn.inference.feature_cache import FeatureStore, Maps, content_key
+from frn.inference.onnx_runtime import MAX_BYTES, Device, parse_json
+from frn.inference.onnx_sandbox import ForeignModel, OwnModel, Session
+from frn.models.header import is_pretrained
 from frn.ridge.parameters import HeadParameters, temperature
+from frn.system.files import read_regular
+from frn.system.hardware import own_cores
 
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"

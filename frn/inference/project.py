@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 from frn.errors import FrnError, one_line
-from frn.files import STEM, alone, decode_json, read_regular, write_atomically
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
-from frn.zoo import named_extractors
+from frn.models.zoo import named_extractors
+from frn.system.files import STEM, alone, decode_json, read_regular, write_atomically
 
 SUFFIX = ".frn.json"
 PROJECT_FORMAT = "frn-project"

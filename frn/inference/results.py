@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from frn.errors import FrnError
-from frn.files import require_regular
 from frn.inference.classifier import Classifier
+from frn.system.files import require_regular
 
 if sys.platform != "win32":
     import fcntl

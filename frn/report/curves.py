@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.extras import install_command
-from frn.files import MAX_LINES, read_regular
+from frn.system.extras import install_command
+from frn.system.files import MAX_LINES, read_regular
 
 METRICS = "metrics.jsonl"
 FORMATS = (".png", ".svg", ".pdf")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from frn.reproduce.rows import NONE, Measurement, PublishedPair, Row, RunSpec, Table, at_both, own
-from frn.training.options import RunOptions
+from frn.training.runs.run_options import RunOptions
 
 
 def short(name: str, **changed: Any) -> RunSpec:

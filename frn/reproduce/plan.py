@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from frn.errors import FrnError
-from frn.files import read_json
-from frn.model_file import read_header
+from frn.models.header import read_header
 from frn.reproduce.rows import Measurement, Row, Run, data_name, prepared_by
+from frn.system.files import read_json
 from frn.training.presets.record import changes
 
 

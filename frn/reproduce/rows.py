@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from frn.training.options import RunOptions
 from frn.training.presets import PRESETS
 from frn.training.presets.record import deciding_fields
+from frn.training.runs.run_options import RunOptions
 
 
 class Run(ABC):

@@ -1,1 +1,19 @@
-"""Ridge-regression reconstruction of feature maps. Only `reconstruction` and `matmul` need torch."""
+"""Ridge-regression reconstruction of feature maps.
+
+`from frn.ridge import reconstruct` imports torch; `parameters`, `enrolment`, `leave_one_out` and `tuning` do without.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from frn.ridge.reconstruction import class_error, location_error, reconstruct
+
+__all__ = ["class_error", "location_error", "reconstruct"]
+
+
+def __getattr__(name: str) -> object:
+    """Import torch only when the closed form is asked for."""
+    if name in __all__:
+        return getattr(importlib.import_module("frn.ridge.reconstruction"), name)
+    raise AttributeError(f"module 'frn.ridge' has no attribute {name!r}")

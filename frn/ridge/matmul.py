@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from frn.hardware import OPENBLAS_THREADS, processor
+from frn.system.hardware import OPENBLAS_THREADS, processor
 
 SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 28
 """Multiplications of two matrices up to which OpenBLAS starts no threads; and where it was told to have one only."""

@@ -6,26 +6,26 @@ from pathlib import Path
 
 from torch import Tensor
 
-from frn.data.cache import StoredImages, load_images
 from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import StoredImages, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.evaluation.evaluate_model import ProgressBars, no_bars
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.ranks import ALONE, Ranks, restarted
-from frn.evaluation.report import EvaluationPlan, Result, evaluate_images
-from frn.evaluation.run import ProgressBars, no_bars
-from frn.hardware import is_first, own_cores, processor
+from frn.evaluation.split_report import EvaluationPlan, Result, evaluate_images
 from frn.heads import build_head
-from frn.model import Model, load_model
-from frn.numerics import choose_device, choose_precision, set_threads
-from frn.training.data import draw_demo, load_splits
-from frn.training.finetuning import finetuning_data, finetuning_folders, finetuning_preset
+from frn.models.model import Model, load_model
+from frn.system.distributed import ALONE, Ranks, restarted
+from frn.system.hardware import is_first, own_cores, processor
+from frn.system.precision import choose_device, choose_precision, set_threads
+from frn.training.finetuning.recipe import finetuning_data, finetuning_folders, finetuning_preset
 from frn.training.loop import StepReport, ValidationReport, train
-from frn.training.options import RunOptions
 from frn.training.presets import Preset
-from frn.training.run import RunResult, RunSettings
-from frn.training.run_folder import RunFolder, read_classifier
+from frn.training.runs.run import RunResult, RunSettings
+from frn.training.runs.run_folder import RunFolder, read_classifier
+from frn.training.runs.run_options import RunOptions
 from frn.training.setup import describe_images, new_model
+from frn.training.splits import draw_demo, load_splits
 
 TEST_EPISODES = 2000
 

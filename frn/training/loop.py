@@ -9,25 +9,33 @@ import torch
 from torch import Tensor, nn
 
 from frn.backbones.compiled import compile_blocks
-from frn.data.cache import StoredImages
+from frn.data.batch_augmentation import augment
 from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import StoredImages
 from frn.data.resident import where_they_fit
-from frn.data.transforms import augment
 from frn.episodes import Episode, check_classes
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
-from frn.losses import distillation_loss
-from frn.model import Model, save_model
-from frn.numerics import autocast, keep_freed_memory, seed_torch
+from frn.models.model import Model, save_model
 from frn.ridge.systems import SingularError
 from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
+from frn.system.precision import autocast, keep_freed_memory, seed_torch
+from frn.training.finetuning.statistics import (
+    SHARES,
+    Statistics,
+    begin_training,
+    class_means,
+    measure_statistics,
+    norms,
+)
+from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
-from frn.training.run import RunResult, RunSettings, TrainingRun
-from frn.training.run_folder import FollowedFolder, RunFolder
+from frn.training.runs.run import RunResult, RunSettings, TrainingRun
+from frn.training.runs.run_folder import FollowedFolder, RunFolder
 from frn.training.setup import (
     build_optimizer,
     checksum,
@@ -37,7 +45,6 @@ from frn.training.setup import (
     new_model,
     validation_shape,
 )
-from frn.training.statistics import SHARES, Statistics, begin_training, class_means, measure_statistics, norms
 
 
 @dataclass(frozen=True, slots=True)

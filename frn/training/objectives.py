@@ -13,8 +13,8 @@ from frn.episodes import Balance, Episode, EpisodeShape, balanced_shares, concat
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
-from frn.losses import AuxMode, episode_loss
-from frn.model import Model
+from frn.models.model import Model
+from frn.training.losses import AuxMode, episode_loss
 from frn.training.presets import Preset
 
 

@@ -10,14 +10,14 @@ import torch
 from torch import nn
 
 from frn.backbones.resnet12 import ResNet12
-from frn.backbones.widen import widen
-from frn.data.cache import StoredImages
 from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.model import Model
-from frn.model_file import ModelConfig
-from frn.numerics import seed_torch
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.models.widen import widen
+from frn.system.precision import seed_torch
 from frn.training.presets import Preset, Schedule
 
 VALIDATION_SHAPE = EpisodeShape(way=5, shot=5, queries=16)

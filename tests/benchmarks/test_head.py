@@ -7,7 +7,7 @@ import pytest
 import torch
 from bench.plain import PLAIN, plain_error
 from bench.timing import SETTLING_SECONDS, take_turns
-from frn_export.head import head_graph
+from frn_export.graphs.head import head_graph
 from head import INITIAL, OURS, HeadCase, HeadTiming, time_head
 
 from frn.heads.frn import FRNHead

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-from frn_export.classifier import classifier_graph
-from frn_export.graphs import features_graph
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.classifier import classifier_graph
 from infer import enroll_moths, time_classifier, time_extractor
 
 from frn.errors import FrnError
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.inference.extractor import Extractor
-from frn.model import Model
-from frn.model_file import ModelConfig
+from frn.models.header import ModelConfig
+from frn.models.model import Model
 
 
 def small(method: str = "frn") -> tuple[Model, Extractor]:

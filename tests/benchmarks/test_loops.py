@@ -14,10 +14,10 @@ from bench.timing import step_operations
 from PIL import Image
 
 from frn.episodes import EpisodeShape
-from frn.images import EvaluationTransform
-from frn.losses import episode_loss
-from frn.model import Model
-from frn.model_file import ModelConfig
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.training.losses import episode_loss
 from frn.training.presets import find_preset
 from tests.benchmarks.scripts import output
 

@@ -19,12 +19,12 @@ import typer
 
 from frn.data.synthetic import draw_moth, species
 from frn.episodes import EpisodeShape
-from frn.images import EvaluationTransform
-from frn.model import Model, save_model
-from frn.model_file import ModelConfig
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, save_model
+from frn.models.zoo import assets_folder
 from frn.training.launch import PreparedRun, prepare_finetuning
-from frn.training.options import RunOptions
-from frn.zoo import assets_folder
+from frn.training.runs.run_options import RunOptions
 from tests.benchmarks.scripts import invoke, output
 
 SAMPLES = assets_folder() / "samples" / "moths"
@@ -154,7 +154,7 @@ def test_fine_tuning_is_measured_on_classes_that_it_has_not_seen(
     pool: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("finetune.TEST", EpisodeShape(way=3, shot=2, queries=2))
-    monkeypatch.setattr("frn.training.finetuning.STEPS", 2)
+    monkeypatch.setattr("frn.training.finetuning.recipe.STEPS", 2)
     seen: list[dict[str, set[str]]] = []
 
     def watched(options: RunOptions) -> PreparedRun:

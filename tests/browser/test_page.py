@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from frn.cli.main import app
+from frn.estimator.loading import load_classifier
 from frn.inference.classifier import Classifier, Prediction
-from frn.loading import load_classifier
-from frn.zoo import assets_folder
+from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
 RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "node_modules/onnxruntime-web"))

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from frn.cli.main import app
-from frn.zoo import assets_folder
+from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
 PHONE = (390, 844)

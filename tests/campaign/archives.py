@@ -78,9 +78,9 @@ def tars() -> Part:
 
 def bundles() -> Part:
     """Projects with their photos in a zip: nothing is unpacked but whole, and nothing outside of its folder."""
-    from frn_tui.engine.bundles import unpack
+    from frn_tui.client.file_requests import UnpackBundle
+    from frn_tui.engine.files.bundles import unpack
     from frn_tui.engine.worker_queues import Job
-    from frn_tui.file_requests import UnpackBundle
 
     good = []
     for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):

@@ -49,7 +49,7 @@ def damaging(seeds: Sequence[bytes], **options: object) -> Maker:
 def onnx_models() -> Part:
     """Bytes of a shipped extractor, and its graph with numbers, names and operators exchanged."""
     from frn.inference.extractor import Extractor
-    from frn.zoo import shipped_extractors
+    from frn.models.zoo import shipped_extractors
 
     good = shipped_extractors()["conv4"].read_bytes()
     pixels = np.zeros((1, 32, 32, 3), np.uint8)
@@ -95,9 +95,9 @@ def _other_graph(good: bytes, generator: np.random.Generator) -> bytes:
 
 def safetensors() -> Part:
     """A model file, its header above all."""
-    from frn.inference.runtime import MAX_METADATA
-    from frn.model import load_model
-    from frn.zoo import shipped_models
+    from frn.inference.onnx_runtime import MAX_METADATA
+    from frn.models.model import load_model
+    from frn.models.zoo import shipped_models
 
     good = shipped_models()["conv4"].read_bytes()
     length = int.from_bytes(good[:8], "little")
@@ -119,7 +119,7 @@ def checkpoints() -> Part:
     """Checkpoints of the authors' code, as a zip and in the older format."""
     import torch
 
-    from frn.weight_files import read_reference
+    from frn.models.weights import read_reference
 
     state = {
         "scale": torch.ones(1),
@@ -163,7 +163,7 @@ def projects() -> Part:
 
 def settings() -> Part:
     """Read, and written."""
-    from frn_tui.settings import Settings, settings_path
+    from frn_tui.settings.settings import Settings, settings_path
 
     good = {"theme": "nord", "images": "half", "model": "", "threshold": 0.5, "keys": {"ask": "q"}, "recent": ["/a"]}
 
@@ -180,9 +180,9 @@ def settings() -> Part:
 def journals() -> Part:
     """What a crash has left, found by the next start."""
     os.environ["FRN_STATE"] = tempfile.gettempdir()
-    from frn_tui.engine.journal import Journals
+    from frn_tui.client.file_requests import Recover
+    from frn_tui.engine.files.journal import Journals
     from frn_tui.engine.worker_queues import Job
-    from frn_tui.file_requests import Recover
 
     support = {"path": "/a.jpg", "key": "0" * 32, "size": 9, "mtime_ns": 5}
     state = {"classes": [{"id": 1, "name": "x", "supports": [support]}], "threshold": None, "next_id": 2}

@@ -20,7 +20,7 @@ def image(data: bytes) -> None:
     """A photo, decoded in this process, so that lines of Pillow count."""
     import contextlib
 
-    from frn.images import EvaluationTransform, Wish, decode_here
+    from frn.images.opening import EvaluationTransform, Wish, decode_here
 
     wish = Wish(transform=EvaluationTransform(size=32), stored=len(data) % 2 == 0)
     decode_here(data, "x", wish, contextlib.nullcontext())
@@ -38,7 +38,7 @@ def project(data: bytes) -> None:
 
 def onnx(data: bytes) -> None:
     """What stands before a session of a stranger's model."""
-    from frn.inference.runtime import FEATURES_FORMAT, check_model
+    from frn.inference.onnx_runtime import FEATURES_FORMAT, check_model
 
     check_model(data, "x", [FEATURES_FORMAT])
 

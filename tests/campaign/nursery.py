@@ -1,6 +1,6 @@
-"""Children of `frn.confined`, forked from a process that has imported what they need: ten times as many in an hour.
+"""Children of `frn.system.sandbox`, forked from a process with their imports: ten times as many in an hour.
 
-The campaign starts tens of thousands of them. What one then does is `frn.confined.serve`, under its limits, as always.
+The campaign starts tens of thousands of them. Each then runs `frn.system.sandbox.serve`, under its limits, as always.
 """
 
 import importlib
@@ -12,8 +12,8 @@ import sys
 import time
 from functools import cache
 
-from frn import confined
-from frn.confined import Confined
+from frn.system import sandbox
+from frn.system.sandbox import Confined
 
 
 class Forked:
@@ -97,7 +97,7 @@ def main() -> None:
             os.dup2(descriptor, place)
             os.close(descriptor)
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-        confined.serve(target, int(message))
+        sandbox.serve(target, int(message))
         os._exit(0)
 
 

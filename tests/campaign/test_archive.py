@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn.zoo import assets_folder
+from frn.models.zoo import assets_folder
 from tests import processes
 
 PHOTOS = round(100_000 * float(os.environ.get("FRN_CAMPAIGN", "1")))

@@ -15,16 +15,16 @@ import pytest
 import torch
 from PIL import Image
 
-from frn import files
-from frn.data.cache import load_images
 from frn.data.folders import scan
-from frn.images import EvaluationTransform
-from frn.inference.features import FeatureStore
+from frn.data.pixel_cache import load_images
+from frn.images.opening import EvaluationTransform
+from frn.inference.feature_cache import FeatureStore
 from frn.inference.project import load_project, save_project
-from frn.model import Model
-from frn.model_file import ModelConfig
-from frn.training.run_folder import Position, RunFolder
-from frn.zoo import assets_folder
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.models.zoo import assets_folder
+from frn.system import files
+from frn.training.runs.run_folder import Position, RunFolder
 from tests.campaign.test_surroundings import project
 from tests.forks import ended, fork
 from tests.killing import killed_at

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from frn.cli.defaults import take_defaults
+from frn.cli.shell.defaults import take_defaults
 from frn.errors import FrnError
-from frn.training.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import Position, RunFolder
 from tests.campaign import archives, files
 from tests.campaign.campaign import Part, require_line
 from tests.campaign.test_campaign import SEED, SHARE

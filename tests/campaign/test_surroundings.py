@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from frn import files
 from frn.errors import FrnError
-from frn.file_sets import write_set
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.session import ClassEntry, State
+from frn.system import files
+from frn.system.file_sets import write_set
 from tests.killing import killed_at
 
 pytestmark = [

@@ -14,18 +14,18 @@ import PIL
 import pytest
 import torch
 from frn_export.card import model_card
-from frn_export.graphs import features_graph
-from frn_export.head import head_graph
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.head import head_graph
 from PIL import Image
 from typer.testing import CliRunner
 
-from frn import __version__
+from frn._version import __version__
 from frn.cli.main import app
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
-from frn.model import Model
-from frn.model_file import ModelConfig
+from frn.models.header import ModelConfig
+from frn.models.model import Model
 from frn.ridge.parameters import HeadParameters
 from tests import processes
 

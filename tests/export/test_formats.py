@@ -7,13 +7,13 @@ from pathlib import Path
 import onnxruntime
 import pytest
 from frn_export.formats import converted
-from frn_export.head import head_graph
+from frn_export.graphs.head import head_graph
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.errors import FrnError
+from frn.models.zoo import assets_folder
 from frn.ridge.parameters import HeadParameters
-from frn.zoo import assets_folder
 
 CLASSES = assets_folder() / "samples" / "moths"
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_export.graphs import features_graph
+from frn_export.graphs.backbone import features_graph
 from frn_export.int8_accuracy import LABELS, Cost, Sample, draw_sample, labels_changed, measure_cost
 from frn_export.quantise import int8
 
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.inference.extractor import Extractor
-from frn.model import Model, load_model
-from frn.zoo import shipped_extractors
+from frn.models.model import Model, load_model
+from frn.models.zoo import shipped_extractors
 
 TRANSFORM = EvaluationTransform(size=32)
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from frn_export.classifier import classifier_graph
 from frn_export.difference import Difference
-from frn_export.graphs import features_graph
-from frn_export.head import head_graph
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.classifier import classifier_graph
+from frn_export.graphs.head import head_graph
 from frn_export.parity import (
     COARSE_TOLERANCE,
     HALF_TOLERANCE,
@@ -18,11 +18,11 @@ from frn_export.parity import (
 from frn_export.quantise import half
 
 from frn.errors import FrnError
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.model import Model, load_model
-from frn.model_file import ModelConfig
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model
 from frn.ridge.parameters import HeadParameters
 
 

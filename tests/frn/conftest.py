@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from frn.cli.schemas import SCHEMAS
+from frn.cli.shell.schemas import SCHEMAS
 
 
 def _violations(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[str]:
-    """Where a value is not of a schema; of JSON Schema only what `frn.cli.schemas` uses."""
+    """Where a value is not of a schema; of JSON Schema only what `frn.cli.shell.schemas` uses."""
     if "oneOf" in schema:
         if not any(not list(_violations(value, each)) for each in schema["oneOf"]):
             yield f"{where}: is none of the alternatives"

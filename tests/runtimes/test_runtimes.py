@@ -14,20 +14,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_export.batch import batch_graph
 from frn_export.card import OLDEST_RUNTIME
-from frn_export.classifier import classifier_graph
-from frn_export.graphs import features_graph
-from frn_export.head import head_graph
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.batch import batch_graph
+from frn_export.graphs.classifier import classifier_graph
+from frn_export.graphs.head import head_graph
 from frn_export.quantise import half, int8
 from PIL import Image
 
-from frn.images import open_image
+from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
-from frn.model import load_model
+from frn.models.model import load_model
+from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
-from frn.zoo import DEFAULT_MODEL
 
 pytestmark = pytest.mark.runtimes
 

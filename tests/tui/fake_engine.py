@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from frn_tui.client import EngineClient, EngineError
-from frn_tui.protocol import EXISTS, OnEvent, Request, Result
+from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.protocol import EXISTS, OnEvent, Request, Result
 
 
 class FakeEngine(EngineClient):

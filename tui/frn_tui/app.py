@@ -14,25 +14,25 @@ from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import ThemeProvider
 
-from frn.zoo import DEFAULT_MODEL, assets_folder, named_extractors
-from frn_tui import gc_policy
-from frn_tui.client import EngineClient, EngineError
-from frn_tui.controller import Controller
-from frn_tui.driver import with_pixels
-from frn_tui.keys import read_keymap
-from frn_tui.modes import PIXELS, Mode, default_mode
+from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
+from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.protocol import MIRROR
+from frn_tui.dialogs.dialogs import Choose
+from frn_tui.dialogs.help import meanings
+from frn_tui.document.controller import Controller
 from frn_tui.panes.project import ProjectBar
-from frn_tui.paths import absolute
-from frn_tui.pixels import Graphics
-from frn_tui.places import Places
-from frn_tui.protocol import MIRROR
-from frn_tui.recovery import Recovery
-from frn_tui.screens.dialogs import Choose
-from frn_tui.screens.help import meanings
+from frn_tui.panes.recovery import Recovery
 from frn_tui.screens.workspace import Workspace, bindings
-from frn_tui.settings import Settings, state_folder
-from frn_tui.terminal import MORE_COLOURS, QUESTIONS, Answered, beyond_tmux, cell_size, pixels_of
-from frn_tui.termination import SignalHandlers, end_without_terminal
+from frn_tui.settings.keys import read_keymap
+from frn_tui.settings.places import Places
+from frn_tui.settings.settings import Settings, state_folder
+from frn_tui.terminal import gc_policy
+from frn_tui.terminal.driver import with_pixels
+from frn_tui.terminal.modes import PIXELS, Mode, default_mode
+from frn_tui.terminal.paths import absolute
+from frn_tui.terminal.pixels import Graphics
+from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, Answered, beyond_tmux, cell_size, pixels_of
+from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
 from frn_tui.widgets.options import Palette
 
 CHECK_INTERVAL = 2.0

@@ -8,8 +8,8 @@ import stat
 import sys
 from typing import NoReturn
 
-from frn import __version__
-from frn_tui.modes import MODES, PIXELS
+from frn._version import __version__
+from frn_tui.terminal.modes import MODES, PIXELS
 
 OPENED = (".frn.json", ".zip")
 """Endings of files that can be opened."""
@@ -63,7 +63,7 @@ def run() -> None:
     app.run()
     status = app.return_code or 0
     if status == 128 + getattr(signal, "SIGHUP", -128):
-        from frn.files import discard_output
+        from frn.system.files import discard_output
 
         for descriptor in (1, 2):
             discard_output(descriptor)
@@ -85,7 +85,7 @@ def _refused(place: str) -> str:
 def _require_model(name: str) -> None:
     """End with a line where there is no such model, or none that the app can run."""
     from frn.errors import FrnError
-    from frn.zoo import require_exported
+    from frn.models.zoo import require_exported
 
     try:
         require_exported(name)
@@ -101,7 +101,7 @@ def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
     print(f"{reason} What it says of the samples:", file=sys.stderr, flush=True)
     import subprocess
 
-    from frn.zoo import assets_folder
+    from frn.models.zoo import assets_folder
 
     samples = assets_folder() / "samples"
     moths, queries = str(samples / "moths"), str(samples / "queries")
@@ -110,14 +110,14 @@ def _without_terminal(chosen: argparse.Namespace) -> NoReturn:
 
 def _serve(chosen: argparse.Namespace) -> None:
     from frn.errors import FrnError
-    from frn_tui import web
+    from frn_tui.web import serve
 
     options = ["--images", chosen.images]
     options += ["--model", chosen.model] if chosen.model else []
     options += ["--test-time", chosen.test_time] if chosen.test_time else []
     options += ["--", chosen.place] if chosen.place else []
     try:
-        web.serve(options, web.PORT if chosen.port is None else chosen.port)
+        serve.serve(options, serve.PORT if chosen.port is None else chosen.port)
     except FrnError as error:
         sys.exit(f"error: {error}")
 

@@ -9,11 +9,11 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from frn.data.cache import StoredImages
 from frn.data.folders import scan
+from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, limit_shorter_side, open_image
+from frn.images.opening import EvaluationTransform, limit_shorter_side, open_image
 
 Pools = Annotated[
     list[str],

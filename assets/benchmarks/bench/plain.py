@@ -18,9 +18,9 @@ from frn.backbones.conv4 import ConvBlock
 from frn.backbones.resnet12 import ResidualBlock
 from frn.episodes import EpisodeShape
 from frn.heads.frn import FRNHead
-from frn.losses import AUX_WEIGHT
-from frn.model import Model
-from frn.numerics import Precision, autocast
+from frn.models.model import Model
+from frn.system.precision import Precision, autocast
+from frn.training.losses import AUX_WEIGHT
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")

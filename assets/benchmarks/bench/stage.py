@@ -12,12 +12,12 @@ from typing import Literal
 
 import frn_tui.app
 from frn_tui.app import FrnApp
-from frn_tui.modes import Mode
-from frn_tui.widgets.gallery import GalleryItem
+from frn_tui.terminal.modes import Mode
+from frn_tui.widgets.gallery.gallery import GalleryItem
 from textual import work
 from textual.binding import Binding
 
-from frn.zoo import DEFAULT_MODEL
+from frn.models.zoo import DEFAULT_MODEL
 
 BEAT = 0.005
 """Seconds between two looks at the clock."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.files import require_regular
+from frn.system.files import require_regular
 
 PACKAGE = "onnxruntime-web"
 SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"

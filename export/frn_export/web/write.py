@@ -8,21 +8,21 @@ from pathlib import Path
 
 import numpy as np
 
-from frn import __version__
+from frn._version import __version__
 from frn.errors import FrnError
-from frn.files import MAX_JSON, read_regular, write_atomically
-from frn.images import open_image
+from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import LEAST_COVER, MOST_COVER
-from frn.inference.features import Maps
+from frn.inference.feature_cache import Maps
+from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.ramp import RAMP
-from frn.inference.runtime import open_session, run_session
 from frn.inference.unknown import MISSED
 from frn.ridge.parameters import USUAL_SHOTS
-from frn_export.batch import scores_graph
-from frn_export.classifier import prepare_graph, require_text
+from frn.system.files import MAX_JSON, read_regular, write_atomically
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
-from frn_export.head import head_graph
+from frn_export.graphs.batch import scores_graph
+from frn_export.graphs.classifier import prepare_graph, require_text
+from frn_export.graphs.head import head_graph
 from frn_export.web.runtime import BINARY, Runtime
 
 SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js")

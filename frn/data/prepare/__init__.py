@@ -8,12 +8,12 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
-from frn.data.cache import Progress
-from frn.data.prepare import aircraft, cifar, cub, folder, inat, mini_imagenet, omniglot, tiered_imagenet
+from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Benchmark, Counts, Plan
+from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, inat, mini_imagenet, omniglot, tiered_imagenet
+from frn.data.prepare.benchmarks.folder import DrawnSplit
 from frn.data.prepare.download import fetch
-from frn.data.prepare.folder import DrawnSplit
-from frn.data.prepare.record import Record, count, hold, read_record, refuse_another
+from frn.data.prepare.prepared import Record, count, hold, read_record, refuse_another
 from frn.data.prepare.sources import Sources, fingerprint
 from frn.data.prepare.writer import check_places, write_items
 from frn.errors import FrnError

@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
-from frn.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
-from frn.data.cache import Progress
 from frn.data.folders import SYSTEM_FILES, looks_like_image, why_skipped
+from frn.data.pixel_cache import Progress
 from frn.errors import FrnError, one_line
-from frn.files import is_file, is_there
-from frn.images import MAX_BYTES
+from frn.images.opening import MAX_BYTES
+from frn.system.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
+from frn.system.files import is_file, is_there
 
 MEBIBYTE = 1 << 20
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from frn.data.cache import Progress
+from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Item
-from frn.data.prepare.pictures import PNG_END, as_stored, to_png
+from frn.data.prepare.stored_images import PNG_END, as_stored, to_png
 from frn.errors import FrnError
-from frn.hardware import cores
+from frn.system.hardware import cores
 
 PIECE = 64
 """Images that are in memory together."""

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from frn.errors import FrnError
-from frn.files import read_regular
+from frn.system.files import read_regular
 from frn.training.presets.record import DESCRIPTION
 
 MAX_BYTES = 1 << 20

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from frn.data.augmentation import Augmentation
 from frn.episodes import EpisodeShape
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.training.presets.general import RELATIVES
 from frn.training.presets.preset import Preset, Pretraining, Schedule, TrainingData, ValidationProtocol
 

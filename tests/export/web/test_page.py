@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.errors import FrnError
+from frn.models.zoo import assets_folder
 from frn.ridge.parameters import USUAL_SHOTS, temperature
-from frn.zoo import assets_folder
 from tests import processes
 
 SAMPLES = assets_folder() / "samples"

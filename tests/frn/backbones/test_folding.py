@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.backbones.base import Backbone
+from frn.backbones.backbone import Backbone
 from frn.backbones.folding import folded
 
 

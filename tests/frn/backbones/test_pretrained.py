@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from frn.backbones.pretrained import Pretrained, find_weights, recipe
 from frn.cli.main import app
 from frn.errors import FrnError
-from frn.model import import_pretrained, load_model, save_model
+from frn.models.model import import_pretrained, load_model, save_model
 
 
 def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) -> Path:

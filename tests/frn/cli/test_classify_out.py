@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.zoo import assets_folder
+from frn.models.zoo import assets_folder
 from tests import processes
 
 SAMPLES = assets_folder() / "samples"

@@ -16,16 +16,16 @@ import torch
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from frn.cli.console import printable
 from frn.cli.main import app
-from frn.cli.schemas import SCHEMAS
+from frn.cli.shell.console import printable
+from frn.cli.shell.schemas import SCHEMAS
 from frn.data.synthetic import draw_moth, species
-from frn.images import EvaluationTransform
-from frn.model import Model, save_model
-from frn.model_file import ModelConfig
-from frn.training.options import RunOptions
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, save_model
+from frn.models.zoo import assets_folder, shipped_models
 from frn.training.presets import find_preset
-from frn.zoo import assets_folder, shipped_models
+from frn.training.runs.run_options import RunOptions
 from tests import processes
 
 SAMPLES = assets_folder() / "samples"
@@ -259,7 +259,7 @@ def test_train_asks_for_what_is_missing() -> None:
 
 
 def test_the_demo_learns_without_any_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.training.data.DEMO_CLASSES", {"train": 24, "val": 8, "test": 8})
+    monkeypatch.setattr("frn.training.splits.DEMO_CLASSES", {"train": 24, "val": 8, "test": 8})
     monkeypatch.setattr("frn.training.launch.TEST_EPISODES", 200)
     result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 3, "--warm-up", 4, "--json")
     steps = [json.loads(line) for line in (tmp_path / "demo" / "metrics.jsonl").read_text().splitlines()]

@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from frn.cli.console import _shortage
-from frn.cli.explain import LONGEST
 from frn.cli.main import app
-from frn.images import open_image
-from frn.zoo import added_models, assets_folder
+from frn.cli.shell.console import _shortage
+from frn.cli.use.explain import LONGEST
+from frn.images.opening import open_image
+from frn.models.zoo import added_models, assets_folder
 from tests import processes
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"

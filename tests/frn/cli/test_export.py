@@ -11,13 +11,13 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from frn_export.graphs import features_graph
+from frn_export.graphs.backbone import features_graph
 from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.model import Model, load_model
-from frn.zoo import shipped_extractors
+from frn.models.model import Model, load_model
+from frn.models.zoo import shipped_extractors
 
 
 @pytest.fixture(autouse=True)

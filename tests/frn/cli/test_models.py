@@ -14,7 +14,7 @@ from torchvision import models
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.zoo import assets_folder, named_extractors
+from frn.models.zoo import assets_folder, named_extractors
 
 NETWORK = "torchvision:mobilenet_v3_small"
 

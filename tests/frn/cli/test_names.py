@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.cli.train import _show_result
-from frn.data.cache import load_images
+from frn.cli.train.train import _show_result
 from frn.data.folders import scan
-from frn.zoo import assets_folder
+from frn.data.pixel_cache import load_images
+from frn.models.zoo import assets_folder
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"

@@ -8,15 +8,15 @@ import torch
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.data.cache import load_images
 from frn.data.folders import scan
+from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
 from frn.evaluation.method import with_method
-from frn.images import EvaluationTransform
-from frn.model import Model, save_model
-from frn.model_file import ModelConfig
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, save_model
 from frn.training.presets import PRESETS
 
 
@@ -71,7 +71,7 @@ def test_simpleshot_on_a_trained_backbone_is_centred_on_the_training_images(moth
     answer = json.loads(frn(*words, "--method", "simpleshot").stdout)
     assert answer["method"] == "simpleshot"
 
-    from frn.model import load_model
+    from frn.models.model import load_model
 
     other = with_method(load_model(model), "simpleshot")
     transform = other.config.transform

@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from frn_export.graphs import features_graph
+from frn_export.graphs.backbone import features_graph
 from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.images import EvaluationTransform
-from frn.model import Model
-from frn.model_file import ModelConfig
-from frn.zoo import DEFAULT_MODEL, assets_folder
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.models.zoo import DEFAULT_MODEL, assets_folder
 from tests import processes
 
 
@@ -186,7 +186,7 @@ def test_using_a_model_imports_no_torch(birds: Path, extractor: Path, tmp_path: 
 
 
 def test_evaluation_in_onnxruntime_is_that_in_torch(moths: Path, extractor: Path, tmp_path: Path) -> None:
-    from frn.model import save_model
+    from frn.models.model import save_model
 
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))

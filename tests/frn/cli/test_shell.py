@@ -16,9 +16,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.cli.schemas import SCHEMAS
-from frn.cli.topics import TOPICS
-from frn.zoo import assets_folder
+from frn.cli.shell.schemas import SCHEMAS
+from frn.cli.shell.topics import TOPICS
+from frn.models.zoo import assets_folder
 from tests import processes
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from frn.cli.train import _show_result
-from frn.cli.training_display import LASTING, TrainingDisplay
+from frn.cli.train.train import _show_result
+from frn.cli.train.training_display import LASTING, TrainingDisplay
 from frn.evaluation.accuracy import Accuracy
 from frn.training.loop import StepReport, ValidationReport
-from frn.training.options import RunOptions
 from frn.training.presets import Schedule, demo
-from frn.training.run_folder import Position
+from frn.training.runs.run_folder import Position
+from frn.training.runs.run_options import RunOptions
 from tests.frn.training.tiny import drawn
 
 

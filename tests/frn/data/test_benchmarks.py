@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from frn.cli.main import app
 from frn.data.prepare import prepare
 from frn.data.prepare.benchmark import read_split
-from frn.data.prepare.inat import META, TIERED
-from frn.data.prepare.mini_imagenet import NAMED
+from frn.data.prepare.benchmarks.inat import META, TIERED
+from frn.data.prepare.benchmarks.mini_imagenet import NAMED
 from frn.errors import FrnError
 from tests.frn.data.miniatures import (
     Files,
@@ -160,7 +160,9 @@ def test_inat_keeps_categories_of_50_to_1000_boxed_images_squashed(tmp_path: Pat
 def test_inat_is_compared_with_its_published_number_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert META["all"] == TIERED["all"] == (1135, 243_986)
     assert (META["train"][0], META["test"][0], TIERED["train"][0], TIERED["test"][0]) == (908, 227, 781, 354)
-    monkeypatch.setattr("frn.data.prepare.inat.META", {"train": (2, None), "test": (1, None), "all": (3, 152)})
+    monkeypatch.setattr(
+        "frn.data.prepare.benchmarks.inat.META", {"train": (2, None), "test": (1, None), "all": (3, 152)}
+    )
     annotations, files = inat_files()
     unpacked(tmp_path / "inat2017", files | {"train_2017_bboxes.json": annotations})
     with pytest.raises(FrnError, match="3 classes and 151 images in all, but meta-inat has 3 classes and 152 images"):
@@ -214,7 +216,7 @@ def test_mini_imagenet_from_imagenet_goes_by_rank(tmp_path: Path, monkeypatch: p
     labels = dict(zip(("train", "val", "test"), imagenet_classes(), strict=True))
     facts = {part: [label] for part, label in labels.items()}
     masks = dict.fromkeys(labels.values(), base64.b64encode(bytes([0b1010])).decode())
-    monkeypatch.setattr("frn.data.prepare.mini_imagenet.read_split", lambda name: facts | {"images": masks})
+    monkeypatch.setattr("frn.data.prepare.benchmarks.mini_imagenet.read_split", lambda name: facts | {"images": masks})
     home = tmp_path / "train"
     home.mkdir()
     for label, files in imagenet_classes().items():

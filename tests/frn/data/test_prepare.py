@@ -16,8 +16,8 @@ from PIL import Image
 from frn.data.check import check_split
 from frn.data.folders import scan
 from frn.data.prepare import prepare
-from frn.data.prepare.folder import DrawnSplit
-from frn.data.prepare.record import read_record
+from frn.data.prepare.benchmarks.folder import DrawnSplit
+from frn.data.prepare.prepared import read_record
 from frn.data.prepare.sources import Sources
 from frn.errors import FrnError
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from frn import archives
 from frn.cli.main import app
 from frn.data.prepare import BENCHMARKS, prepare, sources, writer
 from frn.data.prepare.download import Download
 from frn.data.prepare.pickles import load_arrays
 from frn.errors import FrnError
+from frn.system import archives
 from tests import processes
 from tests.frn.data.miniatures import (
     Files,

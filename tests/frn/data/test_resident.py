@@ -15,7 +15,7 @@ from frn.episodes import EpisodeShape
 from frn.training import loop
 from frn.training.loop import train
 from frn.training.presets import Schedule, demo
-from frn.training.run import RunSettings
+from frn.training.runs.run import RunSettings
 
 CPU = torch.device("cpu")
 SEVERAL_SIZES = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for size in (20, 33, 27)))

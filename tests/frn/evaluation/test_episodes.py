@@ -91,14 +91,14 @@ def test_moments_are_faster_than_maps() -> None:
 
 
 def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> None:
-    from frn_export.graphs import features_graph
+    from frn_export.graphs.backbone import features_graph
 
     from frn.errors import FrnError
     from frn.evaluation.features import OnnxExtractor
-    from frn.images import EvaluationTransform
+    from frn.images.opening import EvaluationTransform
     from frn.inference.extractor import Extractor
-    from frn.model import Model
-    from frn.model_file import ModelConfig
+    from frn.models.header import ModelConfig
+    from frn.models.model import Model
 
     def exported(method: str) -> OnnxExtractor:
         config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))

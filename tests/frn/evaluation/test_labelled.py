@@ -14,12 +14,12 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.errors import FrnError
+from frn.estimator.loading import load_classifier
 from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
-from frn.evaluation.score_rows import as_csv
 from frn.inference.classifier import Prediction
-from frn.loading import load_classifier
-from frn.report.score import score_page
-from frn.zoo import assets_folder
+from frn.models.zoo import assets_folder
+from frn.report.score_page import score_page
+from frn.report.score_table import as_csv
 from tests import processes
 
 SAMPLES = assets_folder() / "samples"

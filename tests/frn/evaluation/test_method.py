@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from frn.data.cache import load_images
 from frn.data.folders import scan
+from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
 from frn.evaluation.features import TorchExtractor, extract_features
 from frn.evaluation.method import with_method
-from frn.images import EvaluationTransform
-from frn.model import Model
-from frn.model_file import ModelConfig
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model
 
 
 def small(method: str = "proto", backbone: str = "conv4") -> Model:

@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.heads import HEADS, build_head
-from frn.heads.cosine import CosineHead
 from frn.heads.covariance import ROOT_FLOOR, CovarianceHead
 from frn.heads.ctx import CTXHead
 from frn.heads.dsn import DSNHead
-from frn.heads.ridge import RidgeHead
-from frn.heads.simpleshot import SimpleShotHead
+from frn.heads.vectors.cosine import CosineHead
+from frn.heads.vectors.ridge import RidgeHead
+from frn.heads.vectors.simpleshot import SimpleShotHead
 from frn.ridge.reconstruction import location_error
 
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from frn.heads.bifrn import BiFRNHead, SelfReconstruction, positions
-from frn.images import EvaluationTransform
-from frn.model import load_model
+from frn.images.opening import EvaluationTransform
+from frn.models.model import load_model
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 6, 5

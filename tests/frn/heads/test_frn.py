@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from frn.heads.frn import FRNHead
-from frn.heads.reconstruction import reconstruct
+from frn.ridge import reconstruct
 
 
 def test_logits_are_the_scaled_mean_squared_error_of_eq_9() -> None:

@@ -7,8 +7,8 @@ import torch
 
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
-from frn.images import EvaluationTransform
-from frn.model import import_reference
+from frn.images.opening import EvaluationTransform
+from frn.models.model import import_reference
 
 
 def test_a_dummy_map_rebuilds_as_a_pool_of_one_image_does() -> None:

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import safetensors
 import torch
-from frn_export.graphs import features_graph
+from frn_export.graphs.backbone import features_graph
 from frn_export.quantise import half
 
 from frn.errors import FrnError
-from frn.images import EvaluationTransform, open_image
+from frn.images.opening import EvaluationTransform, open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.inference.features import Maps
-from frn.model import Model, load_model
-from frn.model_file import ModelConfig
-from frn.zoo import shipped_extractors, shipped_models
+from frn.inference.feature_cache import Maps
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model
+from frn.models.zoo import shipped_extractors, shipped_models
 
 
 def model_of(method: str = "frn") -> Model:

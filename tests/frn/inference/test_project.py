@@ -15,12 +15,12 @@ import onnx
 import pytest
 
 from frn.errors import FrnError
-from frn.files import alone, write_atomically
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.inference import project
 from frn.inference.project import ModelReference, Project, is_project, load_project, save_project
 from frn.inference.session import ClassEntry, State, Support
-from frn.zoo import shipped_extractors
+from frn.models.zoo import shipped_extractors
+from frn.system.files import alone, write_atomically
 
 MODEL = ModelReference("conv4", "ab" * 32, EvaluationTransform(size=84, resize=92))
 

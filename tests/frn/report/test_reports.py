@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.models.zoo import assets_folder
 from frn.report.page import POLICY, page, section
-from frn.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
 EVIL = "<script>alert(1)</script> &\"'"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from frn import FewShotClassifier
+from frn.models.zoo import assets_folder
 from frn.ridge.parameters import temperature
-from frn.zoo import assets_folder
 
 MOTHS = sorted((assets_folder() / "samples" / "moths").iterdir())[:4]
 QUERIES = sorted((assets_folder() / "samples" / "queries").iterdir())[:6]

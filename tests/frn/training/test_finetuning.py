@@ -10,21 +10,21 @@ import torch
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.cli.schemas import SCHEMAS
+from frn.cli.shell.schemas import SCHEMAS
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
-from frn.model import load_model
-from frn.model_file import ModelConfig, read_header
-from frn.training.finetuning import finetuning_folders, finetuning_preset, fitted_shape
+from frn.models.header import ModelConfig, read_header
+from frn.models.model import load_model
+from frn.models.zoo import shipped_models
+from frn.training.finetuning.recipe import finetuning_folders, finetuning_preset, fitted_shape
+from frn.training.finetuning.statistics import SHARES
 from frn.training.launch import prepare_run
-from frn.training.options import RunOptions
 from frn.training.presets import find_preset
 from frn.training.presets.overlay import overlay
 from frn.training.presets.record import deciding_fields
-from frn.training.run_folder import RunFolder
-from frn.training.statistics import SHARES
-from frn.zoo import shipped_models
+from frn.training.runs.run_folder import RunFolder
+from frn.training.runs.run_options import RunOptions
 
 SHIPPED = shipped_models()
 

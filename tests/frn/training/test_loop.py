@@ -16,16 +16,16 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
-from frn.images import EvaluationTransform
-from frn.losses import distillation_loss
-from frn.model import Model, load_model
-from frn.model_file import ModelConfig, read_header
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig, read_header
+from frn.models.model import Model, load_model
 from frn.training.loop import StepReport, ValidationReport
+from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, PretrainingObjective
 from frn.training.presets import Schedule
 from frn.training.presets.preset import Pretraining, ValidationProtocol
-from frn.training.run import RunSettings
-from frn.training.run_folder import read_classifier
+from frn.training.runs.run import RunSettings
+from frn.training.runs.run_folder import read_classifier
 from frn.training.setup import describe_images
 from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, drawn, pretraining, quick
 

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 
 from frn.episodes import EpisodeShape
 from frn.heads.pretrain import AveragePoolHead
-from frn.losses import AUX_WEIGHT, auxiliary_loss
-from frn.model import Model
-from frn.model_file import ModelConfig
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.training.losses import AUX_WEIGHT, auxiliary_loss
 from frn.training.objectives import EpisodicObjective, PretrainingObjective, build_objective
 from frn.training.presets import find_preset
 

@@ -10,7 +10,7 @@ import pytest
 import frn.data
 from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
-from frn.images import EvaluationTransform
+from frn.images.opening import EvaluationTransform
 from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
 from frn.training.presets.general import GENERAL
 from frn.training.presets.photo import PHOTO

@@ -15,11 +15,11 @@ from torch import nn
 from frn.data.concat import ConcatImages
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError, FrnWarning
-from frn.model_file import read_header
+from frn.models.header import read_header
 from frn.training.loop import StepReport, train
 from frn.training.presets.preset import Pretraining
-from frn.training.run import RunSettings
-from frn.training.run_folder import Position, RunFolder
+from frn.training.runs.run import RunSettings
+from frn.training.runs.run_folder import Position, RunFolder
 from frn.training.setup import build_optimizer, new_model
 from tests import processes
 from tests.frn.training.tiny import CLEAR, TINY, assert_same, drawn, pretraining, quick
@@ -113,7 +113,7 @@ import numpy as np
 import torch
 import torch._dynamo  # which an optimiser imports: once here, not in each fork
 from frn.training.loop import train
-from frn.training.run import RunSettings
+from frn.training.runs.run import RunSettings
 from tests.forks import ended, fork
 from tests.frn.training.tiny import TINY, Schedule, ValidationProtocol, drawn, replace
 
@@ -193,7 +193,7 @@ def test_mixtures_with_the_start_are_of_the_same_start_after_a_resume(tmp_path: 
 def test_what_another_version_notes_of_a_runs_place_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frn.training.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
+    monkeypatch.setattr("frn.training.runs.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
     folder, model = RunFolder(tmp_path), new_model(TINY, 0)
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
     folder.save_last(model, nn.Identity(), optimizer, Position(epoch=2, best=50.0), {})

@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from frn.data.batch_augmentation import augment
 from frn.data.synthetic import draw_classes
-from frn.data.transforms import augment
-from frn.model import load_model
+from frn.models.model import load_model
+from frn.training.finetuning.statistics import LEAST_CROP, Statistics, begin_training, measure_statistics, norms
 from frn.training.presets import demo
-from frn.training.run import RunSettings
-from frn.training.statistics import LEAST_CROP, Statistics, begin_training, measure_statistics, norms
+from frn.training.runs.run import RunSettings
 
 
 def test_statistics_stay_where_the_preset_says_so() -> None:

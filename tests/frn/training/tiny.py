@@ -8,15 +8,15 @@ from typing import Any, Literal
 import torch
 
 from frn.data.augmentation import Augmentation
-from frn.data.cache import StoredImages
+from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
-from frn.images import EvaluationTransform
-from frn.model import load_model
+from frn.images.opening import EvaluationTransform
+from frn.models.model import load_model
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.presets import Preset, Schedule, demo
 from frn.training.presets.preset import Pretraining, ValidationProtocol
-from frn.training.run import RunSettings
+from frn.training.runs.run import RunSettings
 
 Objective = Literal["frn-pretrain", "average-pretrain"]
 

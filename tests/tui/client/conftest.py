@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.client import EngineClient
-from frn_tui.protocol import OpenModel
+from frn_tui.client.client import EngineClient
+from frn_tui.client.protocol import OpenModel
 
 Message = dict[str, Any]
 Scenario = Callable[[EngineClient], Coroutine[Any, Any, None]]
@@ -20,9 +20,9 @@ PATIENCE = 20.0
 MISCHIEF = """
 import os, sys, time
 from pathlib import Path
-import frn.images, frn.inference.extractor as extractor, frn_tui.engine.photos as pictures
+import frn.images.opening, frn.inference.extractor as extractor, frn_tui.engine.pictures.decoded_photos as pictures
 
-def mischief(path, read=frn.images.read_file):
+def mischief(path, read=frn.images.opening.read_file):
     if "poison" in path.name:
         os.kill(os.getpid(), 9)
     while "hang" in path.name:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from frn_tui.client import EngineClient, EngineError
+from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.file_requests import ListFolder
+from frn_tui.client.protocol import INTERNAL, PROTOCOL_VERSION, EmbedImages, RenderPreview
 from frn_tui.engine.__main__ import BEHIND
 from frn_tui.engine.pipes import MAX_LOG
-from frn_tui.file_requests import ListFolder
-from frn_tui.protocol import INTERNAL, PROTOCOL_VERSION, EmbedImages, RenderPreview
 
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
@@ -103,7 +103,7 @@ def test_what_libraries_print_goes_to_the_log(photos: Callable[..., list[str]], 
 
 def test_a_bug_in_the_engine_leaves_a_traceback_and_the_message_says_where(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
-    program = "import frn_tui.engine.scan as m; del m.os; from frn_tui.engine.__main__ import main; main()"
+    program = "import frn_tui.engine.files.scan as m; del m.os; from frn_tui.engine.__main__ import main; main()"
 
     async def scenario(client: EngineClient) -> None:
         with pytest.raises(EngineError, match=rf"^internal error: NameError: .*; more in {log}$") as caught:

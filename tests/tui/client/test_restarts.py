@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.client import EngineClient, EngineError
-from frn_tui.file_requests import ScanPath
-from frn_tui.protocol import AskClasses, EmbedImages, RenderPreview, SetClasses
+from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.file_requests import ScanPath
+from frn_tui.client.protocol import AskClasses, EmbedImages, RenderPreview, SetClasses
 
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, children, eventually, kill, play
@@ -200,7 +200,7 @@ def test_closing_is_quick_at_any_moment(photos: Callable[..., list[str]], moment
 def test_no_engine_outlives_its_app(tmp_path: Path) -> None:
     app = (
         "import asyncio\n"
-        "from frn_tui.client import EngineClient\n"
+        "from frn_tui.client.client import EngineClient\n"
         "async def main():\n"
         "    client = EngineClient()\n"
         "    await client.start()\n"

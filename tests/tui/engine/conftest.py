@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frn_tui.client.protocol import ProtocolError, parse
 from frn_tui.engine.operations import build_handlers
 from frn_tui.engine.worker_queues import Handler, Job, serve
-from frn_tui.protocol import ProtocolError, parse
 
 Message = dict[str, Any]
 

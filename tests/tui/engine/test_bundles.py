@@ -55,7 +55,7 @@ def test_a_bundle_opens_where_nothing_else_is_there(
 
 
 def test_a_model_that_does_not_ship_comes_along(bare: Engine, birds: dict[str, list[Path]], tmp_path: Path) -> None:
-    from frn.zoo import shipped_extractors
+    from frn.models.zoo import shipped_extractors
 
     own = Path(shutil.copy(shipped_extractors()["conv4"], tmp_path / "mine.onnx"))
     bare.done("open_model", model=str(own))

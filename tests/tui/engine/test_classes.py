@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.engine import class_ranks
-from frn_tui.engine.class_ranks import ClassErrors
-from frn_tui.engine.near_duplicates import NEAR
+from frn_tui.engine.classes import class_ranks
+from frn_tui.engine.classes.class_ranks import ClassErrors
+from frn_tui.engine.classes.near_duplicates import NEAR
 from frn_tui.engine.operations import build_handlers
 
-from frn.images import open_image
+from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
+from frn.models.zoo import shipped_extractors
 from frn.ridge.enrolment import enroll
-from frn.zoo import shipped_extractors
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -88,7 +88,7 @@ def test_one_more_example_costs_one_class(
         enrolled.append(len(maps))
         return enroll(maps, head)
 
-    monkeypatch.setattr("frn_tui.engine.enrolled_classes.enroll", counting)
+    monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.enroll", counting)
     before = engine.done("classes", state=engine.state(first(members, 3)))
     assert enrolled == [3] * 5
     more = {**first(members, 3), "moth 42": members["moth 42"][:4]}
@@ -167,5 +167,5 @@ def test_missing_maps_are_named_and_leave_the_classes_as_they_were(
 def test_maps_beyond_the_limit_are_found_in_the_store(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("frn_tui.engine.embedding.MAX_CACHED", 20_000)
+    monkeypatch.setattr("frn_tui.engine.classes.embedding.MAX_CACHED", 20_000)
     assert engine.done("classes", state=engine.state(first(members, 3)))["missing"] == []

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from frn_tui.protocol import EXISTS, MIRROR
+from frn_tui.client.protocol import EXISTS, MIRROR
 
-from frn.images import open_image
+from frn.estimator.loading import load_classifier
+from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
-from frn.loading import load_classifier
 from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
 
@@ -44,9 +44,9 @@ def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An extractor of somebody else's network, under a head that nobody trained."""
     torch = pytest.importorskip("torch")
     models = pytest.importorskip("torchvision.models")
-    from frn_export.graphs import features_graph
+    from frn_export.graphs.backbone import features_graph
 
-    from frn.model import import_pretrained
+    from frn.models.model import import_pretrained
 
     folder = tmp_path_factory.mktemp("untrained")
     torch.manual_seed(0)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from frn_tui.client.protocol import INTERNAL, REQUESTS, Request
 from frn_tui.engine.server import Server
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import INTERNAL, REQUESTS, Request
 
 from tests.tui.engine.conftest import Engine, Message
 

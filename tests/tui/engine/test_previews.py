@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.engine.blocks import encode
-from frn_tui.engine.heat import paint
-from frn_tui.engine.previews import fit
-from frn_tui.modes import CELLS, PARTS, Mode
+from frn_tui.engine.pictures.blocks import encode
+from frn_tui.engine.pictures.heat import paint
+from frn_tui.engine.pictures.previews import fit
+from frn_tui.terminal.modes import CELLS, PARTS, Mode
 from PIL import Image
 
 from tests.tui.engine.conftest import Engine, Message

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_tui.protocol import MAPPED
+from frn_tui.client.protocol import MAPPED
 
 from tests.tui.engine.conftest import Engine, first
 

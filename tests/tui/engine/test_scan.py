@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from frn_tui.engine.scan import scan_folder
+from frn_tui.engine.files.scan import scan_folder
 from frn_tui.engine.worker_queues import Cancelled
 
 from tests.tui.engine.conftest import Engine

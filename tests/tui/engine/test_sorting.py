@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_tui.engine.sorting import _put
+from frn_tui.engine.files.sorting import _put
 
 from tests.tui.engine.conftest import Engine, first
 

@@ -7,8 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+from frn_tui.client.protocol import PROTOCOL_VERSION
 from frn_tui.engine.pipes import Sender, redirect_stdout
-from frn_tui.protocol import PROTOCOL_VERSION
 
 BEHIND = 7
 """Niceness of the engine: where there are few cores, keys come first."""

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from frn.errors import FrnError
-from frn.hardware import cores
 from frn.inference.extractor import Extractor
-from frn.inference.features import Maps
+from frn.inference.feature_cache import Maps
+from frn.models.zoo import require_exported, resolve
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out
-from frn.zoo import require_exported, resolve
+from frn.system.hardware import cores
+from frn_tui.client.protocol import MIRROR, Model, OpenModel
 from frn_tui.engine.worker_queues import Job
-from frn_tui.protocol import MIRROR, Model, OpenModel
 
 
 class LoadedModel:
@@ -52,7 +52,7 @@ class Models:
         threads = max(1, cores() - 1)  # one is left to the app
         extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
         if name != request.model:
-            from frn_export.mirror import mirrored  # here: few sessions do
+            from frn_export.graphs.mirror import mirrored  # here: few sessions do
 
             extractor = Extractor(mirrored(extractor.data), str(path), trusted=trusted, device="cpu", threads=threads)
         self.current = LoadedModel(name, extractor)

@@ -1,17 +1,17 @@
 """What the engine can do, by the names of the protocol."""
 
-from frn_tui.engine.bundles import Bundles, unpack
-from frn_tui.engine.embedding import Embedding
-from frn_tui.engine.enrolled_classes import EnrolledClasses
-from frn_tui.engine.journal import Journals
-from frn_tui.engine.locks import Locks
+from frn_tui.engine.classes.embedding import Embedding
+from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
+from frn_tui.engine.classes.scoring import Queries
+from frn_tui.engine.files.bundles import Bundles, unpack
+from frn_tui.engine.files.journal import Journals
+from frn_tui.engine.files.locks import Locks
+from frn_tui.engine.files.projects import Exports, Projects, write_text
+from frn_tui.engine.files.relocation import find_missing, relocate
+from frn_tui.engine.files.scan import list_folder, look_inside, scan, stamp
+from frn_tui.engine.files.sorting import sort_photos
 from frn_tui.engine.models import Models
-from frn_tui.engine.previews import Previews
-from frn_tui.engine.projects import Exports, Projects, write_text
-from frn_tui.engine.queries import Queries
-from frn_tui.engine.relocation import find_missing, relocate
-from frn_tui.engine.scan import list_folder, look_inside, scan, stamp
-from frn_tui.engine.sorting import sort_photos
+from frn_tui.engine.pictures.previews import Previews
 from frn_tui.engine.worker_queues import Handler
 
 

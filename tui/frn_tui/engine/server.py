@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
+from frn_tui.client.protocol import ProtocolError, Queue, decode, parse
 from frn_tui.engine.worker_queues import Handler, Job, Send, WorkerQueue
-from frn_tui.protocol import ProtocolError, Queue, decode, parse
 
 HEARTBEAT = 1.0
 """Seconds between signs of life."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from frn.errors import FrnError
-from frn_tui.protocol import INTERNAL, Request
+from frn_tui.client.protocol import INTERNAL, Request
 
 Send = Callable[[Mapping[str, object]], None]
 Check = Callable[[], None]

@@ -6,11 +6,11 @@ from rich.text import Text
 from textual.binding import Binding
 from textual.widgets import Static
 
+from frn_tui.document.review_state import example_names, nearest, rival
 from frn_tui.panes.context import Context
 from frn_tui.panes.verdicts import Verdicts
-from frn_tui.review import example_names, nearest, rival
 from frn_tui.screens.review import Review
-from frn_tui.text import display_name
+from frn_tui.terminal.text import display_name
 
 
 class AnswersLine(Static):

@@ -10,17 +10,17 @@ from textual.binding import Binding
 from textual.widgets import Static
 
 from frn.inference.session import ClassEntry
-from frn_tui.controller import Added
+from frn_tui.client.protocol import ClassReport
+from frn_tui.dialogs.dialogs import AskText, Choose, Page
+from frn_tui.document.controller import Added
+from frn_tui.document.queries import Problem
 from frn_tui.panes.confusion import confusion_table
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.guide import Guide
 from frn_tui.panes.project import ProjectBar
-from frn_tui.paths import absolute, name_of
-from frn_tui.protocol import ClassReport
-from frn_tui.query import Problem
-from frn_tui.screens.dialogs import AskText, Choose, Page
-from frn_tui.text import count_of, display_name
-from frn_tui.widgets.classes import ClassList, ClassRow
+from frn_tui.terminal.paths import absolute, name_of
+from frn_tui.terminal.text import count_of, display_name
+from frn_tui.widgets.class_list import ClassList, ClassRow
 
 MANY = 500
 """Photos from which on adding asks first."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from frn_tui.protocol import Confusion
-from frn_tui.text import display_name, percent
+from frn_tui.client.protocol import Confusion
+from frn_tui.terminal.text import display_name, percent
 
 WIDEST = 24
 """Cells of a name."""

@@ -13,16 +13,16 @@ from textual.worker import Worker
 
 from frn.errors import FrnError
 from frn.inference.session import Session
-from frn_tui.client import EngineError
-from frn_tui.controller import Controller
-from frn_tui.file_requests import Recovered
-from frn_tui.modes import Mode
-from frn_tui.paths import absolute
-from frn_tui.places import Places
-from frn_tui.protocol import EXISTS
-from frn_tui.screens.dialogs import AskText, Choose, Dialog
-from frn_tui.screens.picker import Picker
-from frn_tui.text import display_name
+from frn_tui.client.client import EngineError
+from frn_tui.client.file_requests import Recovered
+from frn_tui.client.protocol import EXISTS
+from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
+from frn_tui.dialogs.picker import Picker
+from frn_tui.document.controller import Controller
+from frn_tui.settings.places import Places
+from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.paths import absolute
+from frn_tui.terminal.text import display_name
 from frn_tui.widgets.jobs import JobLine
 
 Given = TypeVar("Given")

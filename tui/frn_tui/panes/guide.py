@@ -3,7 +3,7 @@
 from rich.text import Text
 from textual.widgets import Static
 
-from frn_tui.controller import Controller
+from frn_tui.document.controller import Controller
 
 STEPS = (
     ". is the next answer",

@@ -9,12 +9,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 
 from frn.inference.session import ClassEntry, Support
-from frn_tui.client import render
+from frn_tui.client.client import render
+from frn_tui.client.protocol import ClassReport, RenderPreview
+from frn_tui.dialogs.dialogs import AskText
 from frn_tui.panes.context import Context, Pane
-from frn_tui.protocol import ClassReport, RenderPreview
-from frn_tui.screens.dialogs import AskText
-from frn_tui.text import display_name, percent
-from frn_tui.widgets.gallery import Gallery, GalleryItem
+from frn_tui.terminal.text import display_name, percent
+from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 
 
 class PhotosPane(Pane):

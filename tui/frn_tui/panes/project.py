@@ -9,15 +9,15 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Static
 
-from frn_tui.client import EngineError
-from frn_tui.file_requests import UnpackBundle
+from frn_tui.client.client import EngineError
+from frn_tui.client.file_requests import UnpackBundle
+from frn_tui.client.protocol import OPEN_ELSEWHERE
+from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.document.photo_files import bundle, relocate
+from frn_tui.document.recovered import contents, origin
 from frn_tui.panes.context import Context
-from frn_tui.paths import absolute, name_of, shortened
-from frn_tui.photo_files import bundle, relocate
-from frn_tui.protocol import OPEN_ELSEWHERE
-from frn_tui.recovered import contents, origin
-from frn_tui.screens.dialogs import AskText, Choose
-from frn_tui.text import count_of, display_name
+from frn_tui.terminal.paths import absolute, name_of, shortened
+from frn_tui.terminal.text import count_of, display_name
 
 SUFFIX = ".frn.json"
 """As in `frn.inference.project`, which would import numpy."""

@@ -14,15 +14,15 @@ from textual.message import Message
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry
-from frn_tui.client import EngineError
-from frn_tui.file_requests import Found, ListFolder, StampFiles
+from frn_tui.client.client import EngineError
+from frn_tui.client.file_requests import Found, ListFolder, StampFiles
+from frn_tui.document.queries import best_score
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.verdicts import Verdicts
-from frn_tui.paths import absolute
-from frn_tui.query import best_score
-from frn_tui.text import count_of, display_name, percent
+from frn_tui.terminal.paths import absolute
+from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.bars import BarRow, Bars
 
 LANDSCAPE = 3

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 
 from frn.inference.session import ClassEntry, Session
-from frn_tui.file_requests import WriteText
+from frn_tui.client.file_requests import WriteText
+from frn_tui.client.protocol import Answer
+from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.document.photo_files import sort
+from frn_tui.document.queries import best_score
+from frn_tui.document.results import as_csv, as_json
+from frn_tui.document.review_state import Reviewed, folder_of
 from frn_tui.panes.context import Context
-from frn_tui.paths import absolute
-from frn_tui.photo_files import sort
-from frn_tui.protocol import Answer
-from frn_tui.query import best_score
-from frn_tui.results import as_csv, as_json
-from frn_tui.review import Reviewed, folder_of
-from frn_tui.screens.dialogs import AskText, Choose
-from frn_tui.text import count_of, display_name, percent, share_of
+from frn_tui.terminal.paths import absolute
+from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
 
 class Verdicts:

@@ -11,14 +11,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from frn_tui.client import render
+from frn_tui.client.client import render
+from frn_tui.client.protocol import RenderPreview
+from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
+from frn_tui.document.queries import best_score
+from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, example_names, margin, nearest, rival, summary
 from frn_tui.panes.verdicts import Verdicts
-from frn_tui.protocol import RenderPreview
-from frn_tui.query import best_score
-from frn_tui.review import KINDS, ORDERS, Reviewed, example_names, margin, nearest, rival, summary
-from frn_tui.screens.dialogs import AskText, Choose, Dialog
-from frn_tui.text import display_name, percent
-from frn_tui.widgets.gallery import Gallery, GalleryItem
+from frn_tui.terminal.text import display_name, percent
+from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 from frn_tui.widgets.histogram import Histogram
 
 SIGNS = {True: "●", False: "○"}

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from frn.zoo import DEFAULT_MODEL, named_extractors
-from frn_tui.keys import shown
-from frn_tui.paths import absolute, shortened
-from frn_tui.screens.dialogs import AskText, Choose, Page
+from frn.models.zoo import DEFAULT_MODEL, named_extractors
+from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.screens.workspace import bindings
-from frn_tui.settings import IMAGES, settings_path
-from frn_tui.text import display_name, percent, share_of
+from frn_tui.settings.keys import shown
+from frn_tui.settings.settings import IMAGES, settings_path
+from frn_tui.terminal.paths import absolute, shortened
+from frn_tui.terminal.text import display_name, percent, share_of
 
 if TYPE_CHECKING:
     from frn_tui.app import FrnApp

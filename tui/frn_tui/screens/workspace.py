@@ -15,9 +15,11 @@ from textual.worker import WorkerState
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry
-from frn_tui.controller import Controller
-from frn_tui.keys import with_ids
-from frn_tui.modes import MODES, Mode
+from frn_tui.dialogs.closeup import Closeup
+from frn_tui.dialogs.dialogs import Choose, Page
+from frn_tui.dialogs.help import help_page
+from frn_tui.dialogs.problems import problems_page
+from frn_tui.document.controller import Controller
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
@@ -25,16 +27,14 @@ from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.query import QueryPane
-from frn_tui.paths import absolute, name_of, parse_paths
-from frn_tui.pixels import graphics_of
-from frn_tui.screens.closeup import Closeup
-from frn_tui.screens.dialogs import Choose, Page
-from frn_tui.screens.help import help_page
-from frn_tui.screens.problems import problems_page
-from frn_tui.viewer import show
-from frn_tui.widgets.classes import ClassList
+from frn_tui.settings.keys import with_ids
+from frn_tui.terminal.modes import MODES, Mode
+from frn_tui.terminal.paths import absolute, name_of, parse_paths
+from frn_tui.terminal.pixels import graphics_of
+from frn_tui.terminal.viewer import show
+from frn_tui.widgets.class_list import ClassList
 from frn_tui.widgets.divider import Divider
-from frn_tui.widgets.gallery import Gallery
+from frn_tui.widgets.gallery.gallery import Gallery
 from frn_tui.widgets.preview import STEP
 
 TINY = (40, 10)

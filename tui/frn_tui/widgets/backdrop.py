@@ -11,7 +11,7 @@ from rich.style import Style
 from textual.color import Color
 from textual.renderables.background_screen import BackgroundScreen
 
-from frn_tui.marks import PLACEHOLDER
+from frn_tui.terminal.marks import PLACEHOLDER
 
 CACHED_COLORS = 4096
 """Colours, and styles of two; a screen full of pictures has about as many."""

@@ -11,7 +11,7 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from frn_tui.text import bar, display_name, percent
+from frn_tui.terminal.text import bar, display_name, percent
 from frn_tui.widgets.dragging import Dragging
 
 DRAWN_GAUGE = 4

@@ -10,7 +10,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from frn_tui.text import percent
+from frn_tui.terminal.text import percent
 from frn_tui.widgets.dragging import Dragging
 
 BINS = 44

@@ -5,7 +5,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static
 
-from frn_tui.text import bar, display_name
+from frn_tui.terminal.text import bar, display_name
 
 PASSING = 6.0
 """Seconds that a message stays."""

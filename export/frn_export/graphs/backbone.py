@@ -1,0 +1,137 @@
+"""A backbone as an ONNX graph: images in [0, 1] to feature maps, normalisation inside, BatchNorm folded in float64."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from frn._version import __version__
+from frn.backbones.conv4 import Conv4, ConvBlock
+from frn.backbones.resnet12 import ResidualBlock, ResNet12
+from frn.inference.extractor import FEATURES_VERSION
+from frn.inference.onnx_runtime import FEATURES_FORMAT
+from frn.models.model import Model
+from frn_export.graphs.builder import FLOAT, GraphBuilder
+from frn_export.graphs.traced import write_traced
+
+Array = NDArray[np.float64]
+
+
+def features_graph(model: Model) -> onnx.ModelProto:
+    """Build `features.onnx`: `images` (n, 3, S, S) in [0, 1] to `feature_map` (n, r, d), as `Model.feature_maps`.
+
+    The head's learned numbers and the evaluation transform go into the metadata: with them the file is all that is
+    needed to enroll and classify. FrnError if the backbone has no graph here and cannot be traced.
+    """
+    writer = WRITERS.get(type(model.backbone))
+    side = model.config.transform.size
+    h, w = model.grid
+    graph = GraphBuilder()
+    normalised = _normalise(graph, "images", model)
+    if writer is None:
+        maps = write_traced(graph, normalised, model.backbone, side)
+    else:
+        maps = writer(graph, normalised, model.backbone)
+    if (scale := model.map_scale(model.head)) != 1.0:
+        maps = graph.node("Mul", maps, graph.constant(1 / scale))
+    flat = graph.node("Reshape", maps, graph.constant(np.array([0, model.d, h * w], dtype=np.int64)))
+    graph.node("Transpose", flat, perm=[0, 2, 1], output="feature_map")
+    return graph.model(
+        inputs={"images": (FLOAT, ("n", 3, side, side))},
+        outputs={"feature_map": (FLOAT, ("n", h * w, model.d))},
+        metadata={
+            "frn.format": FEATURES_FORMAT,
+            "frn.version": FEATURES_VERSION,
+            "frn.library": __version__,
+            "frn.config": json.dumps(asdict(model.config), sort_keys=True),
+            "frn.grid": json.dumps([h, w]),
+            "frn.head": json.dumps(learned_scalars(model.head), sort_keys=True),
+        },
+        name="features",
+    )
+
+
+def learned_scalars(head: nn.Module) -> dict[str, float]:
+    """What a head has learned, as far as it is single numbers; layers of its own stay with the torch model."""
+    return {name: parameter.item() for name, parameter in head.named_parameters() if not parameter.dim()}
+
+
+def _normalise(graph: GraphBuilder, images: str, model: Model) -> str:
+    mean, std = (np.asarray(v, dtype=np.float32).reshape(1, 3, 1, 1) for v in (model.config.mean, model.config.std))
+    return graph.node("Div", graph.node("Sub", images, graph.constant(mean)), graph.constant(std))
+
+
+def _conv4(graph: GraphBuilder, x: str, backbone: Conv4) -> str:
+    for block in backbone.blocks:
+        assert isinstance(block, ConvBlock)
+        x = _convolution(graph, x, block.conv, block.norm)
+        if block.pool:
+            x = _pool(graph, x)
+        x = graph.node("Relu", x)
+    return x
+
+
+def _resnet12(graph: GraphBuilder, x: str, backbone: ResNet12) -> str:
+    stem = backbone.stem
+    for block in backbone.blocks:
+        assert isinstance(block, ResidualBlock)
+        main = _leaky(graph, _convolution(graph, x, *block.conv1, stem=stem))
+        main = _leaky(graph, _convolution(graph, main, *block.conv2))
+        main = _convolution(graph, main, *block.conv3)
+        x = graph.node("Add", main, _convolution(graph, x, *block.shortcut, stem=stem))
+        stem = 1
+        if block.pool:
+            x = _pool(graph, x)
+        x = _leaky(graph, x)
+    return x
+
+
+def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.BatchNorm2d, *, stem: int = 1) -> str:
+    """A convolution; behind a stem of s x s patches it is one on pixels, s times as large, in steps of s."""
+    weight, bias = fold(convolution, norm)
+    padding = convolution.kernel_size[0] // 2 * stem
+    if stem > 1:
+        out, _, side, _ = weight.shape
+        patches = weight.reshape(out, -1, stem, stem, side, side)  # out, 3, s, s, side, side
+        weight = patches.transpose(0, 1, 4, 2, 5, 3).reshape(out, -1, side * stem, side * stem)
+    inputs = (graph.constant(weight.astype(np.float32)), graph.constant(bias.astype(np.float32)))
+    side = weight.shape[-1]
+    attributes: dict[str, Any] = {"kernel_shape": [side, side], "pads": [padding] * 4}
+    if stem > 1:
+        attributes["strides"] = [stem, stem]
+    return graph.node("Conv", x, *inputs, **attributes)
+
+
+def fold(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> tuple[Array, Array]:
+    """Weights and bias of a convolution followed by BatchNorm in evaluation mode, as one convolution, in float64."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = _array(norm.weight) / np.sqrt(_array(norm.running_var) + norm.eps)
+    bias = _array(convolution.bias) if convolution.bias is not None else 0.0
+    weight = _array(convolution.weight) * scale[:, None, None, None]
+    return weight, (bias - _array(norm.running_mean)) * scale + _array(norm.bias)
+
+
+def _pool(graph: GraphBuilder, x: str) -> str:
+    return graph.node("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
+
+
+def _leaky(graph: GraphBuilder, x: str) -> str:
+    return graph.node("LeakyRelu", x, alpha=0.1)
+
+
+def _array(tensor: Tensor) -> Array:
+    array: Array = tensor.detach().cpu().double().numpy()
+    return array
+
+
+WRITERS: dict[type[nn.Module], Callable[..., str]] = {
+    Conv4: _conv4,
+    ResNet12: _resnet12,
+}
+"""How a backbone is written by hand, with the operators that it needs and names; any other is traced."""

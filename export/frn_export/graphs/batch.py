@@ -1,0 +1,80 @@
+"""Enrolled classes over many feature maps at once: alone, or behind the extractor as a classifier of batches.
+
+Shape letters: n images, way classes, M rows of all classes together, r = h w locations, d channels, S side of an image.
+"""
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import onnx
+
+from frn._version import __version__
+from frn.inference.extractor import Extractor
+from frn.ridge.enrolment import EnrolledClass
+from frn_export.graphs.builder import FLOAT, STRING, GraphBuilder, Shape
+from frn_export.graphs.sums import class_sums, join
+
+SCORES_FORMAT, BATCH_FORMAT, VERSION = "frn-scores", "frn-batch-classifier", "1"
+
+
+def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gamma: float) -> onnx.ModelProto:
+    """Build the classes alone: `feature_map` (n, r, d) to the outputs of `batch_graph`.
+
+    FrnError if there is no class.
+    """
+    graph = GraphBuilder("s_")
+    outputs = _score(graph, classes, extractor.grid, gamma)
+    inputs: dict[str, tuple[int, Shape]] = {"feature_map": (FLOAT, ("n", *extractor.shape))}
+    return graph.model(inputs, outputs, _metadata(SCORES_FORMAT, classes), name="scores")
+
+
+def batch_graph(
+    extractor: Extractor, classes: Mapping[str, EnrolledClass], *, threshold: float, gamma: float
+) -> onnx.ModelProto:
+    """Build a classifier of prepared images.
+
+    `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`, `explained`
+    (n, way) and `error_map` (n, way, h, w). The threshold goes into the metadata. FrnError if there is no class.
+    """
+    graph = GraphBuilder("s_")
+    backbone = onnx.load_model_from_string(extractor.data).graph
+    graph.constants.extend(backbone.initializer)
+    graph.nodes.extend(backbone.node)
+    outputs = _score(graph, classes, extractor.grid, gamma)
+    side = extractor.transform.size
+    inputs: dict[str, tuple[int, Shape]] = {"images": (FLOAT, ("n", 3, side, side))}
+    metadata = _metadata(BATCH_FORMAT, classes) | {"frn.threshold": json.dumps(threshold)}
+    return graph.model(inputs, outputs, metadata, name="batch_classifier")
+
+
+def _metadata(kind: str, classes: Mapping[str, EnrolledClass]) -> dict[str, str]:
+    names = json.dumps(list(classes), ensure_ascii=False)
+    return {"frn.format": kind, "frn.version": VERSION, "frn.library": __version__, "frn.classes": names}
+
+
+def _score(
+    graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float
+) -> dict[str, tuple[int, Shape]]:
+    """`feature_map` (n, r, d) to the outputs, which are returned: one product with all rows, sums by class."""
+    names, (h, w) = list(classes), grid
+    way, joined = len(names), join(classes)
+    seen = graph.node("MatMul", "feature_map", graph.constant(np.ascontiguousarray(joined.rows.T)))  # n, r, M
+    taken = class_sums(graph, joined, seen, axis=2)  # n, r, way
+    length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1
+    error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[0, 2, 1])  # n, way, r
+    graph.node("Reshape", error, graph.ints(0, way, h, w), output="error_map")
+    graph.node("ReduceMean", error, graph.ints(2), keepdims=0, output="class_error")
+    energy = graph.node("ReduceMean", length, graph.ints(1), keepdims=0)  # n, 1
+    divisor = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))
+    graph.node("Relu", graph.node("Div", graph.node("Sub", energy, "class_error"), divisor), output="explained")
+    graph.node("Softmax", graph.node("Mul", "class_error", graph.constant(-gamma)), axis=1, output="probability")
+    best = graph.node("ArgMin", "class_error", axis=1, keepdims=0)
+    graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")
+    return {
+        "label": (STRING, ("n",)),
+        "probability": (FLOAT, ("n", way)),
+        "class_error": (FLOAT, ("n", way)),
+        "explained": (FLOAT, ("n", way)),
+        "error_map": (FLOAT, ("n", way, h, w)),
+    }

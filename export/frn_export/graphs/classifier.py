@@ -1,0 +1,260 @@
+"""A whole enrolled classifier in one ONNX file: an image of any size in, label, probabilities and error map out.
+
+It is spliced onto an exported extractor, so it needs no torch: resize and crop go before its `images`, the enrolled
+classes behind its `feature_map`. Resizing runs on bytes, as Pillow's does, and the geometry is `EvaluationTransform`'s.
+
+Shape letters: way classes, M rows of all classes together, r = h w locations, d channels, S side of the crop.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from frn._version import __version__
+from frn.errors import FrnError
+from frn.images.opening import MAX_ASPECT, EvaluationTransform, centre_offset
+from frn.inference.extractor import Extractor
+from frn.ridge.enrolment import EnrolledClass
+from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
+from frn_export.graphs.sums import class_sums, join
+
+CLASSIFIER_FORMAT = "frn-classifier"
+CLASSIFIER_VERSION = "1"
+EXACT = 128
+"""An image whose shorter side has at most so many pixels is resized as Pillow does to the last bit, which costs more;
+of a larger one a pixel in thousands is off by one grey level."""
+STEPS = float(1 << 22)
+"""Pillow's weights are multiples of one over it."""
+
+
+def require_text(names: Iterable[str]) -> None:
+    """Refuse names of classes that are not UTF-8, as a folder's may be: graphs and pages hold text. An FrnError."""
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise FrnError(f"class {name!r}: its name is no valid text (UTF-8). Rename its folder.") from error
+
+
+def classifier_graph(
+    features: bytes, classes: Mapping[str, EnrolledClass], *, threshold: float = 0.0, gamma: float | None = None
+) -> onnx.ModelProto:
+    """Build `classifier.onnx`.
+
+    `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way) and
+    `error_map` (way, h, w); and `explained` (way), by which a caller says "unknown". Classes may have different numbers
+    of supports.
+
+    Args:
+        features: bytes of the `features.onnx` that the classes were enrolled with.
+        classes: enrolled classes by name.
+        threshold: an image is unknown where the largest `explained` is below it; goes into the metadata.
+        gamma: the temperature, where it was chosen with the classes; None takes what the extractor's head learned.
+
+    Raises:
+        FrnError: if the extractor is refused, there is no class or too many for a file, or the name of one is no text.
+    """
+    require_text(classes)
+    extractor = Extractor(features, "the extractor", device="cpu", threads=1)
+    if extractor.head is None:
+        raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
+    graph = GraphBuilder("k_")
+    _prepare(graph, extractor.transform)
+    backbone = onnx.load_model_from_string(features).graph
+    graph.constants.extend(backbone.initializer)
+    graph.nodes.extend(backbone.node)
+    gamma = extractor.head.gamma if gamma is None else gamma
+    _score(graph, classes, extractor.grid, gamma)
+    way, (h, w) = len(classes), extractor.grid
+    return graph.model(
+        inputs={"image": (UINT8, ("height", "width", 3))},
+        outputs={
+            "label": (STRING, ()),
+            "probability": (FLOAT, (way,)),
+            "class_error": (FLOAT, (way,)),
+            "explained": (FLOAT, (way,)),
+            "error_map": (FLOAT, (way, h, w)),
+        },
+        metadata={
+            "frn.format": CLASSIFIER_FORMAT,
+            "frn.version": CLASSIFIER_VERSION,
+            "frn.library": __version__,
+            "frn.classes": json.dumps(list(classes), ensure_ascii=False),
+            "frn.threshold": json.dumps(threshold),
+        },
+        name="classifier",
+    )
+
+
+def prepare_graph(transform: EvaluationTransform) -> onnx.ModelProto:
+    """Build the first part alone: `image` uint8 (height, width, 3) RGB to `images` (1, 3, S, S) in [0, 1]."""
+    graph = GraphBuilder("k_")
+    _prepare(graph, transform)
+    return graph.model(
+        inputs={"image": (UINT8, ("height", "width", 3))},
+        outputs={"images": (FLOAT, (1, 3, transform.size, transform.size))},
+        metadata={"frn.format": "frn-prepare", "frn.version": "1", "frn.library": __version__},
+        name="prepare",
+    )
+
+
+def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
+    """Bytes (height, width, 3) to `images` (1, 3, S, S) in [0, 1]: `EvaluationTransform`, step by step.
+
+    For a small network the many little steps take as long as the network: sizes are vectors (down, across), and almost
+    every photo takes a branch without the steps that strips and small images need.
+    """
+    length = transform.length
+    offsets = graph.ints(*(centre_offset(each, transform.size) for each in range(MAX_ASPECT * length + 1)))
+    whole = graph.node("Shape", "image", start=0, end=2)
+    shorter, longer = graph.node("ReduceMin", whole, keepdims=1), graph.node("ReduceMax", whole, keepdims=1)
+    # Above it, an image is not too long a strip, and shrinks by so much that one grey level now and then is nothing.
+    limit = graph.node("Max", graph.node("Div", longer, graph.ints(MAX_ASPECT)), graph.ints(max(EXACT, length - 1)))
+    is_photo = graph.node("Greater", shorter, limit)
+    any_image = _any_image(transform, length, offsets, whole)
+    if transform.resize is None:
+        any_image = _own_size_or(any_image, transform, whole)
+    pixels = graph.node(
+        "If", is_photo, then_branch=_shrunk(transform, length, offsets, whole, shorter), else_branch=any_image
+    )
+    graph.node("DequantizeLinear", pixels, graph.constant(1 / 255), output="images")
+
+
+def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
+    """The centre of an image that is no strip and large."""
+    graph = GraphBuilder("shrink_")
+    wanted = _wanted(graph, transform, length, whole, shorter)
+    start = graph.node("Gather", offsets, wanted)
+    end = graph.node("Add", start, graph.ints(transform.size))
+    planes = _planes(graph, "image")
+    how: dict[str, Any] = {"mode": "linear", "antialias": 1, "exclude_outside": 1}  # nothing beyond the edge, as Pillow
+    pixels = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], **how)
+    pixels = graph.node("Slice", pixels, start, end, graph.ints(2, 3))
+    return _branch(graph, pixels, transform)
+
+
+def _own_size_or(other: onnx.GraphProto, transform: EvaluationTransform, whole: str) -> onnx.GraphProto:
+    """An image of S x S passes untouched."""
+    graph, same = GraphBuilder("own_"), GraphBuilder("same_")
+    equal = graph.node("Cast", graph.node("Equal", whole, graph.ints(transform.size)), to=INT64)
+    own = graph.node("Cast", graph.node("ReduceMin", equal, keepdims=0), to=BOOL)
+    untouched = _branch(same, _planes(same, "image"), transform)
+    return _branch(graph, graph.node("If", own, then_branch=untouched, else_branch=other), transform)
+
+
+def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole: str) -> onnx.GraphProto:
+    """The centre of any image, to the last bit: the longer side is cropped first, or a strip would explode.
+
+    Resize takes halves another way than Pillow now and then, and there are many where an image grows or shrinks little.
+    """
+    graph = GraphBuilder("any_")
+    other = graph.node("Gather", whole, graph.ints(1, 0))
+    sides = graph.node("Min", whole, graph.node("Mul", other, graph.ints(MAX_ASPECT)))
+    first = graph.node("Div", graph.node("Sub", whole, sides), graph.ints(2))
+    wanted = _wanted(graph, transform, length, sides, graph.node("ReduceMin", sides, keepdims=1))
+    start = graph.node("Gather", offsets, wanted)
+    scale, centres = _centres(graph, sides, wanted, start, transform.size)
+    reach = graph.node("Max", scale, graph.doubles(1.0))  # 2, 1, 1: where an image grows, a pixel has two neighbours
+    begin, end = _window(graph, sides, centres, reach)
+    window = graph.node("Slice", "image", *(graph.node("Add", first, each) for each in (begin, end)), graph.ints(0, 1))
+    ends = zip(*(graph.split(each, 2) for each in (begin, end, centres, reach)), strict=True)
+    down, across = (_weights(graph, *each, axis=axis) for each, axis in zip(ends, (1, 0), strict=True))
+    # No Transpose: onnxruntime 1.17 fuses it with the product that follows, and has no such product of doubles.
+    rows = graph.node("Squeeze", graph.node("Concat", *graph.split(window, 3, axis=2), axis=0), graph.ints(2))
+    narrow = _rounded(graph, graph.node("MatMul", _shares(graph, rows), across))  # rows first, as `resize_bytes`
+    planes = graph.node("Reshape", graph.node("Floor", narrow), graph.ints(3, -1, transform.size))
+    pixels = _rounded(graph, graph.node("MatMul", down, _shares(graph, planes)))
+    pixels = graph.node("Cast", pixels, to=UINT8)  # drops what is behind the point
+    return _branch(graph, graph.node("Unsqueeze", pixels, graph.ints(0)), transform)
+
+
+def _branch(graph: GraphBuilder, pixels: str, transform: EvaluationTransform) -> onnx.GraphProto:
+    return graph.body(graph.prefix, [], [value(pixels, UINT8, (1, 3, transform.size, transform.size))])
+
+
+def _wanted(graph: GraphBuilder, transform: EvaluationTransform, length: int, sides: str, shorter: str) -> str:
+    """Sizes after resizing: the shorter side becomes `length`, the longer one is truncated; or both become it."""
+    if transform.square:
+        return graph.ints(length, length)
+    return graph.node("Div", graph.node("Mul", sides, graph.ints(length)), shorter)
+
+
+def _planes(graph: GraphBuilder, image: str) -> str:
+    """Bytes (height, width, 3) to (1, 3, height, width)."""
+    return graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
+
+
+def _centres(graph: GraphBuilder, sides: str, wanted: str, start: str, size: int) -> tuple[str, str]:
+    """How many pixels become one (2, 1, 1), and where the S of the crop lie among them (2, S, 1); by (down, across)."""
+    sides, wanted, start = (
+        graph.node("Unsqueeze", graph.node("Cast", each, to=DOUBLE), graph.ints(1, 2))
+        for each in (sides, wanted, start)
+    )
+    scale = graph.node("Div", sides, wanted)
+    middles = graph.node("Add", start, graph.constant(np.arange(size)[:, None] + 0.5))
+    return scale, graph.node("Sub", graph.node("Mul", middles, scale), graph.doubles(0.5))
+
+
+def _window(graph: GraphBuilder, sides: str, centres: str, reach: str) -> tuple[str, str]:
+    """First and end (2) of the pixels that the crop is made of: of a strip, few."""
+    axes = graph.ints(1, 2)
+    lowest = graph.node("Sub", graph.node("ReduceMin", centres, axes, keepdims=0), graph.node("Squeeze", reach, axes))
+    highest = graph.node("Add", graph.node("ReduceMax", centres, axes, keepdims=0), graph.node("Squeeze", reach, axes))
+    begin = graph.node("Max", graph.node("Cast", lowest, to=INT64), graph.ints(0))
+    end = graph.node("Add", graph.node("Cast", highest, to=INT64), graph.ints(1))
+    return begin, graph.node("Min", end, sides)
+
+
+def _weights(graph: GraphBuilder, begin: str, end: str, centres: str, reach: str, *, axis: int) -> str:
+    """How much each pixel of the window makes of each of the crop: Pillow's numbers, of 22 bits.
+
+    A triangle: 1 at the centre, 0 from `reach` on, nothing outside of the image. Pixels lie along `axis`, those of the
+    crop along the other.
+    """
+    scalars = (graph.node("Squeeze", each) for each in (begin, end))
+    places = graph.node("Cast", graph.node("Range", *scalars, graph.scalar(1)), to=DOUBLE)
+    places = graph.node("Unsqueeze", places, graph.ints(1 - axis))
+    centres = graph.node("Squeeze", centres, graph.ints(0 if axis else 2))
+    reach = graph.node("Squeeze", reach, graph.ints(0))
+    share = graph.node("Sub", reach, graph.node("Abs", graph.node("Sub", places, centres)))
+    share = graph.node("Max", share, graph.doubles(0.0))
+    share = graph.node("Div", share, graph.node("ReduceSum", share, graph.ints(axis), keepdims=1))
+    return graph.node("Floor", _rounded(graph, graph.node("Mul", share, graph.doubles(STEPS))))
+
+
+def _shares(graph: GraphBuilder, pixels: str) -> str:
+    """Bytes in the unit of `_weights`."""
+    return graph.node("Div", graph.node("Cast", pixels, to=DOUBLE), graph.doubles(STEPS))
+
+
+def _rounded(graph: GraphBuilder, values: str) -> str:
+    """Numbers of which the part before the point counts."""
+    return graph.node("Add", values, graph.doubles(0.5))
+
+
+def _score(graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float) -> None:
+    """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, and sums of squares by class."""
+    way, (h, w) = len(classes), grid
+    joined = join(classes)
+    query = graph.node("Transpose", graph.node("Squeeze", "feature_map", graph.ints(0)), perm=[1, 0])  # d, r
+    seen = graph.node("MatMul", graph.constant(joined.rows), query)  # M, r
+    length = graph.node("ReduceSumSquare", query, graph.ints(0), keepdims=1)  # 1, r
+    error = graph.node("Sub", length, class_sums(graph, joined, seen, axis=0))  # way, r
+    graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
+    graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
+    _explain(graph, length)
+    logits = graph.node("Mul", "class_error", graph.constant(-gamma))
+    graph.node("Softmax", logits, axis=0, output="probability")
+    best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
+    graph.node("Gather", graph.constant(np.array(list(classes), dtype=object)), best, output="label")
+
+
+def _explain(graph: GraphBuilder, length: str) -> None:
+    """`unknown.explained`: 1 - error / energy, at least 0; where there is no energy there is no error either, so 0."""
+    energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
+    divisor = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))
+    share = graph.node("Div", graph.node("Sub", energy, "class_error"), divisor)
+    graph.node("Relu", share, output="explained")

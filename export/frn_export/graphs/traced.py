@@ -1,0 +1,157 @@
+"""A network of another library as ONNX: torch's tracer writes the nodes, and what computes on pixels is kept of them.
+
+The tracer is the TorchScript one that comes with torch: the newer exporter needs another package. It writes chains of
+nodes that work out shapes, with operators that no extractor may have (`inference.runtime`), and notes of source lines.
+What depends on nothing but the number of images n is therefore evaluated for two values of n: what stays the same
+becomes a constant, what grows with n is taken from the input's shape. Names and notes are left behind.
+"""
+
+import io
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import helper, numpy_helper
+from torch import nn
+
+from frn.errors import FrnError
+from frn_export.graphs.builder import OPSET, GraphBuilder
+
+Values = dict[str, NDArray[Any]]
+
+
+def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: int) -> str:
+    """Add a network to a graph: the name of normalised images (n, 3, size, size) to that of maps (n, d, h, w).
+
+    FrnError if it cannot be traced, or its shapes do not follow the number of images.
+    """
+    return _Copy(graph, images, _trace(backbone, size)).maps()
+
+
+def _trace(backbone: nn.Module, size: int) -> onnx.GraphProto:
+    file = io.BytesIO()
+    example = torch.zeros(2, 3, size, size, dtype=torch.float32)
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # one fused operator, which ONNX does not have
+    torch._C._jit_set_onnx_log_output_stream("stderr")  # what cannot be written it prints, on stdout if not told so
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # deprecation, and Python values that tracing fixes: parity is checked
+            torch.onnx.export(
+                backbone,
+                (example,),
+                file,  # type: ignore[arg-type]  # the tracer takes a buffer too
+                dynamo=False,
+                opset_version=OPSET,
+                input_names=["images"],
+                output_names=["maps"],
+                dynamic_axes={"images": {0: "n"}},
+            )
+    except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
+        raise FrnError(f"this network cannot be written as ONNX ({str(error).splitlines()[-1]})") from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+    return onnx.load_model_from_string(file.getvalue()).graph
+
+
+class _Copy:
+    """Copies what computes on pixels, from the output backwards, each value once."""
+
+    def __init__(self, graph: GraphBuilder, images: str, traced: onnx.GraphProto) -> None:
+        self.graph = graph
+        self.images = images
+        self.makers = {output: node for node in traced.node for output in node.output}
+        self.weights = {tensor.name: tensor for tensor in traced.initializer}
+        self.named: dict[str, str] = {"images": images}
+        self.ready: dict[bytes, str] = {}
+        self.of_pixels = _depend_on_pixels(traced)
+        free = [name for node in traced.node for name in node.output if name not in self.of_pixels]
+        self.two, self.three = (_evaluate(traced, free, n) for n in (2, 3))
+        self.batch: str | None = None
+
+    def maps(self) -> str:
+        """The output's name in the graph."""
+        return self._value("maps")
+
+    def _value(self, name: str, reshapes: bool = False) -> str:
+        """A value of the traced graph under its new name."""
+        if not name:
+            return ""
+        if name in self.weights:
+            return self._constant(numpy_helper.to_array(self.weights[name]))
+        if name in self.two:
+            two, three = self.two[name], self.three[name]
+            if two.shape == three.shape and np.array_equal(two, three):
+                return self._constant(two)
+            if two.dtype == np.int64 and two.shape == three.shape and two.ndim == 1:
+                return self._sizes(two, three, reshapes)
+        if name not in self.named:
+            self._node(self.makers[name])
+        return self.named[name]
+
+    def _node(self, node: onnx.NodeProto) -> None:
+        reshape = node.op_type == "Reshape"
+        inputs = [self._value(name, reshape and place == 1) for place, name in enumerate(node.input)]
+        if node.op_type == "Identity":
+            self.named[node.output[0]] = inputs[0]
+            return
+        at = len(self.graph.nodes)
+        outputs = [f"{self.graph.prefix}v{at}" + (f"_{place}" if place else "") for place in range(len(node.output))]
+        copied = helper.make_node(node.op_type, inputs, outputs, name=f"{self.graph.prefix}{node.op_type}_{at}")
+        copied.attribute.extend(node.attribute)
+        self.graph.nodes.append(copied)
+        self.named.update(zip(node.output, outputs, strict=True))
+
+    def _sizes(self, two: NDArray[Any], three: NDArray[Any], reshapes: bool) -> str:
+        """A shape with multiples of n in it: -1 where a Reshape can work it out, else from the images' own shape."""
+        growth = three - two
+        if not np.array_equal(two[growth != 0], 2 * growth[growth != 0]):
+            raise FrnError("this network cannot be written as ONNX (a size neither is fixed nor grows with the images)")
+        if reshapes and np.count_nonzero(growth) == 1 and -1 not in two:
+            return self._constant(np.where(growth != 0, -1, two))
+        if self.batch is None:
+            self.batch = self.graph.node("Shape", self.images, start=0, end=1)
+        parts = [
+            self.graph.node("Mul", self.batch, self.graph.ints(int(times))) if times else self.graph.ints(int(fixed))
+            for fixed, times in zip(two, growth, strict=True)
+        ]
+        return self.graph.node("Concat", *parts, axis=0)
+
+    def _constant(self, array: NDArray[Any]) -> str:
+        """Each constant once, however many nodes use it."""
+        array = np.asarray(array)
+        key = str((array.dtype, array.shape)).encode() + array.tobytes()
+        if key not in self.ready:
+            self.ready[key] = self.graph.constant(array)
+        return self.ready[key]
+
+
+def _depend_on_pixels(traced: onnx.GraphProto) -> set[str]:
+    """Names of values that depend on what the images hold, not only on how many there are."""
+    found = {"images"}
+    for node in traced.node:
+        if node.op_type != "Shape" and not found.isdisjoint(node.input):
+            found.update(node.output)
+    return found
+
+
+def _evaluate(traced: onnx.GraphProto, names: list[str], n: int) -> Values:
+    """Values that do not depend on pixels, for n images."""
+    import onnxruntime
+
+    if not names:
+        return {}
+    asked = onnx.GraphProto()
+    asked.CopyFrom(traced)
+    asked.ClearField("output")
+    asked.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    model = helper.make_model(asked, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    shape = [dimension.dim_value or n for dimension in traced.input[0].type.tensor_type.shape.dim]
+    images = np.zeros(shape, dtype=np.float32)
+    return dict(zip(names, session.run(names, {"images": images}), strict=True))

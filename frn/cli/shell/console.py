@@ -1,0 +1,219 @@
+"""What every command shares: errors as one line, results on stdout, progress on stderr."""
+
+import errno
+import io
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from frn.errors import FrnError, FrnWarning
+from frn.system.extras import needs_torch
+from frn.system.files import discard_output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from frn.data.pixel_cache import Progress
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
+"""What the loader of libraries, and Python where it starts a thread, say without memory."""
+WIDE = 1000
+"""Width of results in a pipe, where nothing needs wrapping."""
+
+
+@contextmanager
+def plain_ending() -> Iterator[None]:
+    """End a program without a traceback on Ctrl-C, and where stdout cannot take what is written.
+
+    Characters that stdout's encoding lacks are written as escapes; a stream that was closed (`2>&-`) takes everything.
+    """
+    interrupted = False
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:
+        if interrupted:  # whatever a module makes of it that was just being loaded
+            note("interrupted")
+            sys.exit(INTERRUPTED)
+        if isinstance(error, OSError) and error.errno in FULL and error.filename is None:  # it is of a stream, then
+            discard_output(sys.stdout.fileno())
+            note(f"error: stdout cannot be written ({error.strerror})")
+            sys.exit(1)
+        if shortage := _shortage(error):
+            note(f"error: {shortage}")
+            sys.exit(1)
+        if isinstance(error, ModuleNotFoundError) and error.name in ("torch", "torchvision"):
+            note(f"error: {needs_torch('this command')}")
+            sys.exit(1)
+        raise
+
+
+def _nowhere() -> io.TextIOWrapper:
+    """A stream in place of a closed one. What is printed to None lands on stdout, and the next file gets its number."""
+    return open(os.devnull, "w", encoding="utf-8")
+
+
+def _shortage(error: BaseException) -> str:
+    """What the machine, or a limit set on this process, has too little of; empty if the error is of another kind."""
+    number = error.errno if isinstance(error, OSError) else 0
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "too many files are open: allow more (ulimit -n), or do less at a time"
+    no_room = isinstance(error, ImportError | RuntimeError) and re.search(NO_ROOM, str(error))
+    if no_room or isinstance(error, MemoryError) or number == errno.ENOMEM:
+        return "there is not enough memory. Free some, or allow more (ulimit -v, a container's limit)"
+    return ""
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Show an `FrnError` as one line and exit with status 1, a warning of ours as one; a bug keeps its traceback."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", FrnWarning)
+            warnings.filterwarnings("ignore", module="PIL|pillow_heif")  # of photos that are read all the same
+            show = warnings.showwarning
+
+            def tell(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+                if issubclass(category, FrnWarning):
+                    note(f"warning: {message}")
+                else:
+                    show(message, category, *where, **more)
+
+            warnings.showwarning = tell
+            yield
+    except FrnError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        note("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone (`frn ... | head`): nobody is left to tell
+        discard_output(sys.stdout.fileno())
+        raise typer.Exit(1) from None
+    except OSError as error:  # of a name that was given: it is too long, say, or in a folder that is closed to us
+        if error.filename is None or _shortage(error):
+            raise
+        fail(f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror})")
+
+
+def fail(message: str) -> None:
+    """Print one `error: ...` line on stderr and exit with status 1."""
+    note(f"error: {message}")
+    raise typer.Exit(1)
+
+
+def command_line() -> str:
+    """The command as it was called."""
+    return shlex.join(["frn", *sys.argv[1:]])
+
+
+def end_stopped_run(steps: int) -> NoReturn:
+    """Say how to go on with a run that was stopped, and exit as after Ctrl-C."""
+    command = shlex.join(["frn", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
+    note(f"saved after {steps} steps. Go on with: {command}")
+    raise typer.Exit(INTERRUPTED)
+
+
+def note(message: str) -> None:
+    """Print one line on stderr."""
+    print(printable(message), file=sys.stderr, flush=True)
+
+
+def printable(text: str) -> str:
+    """The text with everything that could steer a terminal escaped; file names can hold anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+
+
+def print_json(value: object) -> None:
+    """Print one JSON value as one line on stdout."""
+    print(json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")), flush=True)
+
+
+def check_report(path: Path | None) -> None:
+    """Refuse a report that would not open in a browser, before the work is done; an `FrnError`."""
+    if path is None:
+        return
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise FrnError(f"{path}: a report is a page. Call it something.html.")
+    if path.is_dir():
+        raise FrnError(f"{path}: is a folder")
+
+
+def stdout() -> "Console":
+    """A console for results. Names hold what markup and emoji are made of, so neither is looked for unless asked."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else WIDE)
+
+
+def strong(name: object) -> str:
+    """A name in bold, for lines of rich markup: nothing in it is any."""
+    from rich.markup import escape
+
+    return f"[bold]{escape(printable(str(name)))}[/bold]"
+
+
+def print_table(heads: Sequence[str], rows: Iterable[Sequence["str | Text"]]) -> None:
+    """Print rows of plain cells under their heads."""
+    from rich.table import Table
+
+    table = Table(*heads, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    stdout().print(table)
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator["Progress"]:
+    """A progress callback that draws a bar with ETA on a terminal and nothing in a pipe."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True, emoji=False)
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(printable(what), total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+def report_left_out(
+    reasons: Sequence[str], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
+) -> None:
+    """Say which files could not be used as they were, and why."""
+    for reason in reasons[:most]:
+        note(f"warning: {reason}")
+    if len(reasons) > most:
+        note(f"warning: ... and {len(reasons) - most} more" + (f"; {all_of_them}" if all_of_them else ""))

@@ -1,0 +1,112 @@
+"""Options that several commands share, each defined once: its words, its help, its default as shown."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from frn.errors import FrnError
+from frn.models.zoo import DEFAULT_MODEL
+
+Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd"]
+MethodName = Literal["frn", "bifrn", "frn-tdm", "proto-tdm", Baseline]
+DeviceName = Literal["auto", "cpu", "cuda"]
+PrecisionName = Literal["auto", "fp32", "bf16"]
+
+
+def model_names(incomplete: str) -> list[str]:
+    """Names of models, for the completion of a word in a shell."""
+    from frn.models.zoo import named_models
+
+    return [name for name in named_models() if name.startswith(incomplete)]
+
+
+def preset_names(incomplete: str) -> list[str]:
+    """Names of presets."""
+    from frn.training.presets import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
+Device = Annotated[DeviceName, typer.Option(help="auto: CUDA where it is.")]
+Precision = Annotated[
+    PrecisionName, typer.Option(help="auto: fp32 for the paper's recipes, else bf16 where the processor has it.")
+]
+Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Processor threads.", show_default="all cores")]
+Split = Annotated[str, typer.Option(help="Which split.")]
+SplitData = Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")]
+EpisodeSeed = Annotated[int, typer.Option(min=0, help="The same seed draws the same episodes.")]
+
+ImportPreset = Annotated[
+    str | None,
+    typer.Option(help="For an authors' .pth: the preset whose images it was trained on.", show_default=False),
+]
+
+# Classifying
+Classes = Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")]
+ClassifierModel = Annotated[
+    str | None,
+    typer.Option(
+        help="Shipped name, features.onnx, model file or run folder.",
+        show_default=DEFAULT_MODEL,
+        autocompletion=model_names,
+    ),
+]
+TestTimeName = Annotated[
+    Literal["fast", "mirror"], typer.Option(help="mirror: look at the mirror image, too; better, in twice the time.")
+]
+ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
+
+# Training
+TrainingData = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Data set: train/ and val/ with one folder per class. Repeatable: the first validates.", show_default=False
+    ),
+]
+RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
+Backbone = Annotated[
+    str | None,
+    typer.Option(help="conv4, resnet12, resnet12-small, resnet9-patch4 or resnet9-patch4-wide.", show_default=False),
+]
+Epochs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Epochs; the milestones move along. More of them with --resume lengthen the run.",
+        show_default=False,
+    ),
+]
+LearningRate = Annotated[
+    float | None, typer.Option(help="The schedule's first learning rate.", show_default="the preset's")
+]
+Way = Annotated[int | None, typer.Option(min=2, help="Classes per episode.", show_default=False)]
+Shot = Annotated[int | None, typer.Option(min=1, help="Support images per class.", show_default=False)]
+Queries = Annotated[int | None, typer.Option(min=1, help="Query images per class.", show_default=False)]
+RunConfig = Annotated[
+    Path | None,
+    typer.Option(help="TOML file of settings, named as in a run's config.toml.", show_default=False),
+]
+WarmUp = Annotated[
+    int | None,
+    typer.Option(min=0, help="Steps in which the learning rate rises to its first value.", show_default=False),
+]
+Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)]
+Compile = Annotated[
+    bool,
+    typer.Option(
+        "--compile", help="Up to 1.5 times as fast on a processor, after half a minute; needs a C++ compiler."
+    ),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
+
+
+def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
+    """Say so where the photo was given first and the classes second. FrnError if `classes` is a file, no project."""
+    from frn.inference.project import is_project
+
+    if classes.is_file() and not is_project(classes):
+        swapped = Path(photo).is_dir() or is_project(Path(photo))
+        hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
+        raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")

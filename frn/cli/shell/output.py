@@ -1,0 +1,97 @@
+"""How a command prints its result: a table for people; rows of CSV or one JSON value for programs. One way for all."""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+
+from frn.cli.shell.console import print_json
+from frn.errors import FrnError
+
+FormatName = Literal["table", "csv", "json"]
+Row = Mapping[str, object]
+OPTIONS = {"form": "--format", "as_json": "--json", "as_csv": "--csv"}
+"""What asks for a format, by the names of the parameters."""
+
+
+def _unless_typed(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    """Let what a frn.toml says give way to what is typed; options that are typed come here before the others."""
+    source = context.get_parameter_source(str(parameter.name))
+    gives_way = source is not None and source.name != "COMMANDLINE" and any(map(context.params.get, OPTIONS))
+    return (None if parameter.name == "form" else False) if gives_way else value
+
+
+Format = Annotated[
+    FormatName | None,
+    typer.Option(
+        "--format",
+        help="table for people; csv: rows under a head; json.",
+        show_default="table",
+        callback=_unless_typed,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Short for --format json.", callback=_unless_typed)]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Short for --format csv.", callback=_unless_typed)]
+
+
+def chosen_format(form: FormatName | None, as_json: bool, as_csv: bool = False) -> FormatName:
+    """The format that `--format`, `--json` and `--csv` ask for. FrnError if they ask for two."""
+    flags: dict[FormatName, bool] = {"json": as_json, "csv": as_csv}
+    asked = {name: f"--{name}" for name, is_asked in flags.items() if is_asked}
+    if form is not None:
+        asked.setdefault(form, f"--format {form}")
+    if len(asked) > 1:
+        raise FrnError(f"{' and '.join(asked.values())} both take stdout. Give one of them.")
+    return next(iter(asked), "table")
+
+
+def printed(form: FormatName, value: Any, rows: Sequence[Row] | None = None) -> bool:
+    """Print a result, if it is for programs: the value as JSON, or its rows, by default those of `rows_of`, as CSV."""
+    if form == "json":
+        print_json(value)
+    elif form == "csv":
+        write_rows(rows_of(value) if rows is None else rows)
+    return form != "table"
+
+
+def write_rows(rows: Sequence[Row]) -> None:
+    """Print rows as comma-separated values on stdout, under the names of all their columns."""
+    writer = RowWriter(list(dict.fromkeys(name for row in rows for name in row)))
+    for row in rows:
+        writer.write(row)
+
+
+class RowWriter:
+    """Comma-separated values on stdout, row by row, under a head of columns that are known before."""
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self.writer = csv.DictWriter(sys.stdout, columns, restval="", lineterminator="\n")
+        self.writer.writeheader()
+
+    def write(self, row: Row) -> None:
+        """Print one row at once, for who reads a pipe."""
+        self.writer.writerow(row)
+        sys.stdout.flush()
+
+
+def rows_of(value: Any) -> list[Row]:
+    """A JSON value as flat rows: of an array one each, of an object of objects too, with their `name`; else one row."""
+    if isinstance(value, list):
+        return [dict(_flat(entry)) for entry in value]
+    if value and all(isinstance(entry, Mapping) for entry in value.values()):
+        return [{"name": name, **_flat(entry)} for name, entry in value.items()]
+    return [_flat(value)]
+
+
+def _flat(value: Mapping[str, Any]) -> dict[str, object]:
+    """An object without objects in it: their names are joined to their parts'; arrays become JSON."""
+    row: dict[str, object] = {}
+    for name, entry in value.items():
+        if isinstance(entry, Mapping):
+            row |= {f"{name}_{part}": content for part, content in _flat(entry).items()}
+        else:
+            row[name] = json.dumps(entry, ensure_ascii=False) if isinstance(entry, list | tuple) else entry
+    return row

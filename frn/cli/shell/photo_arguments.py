@@ -1,0 +1,83 @@
+"""Which photos are meant: by words of the command line, and by what stdin lists."""
+
+import codecs
+import glob
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from frn.data.folders import list_images
+from frn.errors import FrnError
+from frn.system.files import is_folder, is_there
+
+MAX_LIST = 256 << 20
+"""Bytes of names that stdin may list."""
+
+Found = tuple[list[str], list[str]]
+"""Names of photos, as they were given, and why other files in folders among them are none."""
+
+
+def find_photos(words: Sequence[str]) -> Found:
+    """The photos that words stand for: a file for itself, a folder for its images, `-` for what stdin lists, or a glob.
+
+    FrnError if a word stands for nothing. What a list names is never a glob, and stops nothing: where it is no photo,
+    it is reported in its turn.
+    """
+    names: list[str] = []
+    skipped: list[str] = []
+    for word in words:
+        found, others = _in_list(_listed()) if word == "-" else _meant(word)
+        names += found
+        skipped += others
+    return names, skipped
+
+
+def _meant(word: str) -> Found:
+    if is_folder(word):
+        if not (found := _in_folder(word))[0]:
+            deeper = any(map(is_folder, glob.iglob(f"{glob.escape(word)}/*")))
+            hint = f". For those in its folders: '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
+            raise FrnError(f"{word}: has no images in it{hint}")
+        return found
+    if is_there(word) or not glob.has_magic(word):
+        return [word], []  # a missing file is reported in its turn
+    matches = [match for match in sorted(glob.glob(word, recursive=True)) if not is_folder(match)]
+    if not matches:
+        raise FrnError(f"{word}: no file has a name like that")
+    return matches, []
+
+
+def _in_folder(folder: str) -> Found:
+    found = list_images(Path(folder))
+    start = folder if folder.endswith(os.sep) else folder + os.sep
+    return [start + name for name in found.images], [entry.reason for entry in found.skipped]
+
+
+def _in_list(listed: Iterable[str]) -> Found:
+    names: list[str] = []
+    skipped: list[str] = []
+    for name in listed:
+        try:
+            found, others = _in_folder(name) if is_folder(name) else ([name], [])
+        except FrnError:  # it is closed to us, which opening it tells in its turn
+            found, others = [name], []
+        names += found
+        skipped += others if found or others else [f"{name}: has no images in it"]
+    if not names:
+        raise FrnError("-: stdin lists folders without photos")
+    return names, skipped
+
+
+def _listed() -> list[str]:
+    """What stdin lists: one name to a line, or each ended by NUL."""
+    if sys.stdin is None:
+        raise FrnError("-: stdin is closed")
+    data = sys.stdin.buffer.read(MAX_LIST + 1)
+    if len(data) > MAX_LIST:
+        raise FrnError(f"-: stdin lists more than {MAX_LIST >> 20} MiB of names")
+    text = os.fsdecode(data.removeprefix(codecs.BOM_UTF8))  # editors of Windows begin a file with it
+    lines = text.split("\0") if "\0" in text else [line.removesuffix("\r") for line in text.split("\n")]
+    if not any(lines):
+        raise FrnError("-: stdin lists no photos. It takes one to a line.")
+    return list(filter(None, lines))

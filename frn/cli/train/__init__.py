@@ -1,0 +1,1 @@
+"""Commands that train and evaluate models. Importing them imports no torch."""

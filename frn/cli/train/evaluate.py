@@ -1,0 +1,128 @@
+"""`frn eval`: accuracy over random episodes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.shell.console import check_report, command_line, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.options import (
+    Device,
+    EpisodeSeed,
+    ImportPreset,
+    MethodName,
+    PrecisionName,
+    Split,
+    SplitData,
+    TestTimeName,
+    Threads,
+    model_names,
+)
+from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed, rows_of
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from frn.evaluation.evaluate_model import EvaluationOptions
+    from frn.evaluation.open_set import Unknown
+    from frn.evaluation.split_report import Result
+
+
+NOT_OF_EVALUATION = ("report", "form", "as_json", "as_csv", "preset")
+"""Parameters of the command that are no `EvaluationOptions`."""
+
+
+def evaluate(
+    model: Annotated[
+        str, typer.Argument(help="Model file, run folder, shipped name or features.onnx.", autocompletion=model_names)
+    ],
+    data: SplitData,
+    split: Split = "test",
+    way: Annotated[int, typer.Option(min=2, help="Classes per episode.")] = 5,
+    shot: Annotated[list[int] | None, typer.Option(min=1, help="Repeat for several.", show_default="1 and 5")] = None,
+    queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 16,
+    episodes: Annotated[int, typer.Option(min=1, help="Random episodes per shot.")] = 10_000,
+    seed: EpisodeSeed = 0,
+    precision: Annotated[PrecisionName, typer.Option(help="Of the backbone.")] = "fp32",
+    device: Device = "auto",
+    threads: Threads = None,
+    method: Annotated[
+        MethodName | None,
+        typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too, frn val/."),
+    ] = None,
+    test_time: TestTimeName = "fast",
+    preset: ImportPreset = None,
+    unknown: Annotated[
+        bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
+    ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page (.html) that shows the results.", show_default=False)
+    ] = None,
+    form: Format = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Measure accuracy over random episodes, with its 95% confidence interval.
+
+    Features are computed once per image, so ten thousand episodes take seconds. A report shows accuracy by class,
+    calibration, confusion, and the hardest photos and episodes, in one file that needs no network.
+    """
+    given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
+    with user_errors():
+        check_report(report)
+        wants = chosen_format(form, as_json, as_csv)
+        from frn.training.presets import find_preset
+
+        given["transform"] = find_preset(preset).transform if preset else None
+        from frn.evaluation.evaluate_model import EvaluationOptions
+        from frn.evaluation.evaluate_model import evaluate as run
+        from frn.system.distributed import joined
+
+        with joined(device) as ranks:
+            if ranks.world > 1 and (report or unknown or method == "simpleshot"):
+                raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
+            if report is None:
+                warn = report_left_out if ranks.first else lambda reasons: None
+                results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
+            else:
+                results = _reported(EvaluationOptions(**given), report)
+    if not ranks.first:
+        return
+    head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
+    if printed(wants, {**head, "results": results}, rows_of(results)):
+        return
+    console = stdout()
+    for result in results:
+        console.print(describe(result), markup=True)
+        if unknown:
+            console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
+
+
+def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
+    """Evaluate, and write the page."""
+    from frn.evaluation.evaluate_model import evaluate as run
+    from frn.evaluation.findings import Findings, find
+    from frn.report.evaluation_page import evaluation_page
+    from frn.system.files import write_atomically
+
+    found: list[Findings] = []
+    results = run(options, bars=progress_bar, warn=report_left_out, inspect=lambda shown: found.append(find(shown)))
+    facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
+    write_atomically(report, evaluation_page(options.model, found, command_line(), facts))
+    return results
+
+
+def describe(result: "Result") -> str:
+    """One result as a line of rich markup."""
+    return (
+        f"{result['way']}-way {result['shot']}-shot  [bold]{result['accuracy']:.2f} ± {result['ci95']:.2f} %[/bold]  "
+        f"({result['episodes']} episodes, {result['queries']} queries, {result['seconds']:.1f} s)"
+    )
+
+
+def describe_unknown(found: "Unknown") -> str:
+    """How well unknown classes are told from known ones, as a line of rich markup."""
+    return (
+        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by the explained "
+        f"share, {found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
+        f"threshold calls {found['missed']:.1f} % of known and {found['caught']:.1f} % of unknown queries unknown"
+    )

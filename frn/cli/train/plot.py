@@ -1,0 +1,50 @@
+"""`frn plot`: the curves of training runs as pictures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frn.cli.shell.console import printable, stdout, user_errors
+from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed
+
+
+def plot(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, of one plot.")],
+    out: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Picture to write: .png, .svg or .pdf. Repeatable.", show_default="curves.png and curves.svg"
+        ),
+    ] = None,
+    form: Format = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    r"""Draw the curves of one or several runs: loss, accuracy of episodes, accuracy on validation classes.
+
+    A run may still be going on. It needs matplotlib: `pip install '.\[plots]'`. With --csv or --json the validations
+    are printed and nothing is drawn, unless --out says so.
+    """
+    with user_errors():
+        wants = chosen_format(form, as_json, as_csv)
+        from frn.errors import FrnError
+        from frn.report.curves import FORMATS, draw_curves, read_curves
+        from frn.system.files import write_atomically
+
+        paths = out or ([] if wants != "table" else [Path("curves.png"), Path("curves.svg")])
+        for path in paths:
+            if path.suffix.lower() not in FORMATS:
+                raise FrnError(f"{path}: a picture is called something{', something'.join(FORMATS)}")
+        curves = [read_curves(run) for run in runs]
+        for path in paths:
+            write_atomically(path, draw_curves(curves, path.suffix.lower()))
+        points = [
+            {"run": run.name, "total_steps": int(step), "val_accuracy": accuracy}
+            for run in curves
+            for step, accuracy in zip(*run.validation, strict=True)
+        ]
+        if printed(wants, points):
+            return
+        for path in paths:
+            stdout().print(printable(str(path)))

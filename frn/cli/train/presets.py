@@ -1,0 +1,78 @@
+"""`frn presets`: the training runs that have a name."""
+
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.shell.console import print_table, stdout, user_errors
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+
+if TYPE_CHECKING:
+    from frn.training.presets import Preset, Published
+
+
+def presets(
+    name: Annotated[str | None, typer.Argument(help="Show this one in full.", show_default=False)] = None,
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the training presets that `frn train` knows, with what the paper reports for them."""
+    from frn.training.presets import PRESETS, find_preset
+
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        chosen = PRESETS if name is None else {name: find_preset(name)}
+    values = {name: asdict(preset) for name, preset in chosen.items()}
+    if printed(wants, values if name is None else values[name], rows_of(values)):
+        return
+    if name is None:
+        _list(chosen)
+    else:
+        _show(chosen[name])
+
+
+def _list(chosen: "dict[str, Preset]") -> None:
+    from rich.text import Text
+
+    rows: list[tuple[str | Text, ...]] = []
+    for _, family in groupby(chosen.items(), key=lambda entry: entry[1].data.prepare):
+        rows += [()] if rows else []
+        for name, preset in family:
+            figures = preset.published.accuracy if preset.published else {}
+            title, model = Text(name, style="bold", no_wrap=True), f"{preset.method} {preset.backbone}"
+            shown = [f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)]
+            step, epochs = describe_step(preset), str(preset.schedule.epochs)
+            rows.append((title, model, step, epochs, *shown, preset.about))
+    print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
+    stdout().print("\n1-shot, 5-shot: what the paper reports, in percent. `frn presets NAME` shows one in full.")
+
+
+def _show(preset: "Preset") -> None:
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    rows = asdict(preset) | {"published": preset.published and describe_published(preset.published)}
+    for key, value in rows.items():
+        if isinstance(value, dict):
+            table.add_row(key, ", ".join(f"{part} {content}" for part, content in value.items() if content is not None))
+        elif value is not None:
+            table.add_row(key, str(value))
+    stdout().print(table)
+
+
+def describe_step(preset: "Preset") -> str:
+    """What an optimiser step is made of."""
+    if not preset.trains_on_episodes:
+        return f"batch {preset.pretraining.batch}"
+    return f"{preset.episode} {preset.episode.queries}-query"
+
+
+def describe_published(published: "Published") -> str:
+    """The paper's figures in a line."""
+    figures = [
+        f"{shot}-shot {accuracy:.2f}" + (f" ± {published.ci95[shot]:.2f}" if shot in published.ci95 else "")
+        for shot, accuracy in published.accuracy.items()
+    ]
+    return f"{', '.join(figures)} (Table {published.table})"

@@ -1,0 +1,206 @@
+"""`frn reproduce`: a table of the paper, row by row, the published figures beside ours."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frn.cli.shell.console import INTERRUPTED, note, stdout, user_errors
+from frn.cli.shell.options import Device, PrecisionName, Threads
+from frn.cli.shell.output import AsJson, Format, FormatName, chosen_format, printed, rows_of
+from frn.cli.shell.output import Row as CsvRow
+from frn.errors import FrnError
+from frn.system.files import write_atomically
+
+if TYPE_CHECKING:
+    from frn.reproduce.plan import Command, Locations
+    from frn.reproduce.rows import Row, Table
+
+
+def reproduce(
+    table: Annotated[str | None, typer.Argument(help="Which table; --list names them.", show_default=False)] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="The tables and their rows.")] = False,
+    row: Annotated[list[str] | None, typer.Option(help="Only this row. Repeatable.", show_default=False)] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]DIR", help="A prepared data set. Repeatable.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for TABLE.md and TABLE.json.")] = Path("reproduced"),
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the runs; finished ones are used as they are.", show_default="OUT/runs"),
+    ] = None,
+    precision: Annotated[
+        PrecisionName, typer.Option(help="Of training. The authors' is fp32; a run that has begun keeps its own.")
+    ] = "fp32",
+    threads: Threads = None,
+    device: Device = "auto",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands that are left to run.")] = False,
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a table of the paper: train what is missing, resume what is half done, evaluate, compare.
+
+    Rows whose data set is not given are skipped. Ctrl-C saves and stops; the same command goes on. Rows that
+    OUT/TABLE.json has already stay in it, also without their runs, and so does why others are not measured.
+    """
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from frn.reproduce.plan import Locations, data_sets, unmeasured
+        from frn.reproduce.table_page import markdown
+        from frn.reproduce.table_report import read, report
+        from frn.reproduce.tables import TABLES, choose_rows, find_table
+
+        if list_all or table is None:
+            if row:
+                raise FrnError("--row chooses among the rows of a TABLE that is made. Leave it, or --list, out.")
+            _list([find_table(table)] if table else list(TABLES.values()), wants)
+            return
+        chosen = find_table(table)
+        rows = choose_rows(chosen, row or [])
+        folders = _folders(data or [], sorted(set().union(*map(data_sets, rows))))
+        given = {"--threads": threads, "--device": None if device == "auto" else device}
+        options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
+        locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
+        before = read(out / f"{chosen.name}.json")
+        to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
+        if dry_run:
+            _print_commands(to_run, locations, wants)
+            return
+        missing, failed = _run_rows(to_run, locations)
+        before = read(out / f"{chosen.name}.json")  # anew: another `frn reproduce` may have finished rows meanwhile
+        others = [row for row in chosen.rows if row not in rows]
+        known = [row for row in chosen.rows if before and before.has(row)]
+        known += [row for row in others if before and before.excuses(row)]
+        kept = [row for row in known if unmeasured(row, locations)]
+        found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
+        if before and kept:
+            found = found.with_rows_of(before, kept)
+        page = markdown(found, chosen)
+        write_atomically(out / f"{chosen.name}.md", page)
+        write_atomically(out / f"{chosen.name}.json", json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
+    result = found.as_json()
+    if not printed(wants, result, [row for line in result["rows"] for row in _figures(found.table, line)]):
+        stdout().print(page, soft_wrap=True, end="")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _print_commands(rows: "list[Row]", locations: "Locations", wants: FormatName) -> None:
+    """Print what is left of the rows, each command once."""
+    from frn.reproduce.plan import MissingDataError, remaining_commands
+
+    commands: dict[str, None] = {}
+    for row in rows:
+        try:
+            commands |= dict.fromkeys(map(str, remaining_commands(row, locations)))
+        except MissingDataError as error:
+            note(f"{row.name}: {error}")
+    if not printed(wants, [{"command": command} for command in commands]):
+        for command in commands:
+            stdout().print(command, soft_wrap=True)
+
+
+def _run_rows(rows: "list[Row]", locations: "Locations") -> tuple[dict[str, str], bool]:
+    """Run what is left of each row; return why rows are missing, and whether anything failed."""
+    from frn.reproduce.plan import MissingDataError, remaining_commands
+
+    missing: dict[str, str] = {}
+    failed = False
+    for number, row in enumerate(rows, 1):
+        try:
+            for command in remaining_commands(row, locations):
+                note(f"[{number}/{len(rows)}] {command}")
+                _run(command)
+        except (MissingDataError, CommandError) as error:
+            failed |= isinstance(error, CommandError)
+            missing[row.name] = str(error)
+            note(f"{row.name}: {error}")
+    return missing, failed
+
+
+class CommandError(FrnError):
+    """A command has failed; it has said why."""
+
+
+def _run(command: "Command") -> None:
+    """Run a command in a process of its own, its progress on our stderr. CommandError if it fails."""
+    # Ctrl-C reaches the child too, which saves and stops; we wait for that.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        with subprocess.Popen([sys.executable, "-m", "frn", *command.words], stdout=subprocess.PIPE) as process:
+            answer, _ = process.communicate()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if process.returncode == INTERRUPTED:
+        note("stopped. The same command goes on from here.")
+        raise typer.Exit(INTERRUPTED)
+    if process.returncode:
+        raise CommandError(f"`{command}` failed with status {process.returncode}; its message is above")
+    if command.answer:
+        write_atomically(command.answer, answer)
+
+
+def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
+    """Folders of data sets by name; without a name it is the table's only one. One that no row needs is noted.
+
+    FrnError if there are several, there is no such folder, or no table has a data set of that name.
+    """
+    from frn.reproduce.plan import data_sets
+    from frn.reproduce.tables import TABLES
+
+    folders = {}
+    for word in given:
+        name, equals, path = word.partition("=")
+        if not equals:
+            if len(wanted) != 1:
+                raise FrnError(f"--data {word}: say which of {', '.join(wanted) or 'none'} it is: --data NAME=DIR")
+            name, path = wanted[0], word
+        elif name not in set().union(*(data_sets(row) for table in TABLES.values() for row in table.rows)):
+            raise FrnError(f"--data {word}: no table has a data set {name!r} (these rows have {', '.join(wanted)})")
+        elif name not in wanted:
+            note(f"--data {word}: is not needed, these rows have {', '.join(wanted)}")
+        if not Path(path).is_dir():
+            raise FrnError(f"--data {word}: there is no folder {path}")
+        folders[name] = Path(path)
+    return folders
+
+
+def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
+    """A row of a table, one for each of its shots; or of what images are regenerated from."""
+    return [
+        {"table": table, "row": line["row"], "label": line["label"], "shot" if c.isdigit() else "map": c, **figure}
+        for c, figure in line["figures"].items()
+    ]
+
+
+def _list(tables: "list[Table]", wants: FormatName) -> None:
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    from frn.reproduce.table_page import figure, heading
+    from frn.reproduce.table_report import described
+
+    listed = [described(table) for table in tables]
+    if printed(wants, listed, [{"table": t["table"], **row} for t in listed for row in rows_of(t["rows"])]):
+        return
+    console = stdout()
+    for table in tables:
+        console.print(Text.assemble((table.name, "bold"), f"  {table.title} ({table.source})"))
+        grid = Grid(box=None, show_header=False, pad_edge=True)
+        for row in table.rows:
+            told = (
+                f"{heading(str(column))} {figure(cell.published, cell.published_ci95, table.digits)}"
+                for column, cell in row.cells.items()
+                if cell.published is not None
+            )
+            grid.add_row(Text(row.name, no_wrap=True), row.label, ", ".join(told))
+        for entry in table.elsewhere:
+            grid.add_row("", entry.label, entry.published, Text(entry.command))
+        console.print(grid)
+        console.print()
+    console.print("Figures are the published ones. `frn reproduce TABLE --list --json` has the commands of each row.")

@@ -1,0 +1,187 @@
+"""`frn train` and `frn finetune`: a run by a preset, and one on photos of your own."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from frn.cli.shell import options
+from frn.cli.shell.console import (
+    INTERRUPTED,
+    command_line,
+    end_stopped_run,
+    note,
+    printable,
+    progress_bar,
+    report_left_out,
+    stdout,
+    strong,
+    user_errors,
+)
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.train.evaluate import describe
+from frn.models.zoo import DEFAULT_MODEL, resolve
+
+if TYPE_CHECKING:
+    from frn.evaluation.split_report import Result
+    from frn.training.launch import PreparedRun
+    from frn.training.runs.run_folder import Position
+
+
+def train(
+    preset: Annotated[
+        str,
+        typer.Argument(
+            help="What to train; `frn presets` lists them. `demo` needs no data.", autocompletion=options.preset_names
+        ),
+    ],
+    data: options.TrainingData = None,
+    out: options.RunOut = None,
+    method: Annotated[
+        options.MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
+    ] = None,
+    backbone: options.Backbone = None,
+    batch: Annotated[
+        int | None, typer.Option(min=2, help="Images per step of pre-training.", show_default=False)
+    ] = None,
+    way: options.Way = None,
+    shot: options.Shot = None,
+    queries: options.Queries = None,
+    epochs: options.Epochs = None,
+    lr: options.LearningRate = None,
+    warm_up: options.WarmUp = None,
+    aux: Annotated[
+        Literal["reference", "paper", "off"] | None,
+        typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
+    ] = None,
+    fix: Annotated[
+        Literal["none", "lambda", "rho", "both"] | None,
+        typer.Option(help="What FRN does not learn but keeps at its start.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    compiled: options.Compile = False,
+    resume: options.Resume = False,
+    init: options.Init = None,
+    config: options.RunConfig = None,
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model by a preset, validate it, keep the best.
+
+    The preset knows the stage: episodes, or pre-training on all classes at once, whose result `--init RUN` hands on.
+    Ctrl-C saves and stops; `--resume` continues as if nothing had happened, also after a kill.
+    """
+    given = {name: value for name, value in locals().items() if name not in ("form", "as_json")}
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from frn.training.runs.run_options import RunOptions
+
+        wanted = RunOptions(**given).configured()
+        wanted.check()  # before torch: a wrong option is reported at once
+
+        from frn.system.distributed import joined
+        from frn.training.launch import prepare_run
+
+        with joined(wanted.device) as ranks:
+            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
+            position = _train(run)
+        if not ranks.first:
+            return
+        tests = run.test()
+    result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
+    if not printed(wants, {**result, "test": tests} if tests else result):
+        _show_result(run, position, tests)
+
+
+def finetune(
+    data: Annotated[
+        Path,
+        typer.Argument(help="Folder with one folder of photos per class; or with such folders in train/ and val/."),
+    ],
+    model: Annotated[str, typer.Option(help="What to start from: shipped name, model file, run.")] = DEFAULT_MODEL,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/finetune")
+    ] = None,
+    way: options.Way = None,
+    shot: options.Shot = None,
+    queries: options.Queries = None,
+    epochs: options.Epochs = None,
+    lr: options.LearningRate = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of held-out classes, episodes and augmentation.")] = 0,
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    resume: options.Resume = False,
+    config: options.RunConfig = None,
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a model better for the kind of pictures you have: a few minutes of training, from ten classes of ten photos.
+
+    A quarter of the classes is held out and judges, unless there is a val/. The model that it starts from counts as the
+    first best, so the result is never worse than that on them.
+    """
+    given = {name: value for name, value in locals().items() if name not in ("form", "as_json", "data", "model")}
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from frn.training.runs.run_options import RunOptions
+
+        resolve(model)  # before torch and the photos: a wrong name is told at once
+        wanted = RunOptions(preset="finetune", data=[data], init=model, **given).configured()
+
+        from frn.training.launch import prepare_finetuning
+
+        run = prepare_finetuning(wanted, command=command_line(), bars=progress_bar)
+        position = _train(run)
+    facts = {"model": str(run.best), "start": position.start, "validation": position.best}
+    if printed(wants, {**facts, "seconds": round(position.seconds, 1)}):
+        return
+    console, shot = stdout(), run.preset.validation.shot
+    console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
+    gain = f"from {position.start:.2f} to [bold]{position.best:.2f} %[/bold]"
+    if position.best == position.start:
+        gain = f"{position.start:.2f} %, as before: nothing was better than the model that it started from"
+    console.print(
+        f"validation on {len(run.val_images.names)} classes that it did not learn, {shot}-shot: {gain}", markup=True
+    )
+    console.print(
+        printable(f"next: frn classify FOLDER PHOTO --model {shlex.quote(str(run.options.folder))}"), soft_wrap=True
+    )
+
+
+def _train(run: "PreparedRun") -> "Position":
+    """Train to the end and show it; a run that is stopped ends the program."""
+    from frn.cli.train.training_display import TrainingDisplay, interruptible
+
+    if not run.settings.ranks.first:
+        with interruptible() as stopped:
+            ended = run.train(lambda event: None, stopped)
+        if not ended.finished:
+            raise typer.Exit(INTERRUPTED)
+        return ended.position
+    report_left_out(run.broken)
+    note(str(run))
+    with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
+        ended = run.train(display, stopped)
+    if not ended.finished:
+        end_stopped_run(ended.position.total_steps)
+    return ended.position
+
+
+def _show_result(run: "PreparedRun", position: "Position", tests: "list[Result]") -> None:
+    from frn.training.setup import validation_shape
+
+    console, preset = stdout(), run.preset
+    console.print(f"trained in {position.seconds / 60:.1f} minutes: {strong(run.best)}", markup=True)
+    if preset.validation.split == "val":
+        console.print(f"validation: {validation_shape(preset, run.val_images)} {position.best:.2f} %")
+    for test in tests:
+        console.print(f"test on classes never seen: {describe(test)}", markup=True)
+    for path in run.options.data or []:
+        if (path / "test").is_dir():
+            words = ["frn", "eval", str(run.best), "--data", str(path)]
+            console.print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)

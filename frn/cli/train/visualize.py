@@ -1,0 +1,147 @@
+"""`frn visualize`: what reconstructions look like (the paper's decoder)."""
+
+import io
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frn.cli.shell.console import (
+    command_line,
+    end_stopped_run,
+    note,
+    print_table,
+    printable,
+    progress_bar,
+    report_left_out,
+    stdout,
+    strong,
+    user_errors,
+)
+from frn.cli.shell.options import Device, EpisodeSeed, Precision, Resume, Split, SplitData, Threads
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+
+app = typer.Typer(no_args_is_help=True, help="Turn feature maps back into images, true and rebuilt ones.")
+
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, run folder or shipped name.")]
+
+
+@app.command()
+def train(
+    model: ModelName,
+    data: SplitData,
+    out: Annotated[Path, typer.Option(help="Folder for the decoder and its metrics.")],
+    split: Split = "train",
+    epochs: Annotated[int, typer.Option(min=1, help="The rate falls after each fifth of them.")] = 200,
+    batch: Annotated[int, typer.Option(min=2, help="Images per step.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights and batches.")] = 0,
+    precision: Precision = "auto",
+    device: Device = "auto",
+    threads: Threads = None,
+    resume: Resume = False,
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a decoder: from a frozen model's feature maps back to the images they come from.
+
+    Ctrl-C saves and stops; `--resume` goes on.
+    """
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from frn.cli.train.training_display import interruptible
+        from frn.data.folders import scan, split_folder
+        from frn.data.pixel_cache import load_images
+        from frn.models.model import load_model
+        from frn.system.precision import choose_device, choose_precision, set_threads
+        from frn.training.decoder.fit_decoder import DecoderSchedule, train_decoder
+        from frn.training.runs.run import RunSettings
+
+        folders = scan(split_folder(data, split))
+        set_threads(threads)
+        where = choose_device(device)
+        loaded = load_model(model)
+        with progress_bar(f"decoding {split}") as decoding:
+            images = load_images(folders, loaded.config.transform, progress=decoding)
+        report_left_out([entry.reason for entry in images.broken])
+        numbers = choose_precision(precision, where)
+        settings = RunSettings(seed=seed, precision=numbers, device=where, resume=resume, command=command_line())
+        schedule = DecoderSchedule(epochs=epochs, batch=batch)
+        note(f"decoder of {model}: {len(images)} images, {settings.precision} on {where.type}")
+        with progress_bar("training") as progress, interruptible() as stopped:
+            trained = train_decoder(loaded, images, out, schedule, settings, progress=progress, stop=stopped)
+        if not trained.finished:
+            end_stopped_run(trained.position.total_steps)
+    seconds = round(trained.position.seconds, 1)
+    if printed(wants, {"decoder": str(out), "steps": trained.position.total_steps, "seconds": seconds}):
+        return
+    told = f"trained {trained.position.total_steps} steps in {seconds / 60:.1f} minutes: {strong(out)}"
+    stdout().print(told, markup=True)
+    words = ["frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png"]
+    stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
+
+
+@app.command()
+def render(
+    model: ModelName,
+    decoder: Annotated[Path, typer.Option(help="What `frn visualize train` made for this model.")],
+    data: SplitData,
+    out: Annotated[Path, typer.Option(help="PNG file of the grid.")],
+    split: Split = "val",
+    way: Annotated[int, typer.Option(min=2, help="Classes per trial; the grid shows three at most.")] = 5,
+    shot: Annotated[int, typer.Option(min=1, help="Support images per class.")] = 5,
+    columns: Annotated[int, typer.Option(min=1, help="Query images in the grid.")] = 6,
+    trials: Annotated[int, typer.Option(min=2, help="Random episodes of the table.")] = 1000,
+    seed: EpisodeSeed = 0,
+    device: Device = "auto",
+    threads: Threads = None,
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Regenerate images from their own and from rebuilt feature maps: a grid, and their L2 pixel errors.
+
+    The grid has support images on the left and queries of one class on the right: the originals; regenerated from their
+    own maps; from maps rebuilt by their class; and by other classes.
+    """
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from PIL import Image
+
+        from frn.data.folders import scan, split_folder
+        from frn.data.pixel_cache import load_images
+        from frn.episodes import EpisodeShape
+        from frn.errors import FrnError
+        from frn.models.model import load_model
+        from frn.system.files import write_atomically
+        from frn.system.precision import choose_device, set_threads
+        from frn.training.decoder.fit_decoder import load_decoder
+        from frn.training.decoder.regeneration import Regenerator
+
+        if out.suffix.lower() != ".png":
+            raise FrnError(f"{out}: the grid is called something.png")
+        folders = scan(split_folder(data, split))
+        set_threads(threads)
+        loaded = load_model(model).to(choose_device(device))
+        opened = load_decoder(decoder, loaded)
+        with progress_bar(f"decoding {split}") as decoding:
+            images = load_images(folders, loaded.config.transform, progress=decoding)
+        report_left_out([entry.reason for entry in images.broken])
+        with progress_bar("features") as extracting:
+            regenerator = Regenerator(loaded, opened, images, progress=extracting)
+        where = str(folders.root)
+        grid = regenerator.picture(EpisodeShape(way=min(way, 3), shot=shot, queries=columns), seed=seed, where=where)
+        png = io.BytesIO()
+        Image.fromarray(grid).save(png, format="PNG")
+        write_atomically(out, png.getvalue())
+        with progress_bar("trials") as measuring:
+            shape = EpisodeShape(way=way, shot=shot, queries=1)
+            errors = regenerator.measure(shape, trials=trials, seed=seed, where=where, progress=measuring)
+    l2 = dict(zip(("ground_truth", "same_class", "other_class"), asdict(errors).values(), strict=True))
+    shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
+    if printed(wants, {**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)}):
+        return
+    names = ("ground-truth feature map", "same-class reconstruction", "other-class reconstruction")
+    found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in (errors.truth, errors.same, errors.other))
+    print_table(("regenerated from", "L2 pixel error"), zip(names, found, strict=True))
+    stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: {strong(out)}", markup=True)

@@ -1,0 +1,199 @@
+"""`frn classify`: label photos by a folder of class folders."""
+
+from heapq import nsmallest
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.shell.console import (
+    check_report,
+    command_line,
+    note,
+    print_json,
+    printable,
+    progress_bar,
+    report_left_out,
+    stdout,
+    user_errors,
+)
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.shell.output import AsCsv, AsJson, Format, RowWriter, chosen_format
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from frn.inference.classifier import Classifier, Prediction
+    from frn.report.photos_page import Album
+
+COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
+"""Of CSV, before each class's probability."""
+BAR = 24
+"""Width of a full bar, in characters."""
+
+
+def classify(
+    classes: Classes,
+    images: Annotated[
+        list[str], typer.Argument(help="Photos, folders of photos, or globs; - reads a list of them from stdin.")
+    ],
+    model: ClassifierModel = None,
+    top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Call a photo unknown where no class explains this share of it; 0 never does.",
+            show_default="calibrated from the example photos",
+        ),
+    ] = None,
+    test_time: TestTimeName = "fast",
+    device: ClassifierDevice = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a line of JSON per photo to this file (.jsonl) as they come.", show_default=False),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
+    ] = None,
+    form: Format = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Label photos by the class whose examples rebuild them best.
+
+    Broken photos are reported and stop nothing; the exit status is then 1. A report has the photos as thumbnails sorted
+    by sureness, to be filtered by class, with their error maps, in one file that needs no network. As JSON, each photo
+    is an object on a line of its own.
+
+    With --out any number of photos takes the same memory, and after a stop or a kill --resume answers the rest; a line
+    has the --top best classes.
+    """
+    with user_errors():
+        wants = chosen_format(form, as_json, as_csv)
+        check_report(report)
+        if out and (wants != "table" or report):
+            raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+        if resume and not out:
+            raise FrnError("--resume goes on with the file of --out: give it.")
+        refuse_a_photo(classes, images[0], "classify")
+
+        from frn.cli.shell.photo_arguments import find_photos
+
+        names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
+        report_left_out(skipped, all_of_them="")
+
+        from frn.estimator.loading import load_classifier
+
+        classifier, left_out = load_classifier(classes, model, device, test_time)
+        report_left_out([str(error) for error in left_out])
+        if threshold is not None:
+            classifier.threshold_override = threshold
+        if len(classifier.classes) == 1:
+            note(
+                f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
+            )
+        if out:
+            failed = _write_lines(classifier, names, out, resume=resume, top=top)
+            if failed:
+                raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
+            return
+        album = _album(classifier) if report else None
+        failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
+        classified = (album or classifier).classify(map(Path, names))
+        for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
+            failed += isinstance(outcome, FrnError)
+            if rows:
+                rows.write(_as_row(name, outcome))
+            elif isinstance(outcome, FrnError):
+                reason = str(outcome)
+                print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
+            elif wants == "json":
+                print_json(_as_line(name, outcome))
+            else:
+                _show(name, outcome, top)
+        if album and report:
+            from frn.system.files import write_atomically
+
+            write_atomically(report, album.page(command_line()))
+        if failed:
+            raise FrnError(f"{failed} of {len(names)} images could not be read")
+
+
+def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resume: bool, top: int) -> int:
+    """Answer the photos that have no line yet; returns how many of all could not be read."""
+    from frn.inference.results import ResultsFile, run_digest
+
+    with ResultsFile(out, run_digest(classifier), resume=resume) as results, progress_bar("photos") as progress:
+        names = dict.fromkeys(asked)
+        left = [name for name in names if name not in results.done]
+        answered = len(names) - len(left)
+        failed = len(results.failed & names.keys())
+        results.done.clear()
+        for name, (_, outcome) in zip(left, classifier.classify(map(Path, left)), strict=True):
+            if isinstance(outcome, FrnError):
+                failed += 1
+                results.add({"image": name, "error": str(outcome)})
+            else:
+                results.add(_as_line(name, outcome, top))
+            answered += 1
+            progress(answered, len(names))
+    stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now")
+    return failed
+
+
+def _album(classifier: "Classifier") -> "Album":
+    from frn.report.photos_page import Album
+
+    return Album(classifier)
+
+
+def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, object]:
+    """An answer, with all classes or the `top` best of them."""
+    shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
+    return {
+        "image": name,
+        "label": prediction.label,
+        "probability": round(prediction.probabilities[prediction.label], 6),
+        "probabilities": {each: round(prediction.probabilities[each], 6) for each in shown},
+        "errors": {each: round(prediction.errors[each], 6) for each in shown},
+        "explained": round(prediction.explained[prediction.label], 6),
+        "threshold": round(prediction.threshold, 6),
+        "unknown": prediction.unknown,
+    }
+
+
+def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
+    """A photo as one flat row: a column for every class's probability."""
+    if isinstance(outcome, FrnError):
+        return {"image": name, "error": str(outcome)}
+    line = _as_line(name, outcome)
+    shares = {_share_of(each): round(value, 6) for each, value in outcome.probabilities.items()}
+    return {**{key: line[key] for key in COLUMNS if key in line}, **shares}
+
+
+def _share_of(name: str) -> str:
+    return f"probability of {name}"
+
+
+def _show(image: str, prediction: "Prediction", top: int) -> None:
+    from rich.text import Text
+
+    console = stdout()
+    label, share = prediction.label, prediction.explained[prediction.label]
+    verdict = ("unknown", f" ({share:.0%} explained by {printable(label)}, of {prediction.threshold:.0%} needed)")
+    if not prediction.unknown:
+        verdict = (printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
+    line = Text.assemble(f"{printable(image)}: ", (verdict[0], "bold"), verdict[1])
+    console.print(line, soft_wrap=True)  # a long path stays on its line
+    if top == 1:
+        return
+    ranked = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__)
+    width = max(len(printable(name)) for name in ranked)
+    full = "█" if console.encoding.startswith("utf") else "#"
+    for name in ranked:
+        probability = prediction.probabilities[name]
+        bar = (full * round(probability * BAR)).ljust(BAR)
+        told = f" {probability:6.1%}  error {prediction.errors[name]:.4f}"
+        console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

@@ -1,0 +1,134 @@
+"""`frn enroll`: classes from folders, kept in a project file."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.shell.console import print_table, printable, report_left_out, stdout, user_errors
+from frn.cli.shell.options import ClassifierDevice
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+from frn.errors import FrnError
+from frn.models.zoo import DEFAULT_MODEL
+from frn.system.hardware import is_first, world
+
+if TYPE_CHECKING:
+    from frn.inference.classifier import Classifier
+
+
+def enroll(
+    sources: Annotated[
+        list[str], typer.Argument(help="A folder of class folders, several NAME=FOLDER, or a project to make anew.")
+    ],
+    out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
+    model: Annotated[str, typer.Option(help="Shipped name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0, max=1, help="Share of a photo that a class must explain.", show_default="calibrated from the photos"
+        ),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one becomes .bak.")] = False,
+    device: ClassifierDevice = "auto",
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make classes from folders of photos and keep them in a project file.
+
+    `frn classify`, `frn explain`, `frn export` and frn-tui open it. It refers to the photos where they are. For each
+    class it shows what the rest of the class explains of each photo: a low minimum is a photo that does not belong.
+    """
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        import dataclasses
+
+        from frn.estimator.loading import load_extractor
+        from frn.inference.classifier import Classifier
+        from frn.inference.feature_cache import FeatureStore
+        from frn.inference.project import ModelReference, Project, is_project, save_project
+
+        if not is_project(out):
+            raise FrnError(f"{out}: a project is called something.frn.json")
+        if out.exists() and not replace:
+            raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
+        members, skipped = _members(sources)
+        classifier = Classifier(load_extractor(model, device), FeatureStore())
+        left_out = [*map(str, _enroll(classifier, members)), *skipped]
+        if not is_first():
+            return
+        report_left_out(left_out)
+        classifier.threshold_override = threshold
+        state = dataclasses.replace(classifier.state, threshold=threshold)
+        save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
+    summary = _summary(out, classifier, len(left_out))
+    if not printed(wants, summary, rows_of(summary["classes"])):
+        _show(out, classifier)
+
+
+def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[FrnError]:
+    """Enroll, together with the other ranks where torchrun has started some: they take torch."""
+    if world() == 1:
+        return classifier.enroll(members)
+    from frn.cli.use.distributed_enroll import enroll_together
+    from frn.system.distributed import joined
+
+    with joined("cpu") as together:  # what they exchange is on processors
+        return enroll_together(classifier, members, together)
+
+
+def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
+    """The files of each class, and why others in their folders are none of them."""
+    from frn.data.folders import list_images
+    from frn.estimator.loading import class_files
+    from frn.inference.project import is_project
+
+    members: dict[str, list[Path]] = {}
+    skipped: list[str] = []
+    for source in sources:
+        path = Path(source)
+        name, equals, folder = source.partition("=")
+        if is_project(path) or path.exists() or not equals:
+            listed = class_files(path)
+            found, reasons = listed.members, listed.skipped
+        else:
+            listed_folder = list_images(Path(folder))
+            if not listed_folder.images:
+                raise FrnError(f"{folder}: has no images in it")
+            found = {name: [Path(folder) / file for file in listed_folder.images]}
+            reasons = [entry.reason for entry in listed_folder.skipped]
+        for twin in found.keys() & members.keys():
+            raise FrnError(f"class {twin!r} is there twice: in {source} and before it")
+        members |= found
+        skipped += reasons
+    return members, skipped
+
+
+def _summary(out: Path, classifier: "Classifier", left_out: int) -> dict[str, object]:
+    return {
+        "project": str(out),
+        "threshold": round(classifier.threshold, 6),
+        "left_out": left_out,
+        "classes": {
+            entry.name: {
+                "images": len(entry.supports),
+                "explained": [round(float(share), 6) for share in classifier.left_out.get(entry.name, ())],
+            }
+            for entry in classifier.state.classes
+        },
+    }
+
+
+def _show(out: Path, classifier: "Classifier") -> None:
+    from rich.text import Text
+
+    rows = []
+    for entry in classifier.state.classes:
+        shares = classifier.left_out.get(entry.name)
+        cells = ("", "one image: nothing to compare with")
+        if shares is not None:
+            least = entry.supports[shares.argmin()].path.name
+            cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
+        name = Text(printable(entry.name), style="bold")
+        rows.append((name, str(len(entry.supports)), cells[0], printable(cells[1])))
+    print_table(("class", "images", "explained by the others", "least explained"), rows)
+    stdout().print(f"{printable(str(out))}: unknown below {classifier.threshold:.0%} explained")

@@ -1,0 +1,92 @@
+"""`frn explain`: where a photo was and was not rebuilt by each class, as a picture."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from frn.cli.shell.console import printable, report_left_out, stdout, user_errors
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+
+FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
+"""Pixels on a side that their libraries write."""
+
+
+def explain(
+    classes: Classes,
+    image: Annotated[Path, typer.Argument(help="The photo.")],
+    out: Annotated[Path, typer.Option(help="Picture to write: .png, .jpg or .webp.")],
+    model: ClassifierModel = None,
+    top: Annotated[int, typer.Option(min=1, help="Classes to show, the likeliest first.")] = 7,
+    smooth: Annotated[
+        bool, typer.Option("--smooth", help="Blend between locations instead of drawing blocks.")
+    ] = False,
+    test_time: TestTimeName = "fast",
+    device: ClassifierDevice = "auto",
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw where each class could and could not rebuild a photo.
+
+    Dark parts are explained, light ones are not. All classes share one scale.
+    """
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        import io
+
+        from frn.errors import FrnError
+        from frn.estimator.loading import load_classifier
+        from frn.images.opening import open_image
+        from frn.inference.explanation import Panel, sheet
+        from frn.system.files import write_atomically
+
+        if out.suffix.lower() not in FORMATS:
+            raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
+        if out.exists() and image.exists() and out.samefile(image):
+            raise FrnError(f"{out}: is the photo itself, and would be replaced by the picture. Give another --out.")
+        refuse_a_photo(classes, str(image), "explain")
+        photo = open_image(image)  # before the classes: a wrong photo is told at once
+        classifier, left_out = load_classifier(classes, model, device, test_time)
+        report_left_out([str(error) for error in left_out])
+        crop = classifier.extractor.transform(photo)
+        (maps,) = classifier.extractor.feature_maps(crop[None])
+        prediction = classifier.predict(maps)
+        error_maps = dict(zip(classifier.classes, classifier.error_maps(maps), strict=True))
+        ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
+        panels = []
+        for name in ranked[:top]:
+            shares = f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}"
+            panels.append(Panel(name, shares, error_maps[name]))
+        drawn, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
+        if max(drawn.size) > LONGEST.get(form_of, math.inf):
+            raise FrnError(
+                f"{out}: the picture has {drawn.width} x {drawn.height} pixels, and {form_of} holds up to "
+                f"{LONGEST[form_of]:,} on a side. Lower --top, or call it something.png."
+            )
+        picture = io.BytesIO()
+        drawn.save(picture, form_of)
+        write_atomically(out, picture.getvalue())
+    label = "unknown" if prediction.unknown else prediction.label
+    numbers = {
+        name: {
+            "probability": round(prediction.probabilities[name], 6),
+            "explained": round(prediction.explained[name], 6),
+            "error": round(prediction.errors[name], 6),
+            "error_map": [[round(float(value), 6) for value in row] for row in error_maps[name]],
+        }
+        for name in ranked
+    }
+    summary = {
+        "image": str(image),
+        "label": prediction.label,
+        "unknown": prediction.unknown,
+        "threshold": round(prediction.threshold, 6),
+        "out": str(out),
+        "classes": numbers,
+    }
+    if printed(wants, summary, rows_of(numbers)):
+        return
+    stdout().print(f"{printable(str(out))}: {printable(label)}")

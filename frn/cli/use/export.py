@@ -1,0 +1,168 @@
+"""`frn export`: files that any onnxruntime runs."""
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from frn.cli.shell.console import note, print_json, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.options import TestTimeName
+from frn.errors import FrnError
+from frn.models.zoo import DEFAULT_MODEL
+
+
+def export(
+    out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default=False)] = None,
+    web: Annotated[
+        Path | None,
+        typer.Option(help="Folder for a page that classifies photos in the browser, and teaches.", show_default=False),
+    ] = None,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(
+            help="For --web: onnxruntime-web, as a folder or as the archive of `npm pack onnxruntime-web`.",
+            show_default="node_modules/onnxruntime-web, here or above",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model file, run folder or shipped name.", show_default=DEFAULT_MODEL)
+    ] = None,
+    classes: Annotated[
+        Path | None,
+        typer.Option(help="Folder of class folders, or a project: also write classifier.onnx.", show_default=False),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            help="Share of a photo that a class must explain; noted in classifier.onnx.",
+            show_default="the project's, or calibrated from the photos",
+        ),
+    ] = None,
+    test_time: TestTimeName = "fast",
+    precision: Annotated[
+        Literal["fp32", "fp16", "int8"],
+        typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
+    ] = "fp32",
+    calibrate: Annotated[
+        Path | None, typer.Option(help="Folder of class folders that int8 is tuned and judged on.", show_default=False)
+    ] = None,
+    max_drop: Annotated[float, typer.Option(min=0, help="Points of accuracy that int8 may lose.")] = 1.0,
+    weights: Annotated[
+        bool, typer.Option("--weights", help="Also write model.safetensors for torch; with fp16, half the size.")
+    ] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18: always written.")] = True,
+    file_format: Annotated[
+        Literal["onnx", "ort", "openvino"],
+        typer.Option("--format", help="Beside ONNX: ort, for small builds of onnxruntime; openvino (an extra)."),
+    ] = "onnx",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
+
+    Each is one self-contained file in standard operators; README.md beside them says how to call them. Every file is
+    compared with what it was made from, and nothing is written unless all agree. An export that was in --out before is
+    replaced, its classifier.onnx too. classifier-batch.onnx takes many prepared images at once.
+
+    --web writes a page instead: any file server serves it, photos stay in the browser, and from the second opening on
+    it needs no network.
+    """
+    with user_errors():
+        if (out is None) == (web is None):
+            raise FrnError("give --out for ONNX files or --web for a page, one of both")
+        if web is not None:
+            if precision != "fp32" or weights or file_format != "onnx":
+                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --format out.")
+            _web(web, runtime, model, classes, threshold, test_time, as_json)
+            return
+        assert out is not None
+        if runtime is not None:
+            raise FrnError("--runtime is for --web: ONNX files are run by whatever opens them. Leave it out.")
+        if threshold is not None and classes is None:
+            raise FrnError("--threshold is noted in classifier.onnx, which takes --classes.")
+        from frn_export.export import ExportOptions, export_model
+
+        from frn.estimator.loading import class_files, load_extractor
+        from frn.models.model import load_model
+
+        options = ExportOptions(
+            precision=precision,
+            calibrate=calibrate,
+            max_drop=max_drop,
+            threshold=threshold,
+            weights=weights,
+            test_time=test_time,
+            format=file_format,
+        )
+        found = None if classes is None else class_files(classes)
+        if found and found.threshold is not None and threshold is None and found.is_made_with(model):
+            options = replace(options, threshold=found.threshold)
+        if found and not model and found.test_time == "mirror":
+            options = replace(options, test_time="mirror")
+        if classes and found and found.made_with and found.model and not model:
+            found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
+        loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
+        members = found.members if found else None
+        report_left_out(found.skipped if found else [])
+        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_left_out)
+    for path in exported.removed:
+        note(f"removed {path}: it was of the export before this one")
+    cost = exported.cost
+    if as_json:
+        paths = {**exported.graphs, "card": exported.card}
+        paths |= {path.name: path for path in exported.others}
+        if exported.weights:
+            paths["weights"] = exported.weights
+        shares = {name: difference.share for name, difference in exported.differences.items()}
+        judged = (
+            {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop, "changed": cost.changed}
+            if cost
+            else {}
+        )
+        print_json({**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged})
+        return
+    for path in [*exported.graphs.values(), *exported.others]:
+        stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
+    for difference in exported.differences.values():
+        stdout().print(str(difference))
+    if cost:
+        stdout().print(f"int8: {cost}")
+
+
+def _web(
+    out: Path,
+    runtime: Path | None,
+    model: str | None,
+    classes: Path | None,
+    threshold: float | None,
+    test_time: Literal["fast", "mirror"],
+    as_json: bool,
+) -> None:
+    """Write a page."""
+    from frn_export.web.runtime import find_runtime
+    from frn_export.web.write import write_page
+
+    from frn.estimator.loading import load_classifier, load_extractor
+    from frn.inference.classifier import Classifier
+    from frn.inference.feature_cache import FeatureStore
+
+    found = find_runtime(runtime)
+    if classes is None:
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", test_time), FeatureStore())
+    else:
+        classifier, left_out = load_classifier(classes, model, "cpu", test_time)
+        report_left_out([str(error) for error in left_out])
+    if threshold is not None:
+        classifier.threshold_override = threshold
+    difference = write_page(classifier, out, found)
+    if as_json:
+        print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
+        return
+    megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
+    stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}")
+    if classifier.classes:
+        stdout().print(str(difference))
+    stdout().print(f"python -m http.server --directory {shlex.quote(str(out))}")

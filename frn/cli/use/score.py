@@ -1,0 +1,169 @@
+"""`frn score`: how well classes do on photos whose class is known."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from frn.cli.shell.console import (
+    check_report,
+    command_line,
+    note,
+    print_table,
+    printable,
+    report_left_out,
+    stdout,
+    user_errors,
+)
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName
+from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from frn.evaluation.labelled import Answer, LabelledScore
+
+WIDEST = 20
+"""Classes up to which the confusion table is shown."""
+MOST_ERRORS = 10
+"""Wrong answers that are shown."""
+
+
+def score(
+    classes: Classes,
+    labelled: Annotated[Path, typer.Argument(help="Folder with one folder of other photos per class, named alike.")],
+    model: ClassifierModel = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="As of `frn classify`.", show_default="calibrated from the example photos"),
+    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Also write a page (.html) of all of it.", show_default=False),
+    ] = None,
+    test_time: TestTimeName = "fast",
+    device: ClassifierDevice = "auto",
+    form: Format = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score classes on photos whose class is known: accuracy, each class, confusion, calibration, unknown photos.
+
+    Folders that are called like no class hold photos that ought to be called unknown. Photos that are examples
+    themselves are left out.
+    """
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        check_report(report)
+        from frn.data.folders import scan
+
+        photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
+
+        from frn.estimator.loading import load_classifier
+        from frn.evaluation.labelled import score_labelled
+        from frn.report.score_table import as_csv, rows
+        from frn.system.files import write_atomically
+
+        classifier, left_out = load_classifier(classes, model, device, test_time)
+        report_left_out([str(error) for error in left_out])
+        if threshold is not None:
+            classifier.threshold_override = threshold
+        found = score_labelled(classifier, photos.members)
+        report_left_out([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+        if found.examples:
+            note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
+        if csv is not None:
+            write_atomically(csv, as_csv(found))
+        if report is not None:
+            from frn.report.score_page import score_page
+
+            facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
+            write_atomically(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
+        if not printed(wants, _summary(found, classes, labelled), rows(found)):
+            _show(found, classifier.threshold)
+        if found.broken:
+            of = sum(map(len, photos.members.values()))
+            raise FrnError(f"{len(found.broken)} of {of} images could not be read")
+
+
+def _summary(found: "LabelledScore", classes: Path, labelled: Path) -> dict[str, object]:
+    """All numbers; shares, where there are none, are null."""
+    return {
+        "classes": str(classes),
+        "labelled": str(labelled),
+        "photos": len(found.known),
+        "accuracy": _number(found.accuracy),
+        "interval": [_number(end) for end in found.interval],
+        "per_class": {
+            entry.name: {
+                "photos": entry.photos,
+                "right": entry.right,
+                "recall": _number(entry.recall),
+                "precision": _number(entry.precision),
+            }
+            for entry in found.per_class
+        },
+        "confusion": found.confusion.tolist(),
+        "calibration_error": _number(found.calibration_error),
+        "reliability": [
+            {"photos": bin_.photos, "said": _number(bin_.said), "right": _number(bin_.right)}
+            for bin_ in found.reliability
+        ],
+        "missed": _number(found.missed),
+        "strangers": len(found.strangers),
+        "caught": _number(found.caught),
+        "auroc": _number(found.auroc),
+        "errors": [_as_row(answer) for answer in found.errors],
+        "examples_left_out": len(found.examples),
+        "broken": [str(error) for error in found.broken],
+    }
+
+
+def _as_row(answer: "Answer") -> dict[str, Any]:
+    return {
+        "image": str(answer.path),
+        "truth": answer.truth,
+        "label": answer.label,
+        "probability": _number(answer.probability),
+        "unknown": answer.prediction.unknown,
+    }
+
+
+def _number(share: float) -> float | None:
+    return None if math.isnan(share) else round(share, 6)
+
+
+def _show(found: "LabelledScore", threshold: float) -> None:
+    from rich.text import Text
+
+    console = stdout()
+    low, high = found.interval
+    console.print(
+        f"accuracy [bold]{found.accuracy:.1%}[/bold] ({found.right} of {len(found.known)} photos; "
+        f"95 % interval {low:.1%} to {high:.1%})",
+        markup=True,
+    )
+    rows: list[list[str | Text]] = []
+    for entry in found.per_class:
+        shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
+        rows.append([Text(printable(entry.name), style="bold"), str(entry.photos), *shares])
+    print_table(("class", "photos", "recognised", "of those called so"), rows)
+    if len(found.classes) <= WIDEST:
+        numbered = [Text(f"{i} {printable(name)}") for i, name in enumerate(found.classes, 1)]
+        counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
+        heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
+        print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
+    for answer in found.errors[:MOST_ERRORS]:
+        text = f"{answer.path}: is {answer.truth}, was called {answer.label} ({answer.probability:.0%})"
+        console.print(printable(text), soft_wrap=True)
+    if len(found.errors) > MOST_ERRORS:
+        console.print(f"... and {len(found.errors) - MOST_ERRORS} more wrong answers (--csv has all)")
+    said = sum(answer.probability for answer in found.known) / len(found.known)
+    console.print(
+        f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
+        f"expected calibration error {100 * found.calibration_error:.1f} points"
+    )
+    told = f"unknown (below {threshold:.0%} explained): {found.missed:.1%} of these photos"
+    if found.strangers:
+        told += f", {found.caught:.1%} of {len(found.strangers)} photos of no class; AUROC {100 * found.auroc:.1f} %"
+    console.print(told)

@@ -1,0 +1,1 @@
+"""The benchmarks that `frn data prepare` makes: one file each."""

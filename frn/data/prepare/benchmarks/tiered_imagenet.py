@@ -1,0 +1,101 @@
+"""tiered-ImageNet (Ren et al., ICLR 2018): 608 ImageNet classes in 34 groups that no two splits share.
+
+`tiered-imagenet` is the original release at 84 x 84, pickles of PNG files; `tiered-imagenet-224` is DeepEMD's, which
+comes as class folders.
+"""
+
+import io
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from frn.data.folders import SPLITS
+from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, ready_made
+from frn.data.prepare.pickles import load_arrays
+from frn.data.prepare.sources import Found, Sources
+from frn.data.prepare.stored_images import PNG_START
+from frn.errors import FrnError
+
+OFFICIAL: Counts = {"train": (351, 448_695), "val": (97, 124_261), "test": (160, 206_209)}
+"""Of Ren et al.; DeepEMD's release has the same classes, its number of images was not published."""
+CLASSES: Counts = {part: (classes, None) for part, (classes, _) in OFFICIAL.items()}
+
+
+def plan(sources: Sources, split: str) -> Plan:
+    """Assign images to splits: GROUP_CLASS/PLACE.png, the place in the pickle, as the authors do.
+
+    From `tiered-imagenet.tar` or its folder, or the authors' `tiered-ImageNet.tar`. The pickle of a split is held in
+    memory while its images are written: 6 GB for training.
+    """
+    found = sources.files()
+    ready = ready_made(found, "tiered-ImageNet")
+    if ready:
+        return Plan(ready, OFFICIAL)
+    files = {file.parts[-1]: file for file in reversed(found)}
+    needed = [f"{part}_{what}.pkl" for part in SPLITS for what in ("images_png", "labels")]
+    absent = [name for name in needed if name not in files]
+    if absent:
+        raise FrnError(f"{sources}: has no {' and no '.join(absent)}")
+    load = lru_cache(maxsize=1)(_load)  # one split's pictures at a time
+    items = []
+    for place, part in enumerate(SPLITS):
+        pictures = files[f"{part}_images_png.pkl"]
+        for index, label in enumerate(_labels(files[f"{part}_labels.pkl"])):
+            where = f"{pictures.where}[{index}]"
+            read = partial(_picture, load, pictures, index, where)
+            items.append(Item(part, label, f"{index}.png", Found(pictures.parts, -1, read, where, (place, index))))
+    return Plan(items, OFFICIAL)
+
+
+def _load(file: Found) -> Any:
+    with file.open() as stream:
+        return load_arrays(stream, file.where)
+
+
+def _labels(file: Found) -> list[str]:
+    """GROUP_CLASS of every image; Python 2 wrote the keys as bytes."""
+    loaded = _load(file)
+    try:
+        columns = [loaded.get(key, loaded.get(key.encode())) for key in ("label_general", "label_specific")]
+        return [f"{int(general)}_{int(specific)}" for general, specific in zip(*columns, strict=True)]
+    except (AttributeError, TypeError, ValueError) as error:
+        raise FrnError(f"{file.where}: has no label_general and label_specific of equal length ({error})") from error
+
+
+def _picture(load: Callable[[Found], Any], file: Found, index: int, where: str) -> io.BytesIO:
+    """One PNG file out of the list, as it is: the authors decode it and write the same pixels again."""
+    pictures = load(file)
+    if not isinstance(pictures, list | np.ndarray) or index >= len(pictures):
+        raise FrnError(f"{file.where}: is no list of pictures, or has fewer than there are labels")
+    data = bytes(pictures[index]) if isinstance(pictures[index], bytes) else np.asarray(pictures[index]).tobytes()
+    if not data.startswith(PNG_START):
+        raise FrnError(f"{where}: is no PNG file")
+    return io.BytesIO(data)
+
+
+def plan_class_folders(sources: Sources, split: str) -> Plan:
+    """Take class folders as they are, of `tiered_imagenet.tar` or the authors' `tiered-ImageNet_DeepEMD.tar`."""
+    ready = ready_made(sources.files(), "tiered_imagenet", "tiered-ImageNet_DeepEMD")
+    if not ready:
+        raise FrnError(
+            f"{sources}: has no train/, val/ and test/ of class folders, as DeepEMD's tiered_imagenet.tar has"
+        )
+    return Plan(ready, CLASSES, alike=OFFICIAL)
+
+
+TIERED_IMAGENET = Benchmark(
+    plan=plan,
+    checksums={
+        "tiered-imagenet.tar": "e07e811b9f29362d159a9edd0d838c62",
+        "tiered-ImageNet.tar": "d127a0635b02446c120f2bd6036832c7",
+    },
+)
+TIERED_IMAGENET_224 = Benchmark(
+    plan=plan_class_folders,
+    checksums={
+        "tiered_imagenet.tar": "7828a6dc2889e226ba575d2ba9624753",
+        "tiered-ImageNet_DeepEMD.tar": "1527ba3454a8d28b5ded2fe6df12e82c",
+    },
+)

@@ -1,0 +1,91 @@
+"""`prepared.json`: what a data set was made from, so that a second call is quick and a mixture is refused."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from frn.data.prepare.benchmark import Item
+from frn.errors import FrnError
+from frn.system.files import MAX_JSON, read_json, read_regular, remove_abandoned, write_atomically
+
+NAME = "prepared.json"
+Holding = dict[str, dict[str, tuple[int, int]]]
+"""Files and bytes of each class of each split."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One data set; written when its images begin to be written, and again when they are all there."""
+
+    benchmark: str
+    options: dict[str, object]
+    """Class split, and the draw of "folder"."""
+    sources: list[str] = field(default_factory=list)
+    """Fingerprints of what was given."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """MD5 of archives, by fingerprint."""
+    holding: Holding = field(default_factory=dict)
+    """Empty until it is whole."""
+    skipped: list[str] | None = None
+    """Files of a folder that are no images, each with the reason; None in records of version 0.1.0."""
+    split_by: str = ""
+    """How a folder was split, in words."""
+    differs: list[str] = field(default_factory=list)
+    """Where its numbers are not those of another release of the benchmark, in words."""
+
+    def is_whole(self, sources: list[str], out: Path) -> bool:
+        """Whether all of it is in `out` and nothing of its sources has changed."""
+        known = self.sources == sources and self.skipped is not None
+        return known and bool(self.holding) and hold(out, [*self.holding]) == self.holding
+
+    def write(self, out: Path) -> None:
+        """Write it into the data set's folder, unless the same is there."""
+        text = json.dumps(asdict(self), indent=1, ensure_ascii=True) + "\n"
+        path = out / NAME
+        remove_abandoned(out, [NAME])
+        if not (path.is_file() and read_regular(path, MAX_JSON) == text.encode()):
+            write_atomically(path, text)
+
+
+def read_record(out: Path) -> Record | None:
+    """Return the record of a data set; None where there is none, or none that this version understands."""
+    try:
+        raw = read_json(out / NAME)
+        record = Record(**raw)
+        record.holding = {
+            split: {label: (int(files), int(size)) for label, (files, size) in labels.items()}
+            for split, labels in record.holding.items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return record
+
+
+def refuse_another(record: Record | None, benchmark: str, options: dict[str, object], out: Path) -> None:
+    """Keep two data sets apart. FrnError if `out` holds another one."""
+    if record is not None and (record.benchmark, record.options) != (benchmark, options):
+        what = " ".join([record.benchmark, *(f"{key}={value}" for key, value in record.options.items())])
+        raise FrnError(f"{out}: already holds something else ({what}). Give an --out of its own.")
+
+
+def hold(out: Path, splits: list[str]) -> Holding:
+    """Count the files and bytes of every class folder; hidden files are left out."""
+    holding: Holding = {}
+    for split in splits:
+        labels = holding[split] = {}
+        if (out / split).is_dir():
+            for folder in sorted(os.scandir(out / split), key=lambda entry: entry.name):
+                sizes = [entry.stat().st_size for entry in os.scandir(folder) if entry.name[0] != "."]
+                labels[folder.name] = (len(sizes), sum(sizes))
+    return holding
+
+
+def count(items: list[Item]) -> dict[str, tuple[int, int]]:
+    """Classes and images of each split."""
+    counts = {}
+    for split in ("train", "val", "test"):
+        labels = [item.label for item in items if item.split == split]
+        if labels:
+            counts[split] = (len(set(labels)), len(labels))
+    return counts

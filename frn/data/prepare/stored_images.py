@@ -1,0 +1,79 @@
+"""Pixels of prepared images: decoded as stored, without the upright turn that `frn.images` gives photos.
+
+Boxes of CUB and Aircraft are in stored coordinates, and the authors' scripts do not look at EXIF tags either. Pillow's
+crop rounds each side to a whole pixel, and black is beyond the border.
+"""
+
+import io
+from collections.abc import Callable
+from typing import Literal
+
+from PIL import Image
+
+from frn.errors import FrnError, one_line
+from frn.images.colour import to_rgb
+from frn.images.opening import LARGE, decode_stored, resize_bytes
+
+PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
+MAX_PIXELS = 64_000_000
+"""Of a picture that is written: encoding is work of this process, which nothing ends. Of a mode that is to be converted
+first, `LARGE` is the limit."""
+PNG_START = b"\x89PNG\r\n\x1a\n"
+PNG_END = b"IEND\xaeB`\x82"
+"""Last bytes of a whole PNG file."""
+
+
+def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image]) -> bytes:
+    """Decode, convert, and encode as PNG. FrnError as `decode_stored`, or if there is nothing to encode."""
+    image = decode_stored(data, where)
+    most = MAX_PIXELS if image.mode in PNG_MODES else LARGE
+    if image.width * image.height > most:
+        raise FrnError(
+            f"{where}: has {image.width} x {image.height} pixels of the kind {image.mode}; the limit for a picture of "
+            f"a data set is {most // 1_000_000} megapixels. Scale it down first."
+        )
+    try:
+        return encode_png(convert(image))
+    except (OSError, ValueError, TypeError, SystemError) as error:  # a box beside the image, a mode without conversion
+        raise FrnError(f"{where}: cannot be converted ({one_line(error)}). Fetch it again.") from error
+
+
+def encode_png(image: Image.Image) -> bytes:
+    """PNG in the image's own mode where PNG has it, without metadata: an EXIF tag would turn it on reading."""
+    image = image if image.mode in PNG_MODES else to_rgb(image)
+    image.info = {key: value for key, value in image.info.items() if key == "transparency"}
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def as_stored(data: bytes) -> bytes:
+    """A JPEG file whose EXIF tag turns it no more, as the authors' loader sees it; of the same length.
+
+    Only the tag's value changes; other files, and files whose EXIF data cannot be followed, stay as they are.
+    """
+    start = data.find(EXIF, 0, MAX_EXIF_START)
+    if not data.startswith(b"\xff\xd8") or start < 0:
+        return data
+    tiff = start + len(EXIF)
+    order: Literal["little", "big"] = "little" if data[tiff : tiff + 2] == b"II" else "big"
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(data[at : at + size], order)
+
+    directory = tiff + number(tiff + 4, 4)
+    for entry in range(directory + 2, directory + 2 + 12 * number(directory, 2), 12):
+        if number(entry, 2) == ORIENTATION and number(entry + 2, 2) == SHORT and entry + 10 <= len(data):
+            return data[: entry + 8] + (1).to_bytes(2, order) + data[entry + 10 :]
+    return data
+
+
+EXIF = b"Exif\0\0"
+MAX_EXIF_START = 1 << 16
+"""The EXIF segment is among the first; where photos have several, they come after a JFIF header at most."""
+ORIENTATION, SHORT = 0x0112, 3
+
+
+def squash(side: int, image: Image.Image) -> Image.Image:
+    """RGB, resized to `side` x `side` whatever the aspect was."""
+    return resize_bytes(image.convert("RGB"), side, side)

@@ -1,0 +1,374 @@
+"""`FewShotClassifier`: few-shot classification from Python, an estimator of scikit-learn. Free of torch."""
+
+import dataclasses
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.errors import FrnError
+from frn.estimator.labels import Labels, as_labels, check_kind, distinct, joined, names
+from frn.estimator.loading import load_extractor
+from frn.estimator.photos import NO_FILE, Photo, list_photos, open_photo, path_of
+from frn.estimator.protocol import Estimator
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.extractor import Extractor, TestTime
+from frn.inference.feature_cache import FeatureStore, Maps
+from frn.inference.onnx_runtime import Device
+from frn.inference.onnx_sandbox import OwnModel
+from frn.inference.project import Document, ModelReference, Project, load_project, save_project
+from frn.inference.session import Duplicate, State, Support, build_state, check_threshold
+from frn.models.zoo import DEFAULT_MODEL, resolve
+from frn.system.files import write_atomically
+
+
+class FewShotClassifier(Estimator):
+    """Classes from a few photos each; an estimator of scikit-learn (`clone`, `cross_val_score`, `Pipeline`, `pickle`).
+
+    Photos are a list of files, Pillow images or arrays (h, w, 3) or (h, w) in uint8; or one array (n, h, w, 3). A
+    single photo, also a bare array (h, w, 3), is refused: put it in brackets.
+
+    Examples:
+        >>> classifier = FewShotClassifier().fit({"jay": ["a.jpg", "b.jpg"], "wren": ["c.jpg"]})
+        >>> classifier.predict(["x.jpg"])
+        array(['jay'], dtype='<U4')
+
+    Attributes:
+        classes_: the labels, of the type they were given in, sorted; of a loaded project its names, in its order. Every
+            array with a way axis has this order.
+        threshold_: share that a class must explain of a photo that is to be known.
+    """
+
+    def __init__(
+        self,
+        model: str | Path = DEFAULT_MODEL,
+        *,
+        threshold: float | None = None,
+        test_time: TestTime = "fast",
+        device: Device = "auto",
+    ) -> None:
+        """Name a model; it is opened when it is first needed.
+
+        Args:
+            model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
+            threshold: share of a photo that a class must explain; None calibrates it from the examples.
+            test_time: "mirror" looks at the mirror image of a photo, too: better answers for twice the time.
+            device: where the extractor runs; "auto" takes CUDA where it answers.
+
+        Raises:
+            FrnError: if there is no such model.
+        """
+        resolve(model)
+        self.model = model
+        self.threshold = check_threshold(threshold)
+        self.test_time: TestTime = test_time
+        self.device: Device = device
+        self._forget()
+
+    def fit(
+        self, photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo], labels: Iterable[Any] | None = None
+    ) -> "FewShotClassifier":
+        """Enroll classes, in place of any that were there. A photo given twice to a class counts once.
+
+        Args:
+            photos: the photos of each class by its label; or a list of photos, with `labels` beside it.
+            labels: label of each photo of a list: text or numbers, which `predict` gives back.
+
+        Raises:
+            FrnError: if a photo cannot be read or is given to two classes, a class has none, or the model is refused.
+        """
+        self._enroll(State(), *_flat(photos, labels))
+        return self
+
+    def partial_fit(
+        self,
+        photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo],
+        labels: Iterable[Any] | None = None,
+        classes: Iterable[Any] | None = None,
+    ) -> "FewShotClassifier":
+        """Add shots to the classes that are there, and classes that are new; the result is that of one `fit` of all.
+
+        Args:
+            photos: as for `fit`.
+            labels: as for `fit`.
+            classes: all labels there will be, as scikit-learn passes them; those without a photo are not classes yet.
+
+        Raises:
+            FrnError: as `fit`. The classes are then as they were.
+            ValueError: if a label is not in `classes`.
+        """
+        listed, given = _flat(photos, labels)
+        if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
+            raise ValueError(f"the label {min(map(repr, odd))} is not in classes")
+        self._enroll(State() if self._classifier is None else self._classifier.state, listed, given)
+        return self
+
+    @property
+    def classes_(self) -> Labels:
+        """Labels of the classes."""
+        if not len(self._labels):
+            raise AttributeError("classes_ is there after fit")
+        return self._labels
+
+    @property
+    def threshold_(self) -> float:
+        """Share that a class must explain of a photo that is to be known."""
+        return self._fitted.threshold
+
+    def predict(self, photos: Sequence[Photo]) -> Labels:
+        """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`."""
+        at = {name: index for index, name in enumerate(self._fitted.classes)}
+        found: Labels = self._labels[[at[answer.label] for answer in self._answers(photos)]]
+        return found
+
+    def predict_proba(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
+        """Probability of each class (Eq. 9), (n, way)."""
+        return self._table(photos, lambda answer: answer.probabilities)
+
+    def explained(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
+        """Share of each photo's energy that each class rebuilds, (n, way)."""
+        return self._table(photos, lambda answer: answer.explained)
+
+    def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
+        """Whether no class explains at least `threshold_` of a photo, (n,)."""
+        return np.array([answer.unknown for answer in self._answers(photos)], dtype=bool)
+
+    def error_map(self, photo: Photo) -> NDArray[np.float32]:
+        """Squared reconstruction error of every location for every class, (way, h, w)."""
+        classifier = self._fitted
+        return classifier.error_maps(_embed(classifier.extractor, [photo])[1][0])
+
+    def score(
+        self, photos: Sequence[Photo], labels: Iterable[Any], sample_weight: Sequence[float] | None = None
+    ) -> float:
+        """Share of the photos that get their label, each with its weight.
+
+        ValueError if there are not as many labels or weights, no photos, weights that sum to zero, or labels that are
+        numbers where the classes are text.
+        """
+        truth, photos = as_labels(labels), list_photos(photos)
+        if len(photos) != len(truth):
+            raise ValueError(f"{len(photos)} photos but {len(truth)} labels")
+        if not photos:
+            raise ValueError("there is no photo to score")
+        if sample_weight is not None and len(sample_weight) != len(photos):
+            raise ValueError(f"{len(photos)} photos but {len(sample_weight)} weights")
+        if sample_weight is not None and not np.sum(sample_weight):
+            raise ValueError("the weights sum to zero: give at least one photo a weight")
+        check_kind(truth, self._labels)
+        return float(np.average(self.predict(photos) == truth, weights=sample_weight))
+
+    def save(self, path: str | Path, *, replace: bool = False) -> None:
+        """Write a project file (`X.frn.json`) that refers to the photos where they are, and to classes by name.
+
+        Raises:
+            FrnError: if photos were not given as files, or the file is there already and `replace` is not set.
+        """
+        path, classifier = Path(path), self._fitted
+        if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
+            raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
+        state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
+        reference = ModelReference.of(str(self._opened[0]), classifier.extractor, path.parent)
+        save_project(path, Project(reference, state, self._document), replace=replace)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: Device = "auto") -> "FewShotClassifier":
+        """Open a project file.
+
+        Warns:
+            UserWarning: for each photo that is gone or has changed.
+
+        Raises:
+            FrnError: if it is no project, or its model is missing or another.
+        """
+        path = Path(path)
+        project = load_project(path)
+        name = project.model.locate(path.parent)
+        test_time = project.model.test_time
+        loaded = cls(name, threshold=project.state.threshold, device=device, test_time=test_time)
+        classifier = Classifier(load_extractor(name, device, test_time), FeatureStore())
+        project.model.check(classifier.extractor.plain_sha256, path, name)
+        for left_out in classifier.enroll_state(project.state):
+            warnings.warn(str(left_out), stacklevel=2)
+        loaded._classifier, loaded._opened, loaded._maps = classifier, loaded._parameters, None
+        loaded._document = project.document
+        loaded._labels = as_labels(list(classifier.classes))
+        return loaded
+
+    def export_onnx(self, path: str | Path) -> None:
+        """Write the whole classifier as one ONNX file: image in; label, probabilities and error maps out.
+
+        Raises:
+            FrnError: if there is no class yet, or the file cannot be written.
+        """
+        from frn_export.graphs.classifier import classifier_graph
+
+        classifier = self._fitted
+        graph = classifier_graph(
+            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
+        )
+        write_atomically(Path(path), graph.SerializeToString(deterministic=True))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._classifier is not None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All of it, the extractor's file too: what was pickled needs no model where it is opened."""
+        state: dict[str, Any] = {"params": self.get_params()}
+        if (classifier := self._classifier) is not None:
+            state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": self._labels}
+            state |= {"maps": self._known_maps(), "threshold": classifier.threshold_override}
+            state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": self._opened}
+            state |= {"document": self._document}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state["params"].items():
+            setattr(self, name, value)
+        self._forget()
+        if "extractor" in state:
+            trusted = state["trusted"]  # as it was opened before
+            extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
+            self._adopt(extractor, *(state[n] for n in ("classes", "labels", "maps", "threshold", "opened")))
+            self._document.update(state.get("document", {}))  # not in pickles of older versions
+
+    def _forget(self) -> None:
+        self._classifier: Classifier | None = None
+        self._labels: Labels = np.empty(0, dtype=object)
+        self._maps: dict[str, Maps] | None = {}
+        """Of every example by its content key; None, where a project was loaded, until they are needed."""
+        self._opened: tuple[object, ...] = ()
+        """The parameters that the extractor of the classifier was opened for."""
+        self._document: Document = {}
+        """The project that was loaded, with the keys that this version does not know."""
+
+    @property
+    def _fitted(self) -> Classifier:
+        if self._classifier is None:
+            raise FrnError("there is no class yet: fit some first")
+        return self._classifier
+
+    @property
+    def _parameters(self) -> tuple[object, ...]:
+        """What the extractor depends on."""
+        return self.model, self.device, self.test_time
+
+    def _open(self) -> Extractor:
+        """The extractor of the parameters as they are now."""
+        if self._classifier is not None and self._opened == self._parameters:
+            return self._classifier.extractor
+        return load_extractor(self.model, self.device, self.test_time)
+
+    def _enroll(self, before: State, photos: Sequence[Photo], labels: Labels) -> None:
+        """Enroll photos beside the examples of the classes that are there."""
+        extractor = self._open()
+        if before.classes and extractor.sha256 != self._fitted.extractor.sha256:
+            raise FrnError("the classes are of another model or test_time: fit them anew, or set the parameters back")
+        keys, found = _embed(extractor, photos)
+        together = joined(self._labels, labels) if before.classes else labels
+        all_labels = distinct(together)  # of one type: 1 is called 1.0 beside 2.5
+        named = names(together, all_labels)
+        examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
+        for entry, name in zip(before.classes, named, strict=False):
+            examples[name] += entry.supports
+        for photo, name, key in zip(photos, named[-len(labels) :], keys, strict=True):
+            examples[name].append(Support.of(path_of(photo), key))
+        state, duplicates = build_state(examples.items())
+        state = _renumbered(state, before)
+        _refuse_contradictions(duplicates, examples)
+        maps = (self._known_maps() if before.classes else {}) | dict(zip(keys, found, strict=True))
+        self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters)
+        if not before.classes:
+            self._document = {}
+
+    def _adopt(
+        self,
+        extractor: Extractor,
+        state: State,
+        labels: Labels,
+        maps: Mapping[str, Maps],
+        threshold: float | None,
+        opened: tuple[object, ...],
+    ) -> None:
+        classifier = Classifier(extractor)
+        classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
+        classifier.adopt(state, maps)
+        self._classifier, self._labels, self._opened = classifier, labels, opened
+        self._maps = {key: maps[key] for key in state.holders()}
+
+    def _known_maps(self) -> dict[str, Maps]:
+        """Feature maps (r, d) of every example, by its content key; of a loaded project they are mostly stored."""
+        if self._maps is None:
+            classifier = self._fitted
+            known = {s.path: s.key for entry in classifier.state.classes for s in entry.supports}
+            maps: dict[str, Maps] = {}
+            for path, outcome in classifier.extractor.read(known, store=classifier.store, known=known):
+                if isinstance(outcome, FrnError):
+                    raise outcome
+                if outcome.key != known[path]:
+                    raise FrnError(f"{path}: has changed since the project was loaded. Load it again.")
+                maps[outcome.key] = outcome.maps
+            self._maps = maps
+        return self._maps
+
+    def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:
+        classifier = self._fitted
+        return [classifier.predict(feature_maps) for feature_maps in _embed(classifier.extractor, photos)[1]]
+
+    def _table(self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]]) -> NDArray[np.float64]:
+        rows = [list(row(answer).values()) for answer in self._answers(photos)]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(self.classes_))
+
+
+def _embed(extractor: Extractor, photos: Sequence[Photo]) -> tuple[list[str], Maps]:
+    """Content keys, and feature maps (n, r, d)."""
+    photos = list_photos(photos)
+    keys: list[str] = []
+    pieces = [np.empty((0, *extractor.shape), dtype=np.float32)]
+    for start in range(0, len(photos), extractor.batch):
+        opened = [open_photo(photo) for photo in photos[start : start + extractor.batch]]
+        keys += [key for key, _ in opened]
+        pieces.append(extractor.feature_maps(np.stack([extractor.transform(image) for _, image in opened])))
+    return keys, np.concatenate(pieces)
+
+
+def _flat(
+    photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo], labels: Iterable[Any] | None
+) -> tuple[list[Photo], Labels]:
+    """Photos and the label of each, from the photos of each class or from two lists."""
+    if not isinstance(photos, Mapping):
+        listed, given = list_photos(photos), as_labels(() if labels is None else labels)
+        if len(given) != len(listed):
+            raise ValueError(f"{len(listed)} photos need as many labels, not {len(given)}")
+    elif labels is not None:
+        raise ValueError("labels go with a list of photos; a mapping has them as its keys")
+    else:
+        members = [(label, list_photos(of_class)) for label, of_class in photos.items()]
+        for label, of_class in members:
+            if not of_class:
+                raise FrnError(f"class {label!r} has no photos. Give it at least one, or leave it out.")
+        listed = [photo for _, of_class in members for photo in of_class]
+        given = as_labels([label for label, of_class in members for _ in of_class])
+    if not listed:
+        raise FrnError("there is no class to enroll: give at least one with a photo")
+    return listed, given
+
+
+def _renumbered(state: State, before: State) -> State:
+    """Classes that were there keep their numbers, by which a project file knows them."""
+    numbers, fresh = {entry.name: entry.id for entry in before.classes}, itertools.count(before.next_id)
+    classes = [dataclasses.replace(e, id=numbers.get(e.name) or next(fresh)) for e in state.classes]
+    return State(tuple(classes), next_id=next(fresh))
+
+
+def _refuse_contradictions(duplicates: Sequence[Duplicate], examples: Mapping[str, Sequence[Support]]) -> None:
+    """A photo of two classes is a mistake; one given twice to a class is not."""
+    for duplicate in duplicates:
+        holders = [name for name, members in examples.items() if any(duplicate.key == m.key for m in members)]
+        if len(holders) > 1:
+            what = "the same picture" if duplicate.path == NO_FILE else duplicate.path
+            raise FrnError(f"{what}: is given to class {holders[0]!r} and to class {holders[1]!r}")

@@ -1,0 +1,132 @@
+"""One call from a model's name and a data set to accuracy: what `frn eval` runs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from frn._version import __version__
+from frn.data.folders import ClassFolders, scan, split_folder
+from frn.data.pixel_cache import Progress, StoredImages, load_images
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
+from frn.evaluation.method import with_method
+from frn.evaluation.split_report import EvaluationPlan, Inspect, Result, evaluate_images
+from frn.images.opening import EvaluationTransform
+from frn.inference.extractor import Extractor, TestTime
+from frn.inference.onnx_runtime import Device
+from frn.models.model import load_model
+from frn.models.zoo import is_exported
+from frn.system.distributed import ALONE, Ranks
+from frn.system.precision import Precision, choose_device, choose_precision, set_threads
+
+ProgressBars = Callable[[str], AbstractContextManager[Progress]]
+"""Opens a progress bar by its title; what it gives is called with what is done and how much there is."""
+
+
+@contextmanager
+def no_bars(title: str) -> Iterator[Progress]:
+    """Show no progress."""
+    yield lambda done, total: None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationOptions:
+    """What is measured, and how."""
+
+    model: str
+    """Model file, run folder, shipped name or `features.onnx`."""
+    data: Path
+    """Data set with a folder per split, each with one folder per class."""
+    split: str = "test"
+    way: int = 5
+    shot: Sequence[int] | None = None
+    """One result each; 1 and 5 by default."""
+    queries: int = 16
+    episodes: int = 10_000
+    seed: int = 0
+    precision: str = "fp32"
+    device: Device = "auto"
+    threads: int | None = None
+    transform: EvaluationTransform | None = None
+    """How images are prepared for an authors' `.pth`, which does not say it."""
+    test_time: TestTime = "fast"
+    method: str | None = None
+    """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
+    unknown: bool = False
+    """Also: how well photos of other classes are told from known ones."""
+
+
+def evaluate(
+    options: EvaluationOptions,
+    *,
+    bars: ProgressBars = no_bars,
+    warn: Callable[[Sequence[str]], None] = lambda reasons: None,
+    inspect: Inspect | None = None,
+    ranks: Ranks = ALONE,
+) -> list[Result]:
+    """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
+
+    `inspect` is shown each shape's answers, for a report. Ranks share images and episodes; each gets the results.
+
+    FrnError if there is no such model or data set, or a class is too small for the episodes.
+    """
+    folders = scan(split_folder(options.data, options.split))  # before torch's models: a wrong folder is told at once
+    shapes = [EpisodeShape(way=options.way, shot=k, queries=options.queries) for k in options.shot or (1, 5)]
+    set_threads(options.threads)
+    device = choose_device(options.device)
+    precision = choose_precision(options.precision, device)
+    extractor = _load(options, device, precision)
+    if options.method == "simpleshot":
+        _centre(extractor, options.data, bars)
+
+    def decode(split: ClassFolders, title: str) -> StoredImages:
+        with ranks.first_before_others(), bars(f"decoding {title}") as progress:
+            return load_images(split, extractor.transform, progress=progress)
+
+    images = decode(folders, options.split)
+    ranks.agree([__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed])
+    warn([entry.reason for entry in images.broken])
+    tunes = extractor.untrained_head and extractor.method == "frn"  # its numbers come from the validation split
+    validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None
+    with bars("features") as extracting, bars("episodes") as scoring:
+        return evaluate_images(
+            extractor,
+            images,
+            EvaluationPlan(
+                shapes=shapes, episodes=options.episodes, seed=options.seed, unknown=options.unknown, ranks=ranks
+            ),
+            validation=validation,
+            where=str(folders.root),
+            extracting=extracting,
+            scoring=scoring,
+            inspect=inspect,
+        )
+
+
+def _load(options: EvaluationOptions, device: torch.device, precision: Precision) -> FeatureExtractor:
+    """The model, under the head of another method where one is asked for."""
+    if is_exported(Path(options.model)):
+        if options.method:
+            raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
+        exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
+        return OnnxExtractor(exported, mirror=options.test_time == "mirror")
+    model = load_model(options.model, transform=options.transform)
+    if options.method:
+        model = with_method(model, options.method)
+    untrained = options.method is not None or model.config.untrained_head
+    return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.test_time == "mirror")
+
+
+def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None:
+    """Set SimpleShot's centre: the mean feature of the training images."""
+    assert isinstance(extractor, TorchExtractor)  # an exported model takes no other method
+    folders = scan(split_folder(data, "train"))
+    with bars("decoding train") as decoding:
+        images = load_images(folders, extractor.transform, progress=decoding)
+    with bars("centre") as extracting:
+        centre = extractor.mean_feature(images, extracting)
+    extractor.model.head.get_buffer("centre").copy_(centre)

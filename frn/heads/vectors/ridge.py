@@ -1,0 +1,42 @@
+"""Ridge regression from features to labels: R2-D2 (Bertinetto et al., 2019), MetaOptNet-RR (Lee et al., 2019).
+
+FRN regresses a query's features on the supports; this regresses the labels of all supports on their features. The
+penalty, a scale and an offset of the logits are learned, as in R2-D2's paper; the offset is one for all classes, and
+changes nothing.
+
+The head alone is R2-D2's, on the backbone of the other methods, which has one map where R2-D2 joins its last two.
+R2-D2's code has a bias per class (a column of ones), a fixed penalty of 50, and divides features and labels by the root
+of the number of supports, so that the penalty grows with it; here, as in the paper, it does not.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.heads.head import Head
+from frn.heads.vectors import vectors
+
+
+class RidgeHead(Head):
+    """Scores a query by the label that ridge regression on the supports gives it."""
+
+    def __init__(self, *, pooled: bool) -> None:
+        """Use average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
+        super().__init__()
+        self.pooled = pooled
+        self.log_lam = nn.Parameter(torch.zeros(()))
+        self.gamma = nn.Parameter(torch.ones(()))
+        self.offset = nn.Parameter(torch.zeros(()))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        with torch.autocast(query.device.type, enabled=False):
+            way, shot = support.shape[:2]
+            examples = vectors(support, pooled=self.pooled).flatten(0, 1).double()  # way * shot, n
+            queries = vectors(query, pooled=self.pooled)
+            labels = F.one_hot(torch.arange(way, device=query.device).repeat_interleave(shot), way).double()
+            identity = torch.eye(len(examples), dtype=examples.dtype, device=examples.device)
+            ridge = examples @ examples.mT + self.log_lam.double().exp() * identity
+            dual = torch.cholesky_solve(labels, torch.linalg.cholesky(ridge))
+            weights = examples.mT @ dual  # n, way: X^T (X X^T + lambda I)^-1 Y
+            return self.gamma * (queries @ weights.to(queries.dtype)) + self.offset

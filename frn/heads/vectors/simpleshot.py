@@ -1,0 +1,39 @@
+"""SimpleShot (Wang et al., 2019): nearest centroid of centred, length-normalised features (CL2N)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.heads.head import Head
+from frn.heads.vectors import squared_distances, vectors
+
+
+class SimpleShotHead(Head):
+    """Scores a query by its squared distance from each class's centroid on the unit sphere.
+
+    What is centred on is the mean of the training images' features: a running mean, kept with the weights.
+    """
+
+    momentum = 0.05
+
+    centre: Tensor
+
+    def __init__(self, d: int) -> None:
+        """Average-pooled features of d channels."""
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(d))
+        self.gamma = nn.Parameter(torch.tensor(10.0))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        return -self.gamma * self.class_error(support, query)
+
+    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return squared distances on the sphere, (queries, way). In training mode the centre follows the episode."""
+        with torch.autocast(query.device.type, enabled=False):
+            members, queries = vectors(support, pooled=True), vectors(query, pooled=True)
+            if self.training:
+                mean = torch.cat([members.flatten(0, 1), queries]).mean(0).detach()
+                self.centre.lerp_(mean.to(self.centre.dtype), self.momentum)
+            prototypes = F.normalize(members - self.centre, dim=-1).mean(1)
+            return squared_distances(F.normalize(queries - self.centre, dim=-1), prototypes)

@@ -1,0 +1,114 @@
+"""Images whose decoding nothing in the file bounds, decoded in a child process that is ended after a while."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from PIL import Image
+
+from frn.errors import FrnError
+from frn.images.opening import EvaluationTransform, MustBeAloneError, Wish, decode_here
+from frn.system.hardware import cores
+from frn.system.sandbox import Answer, Confined, Message, StoppedError
+
+SECONDS = 8.0
+"""That one image may take, once its child is there; 120 megapixels of compressed TIFF take one or two."""
+MEMORY = 1536 << 20
+"""Bytes that a child may take: what `frn.images.opening` allows a file, and what it is converted into."""
+MOST_CHILDREN = 4
+
+
+class _Children:
+    """Those that have nothing to do, and places for a few at work."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """After a fork they are another process's, and a place may be held by a thread that is gone."""
+        self.idle: list[Confined] = []
+        self.places = threading.BoundedSemaphore(min(cores(), MOST_CHILDREN))
+
+    @contextlib.contextmanager
+    def one(self) -> Iterator[Confined]:
+        """An idle child, or a new one."""
+        with self.places:
+            child = self.idle.pop() if self.idle else Confined("frn.images.worker:answer", MEMORY)
+            try:
+                yield child
+            finally:
+                self.idle.append(child)
+
+
+_CHILDREN = _Children()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_CHILDREN.forget)
+
+
+def decode_there(
+    data: bytes, where: str, wish: Wish, alone: contextlib.AbstractContextManager[object]
+) -> tuple[Image.Image, tuple[int, int]]:
+    """Decode in a child, as `frn.images.opening.decode_here` does in this process, which never decodes these bytes.
+
+    FrnError as there, or if it takes longer than `SECONDS` or more than `MEMORY`.
+    """
+    question: Message = {"where": where, "wish": asdict(wish)}
+    with _CHILDREN.one() as child:
+        try:
+            answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
+            if answer.get("large"):
+                with alone:
+                    answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
+        except StoppedError as stopped:
+            raise FrnError(f"{where}: cannot be decoded: its decoder {stopped}") from stopped
+    width, height = answer["whole"]
+    return _image(answer, blobs), (width, height)
+
+
+def answer(question: Message, blobs: list[bytes]) -> Answer:
+    """What the child does."""
+    wish = dict(question["wish"])
+    if wish["transform"] is not None:
+        wish["transform"] = EvaluationTransform(**wish["transform"])
+    alone = contextlib.nullcontext() if question["alone"] else _Refusal()
+    try:
+        image, whole = decode_here(blobs.pop(), question["where"], Wish(**wish), alone)
+    except MustBeAloneError:
+        return {"large": True}, ()
+    return {"whole": whole, **_described(image)}, (image.tobytes(),)
+
+
+class _Refusal(contextlib.AbstractContextManager[None]):
+    def __enter__(self) -> None:
+        raise MustBeAloneError
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def _described(image: Image.Image) -> Message:
+    """All of an image that matters but its pixels."""
+    transparency = image.info.get("transparency")
+    palette = image.palette if image.mode in ("P", "PA") else None
+    return {
+        "mode": image.mode,
+        "size": image.size,
+        "palette": None if palette is None else [palette.mode, palette.tobytes().hex()],
+        "transparency": ["hex", transparency.hex()] if isinstance(transparency, bytes) else transparency,
+    }
+
+
+def _image(described: Message, blobs: list[bytes]) -> Image.Image:
+    image = Image.frombytes(described["mode"], tuple(described["size"]), blobs.pop())
+    if described["palette"] is not None:
+        mode, values = described["palette"]
+        image.putpalette(bytes.fromhex(values), mode)
+    transparency: Any = described["transparency"]
+    if isinstance(transparency, list):  # bytes, or a colour
+        transparency = bytes.fromhex(transparency[1]) if transparency[0] == "hex" else tuple(transparency)
+    if transparency is not None:
+        image.info["transparency"] = transparency
+    return image

@@ -1,0 +1,19 @@
+"""Models: what they are, how their files are read and written, and which have names.
+
+`from frn.models import load_model` imports torch; `frn.models.zoo` and `frn.models.header` do without.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from frn.models.model import Model, from_pretrained, load_model, save_model
+
+__all__ = ["Model", "from_pretrained", "load_model", "save_model"]
+
+
+def __getattr__(name: str) -> object:
+    """Import torch only when a model is asked for."""
+    if name in __all__:
+        return getattr(importlib.import_module("frn.models.model"), name)
+    raise AttributeError(f"module 'frn.models' has no attribute {name!r}")

@@ -1,0 +1,102 @@
+"""Whether unpickling a torch checkpoint ends: tried in a child, with nothing in the place of every tensor.
+
+Torch reads a checkpoint as weights only, so no code of the file runs. But a few hundred bytes of tuples in tuples take
+forever to hash, and an archive can unpack to more than there is memory. The same pickle without its tensors takes the
+same steps, and needs no torch, so a child for it is there at once.
+"""
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+from frn.errors import FrnError, one_line
+from frn.system.files import require_regular
+from frn.system.sandbox import Answer, Confined, Message, StoppedError
+
+MAX_BYTES = 8 << 30
+"""Of a checkpoint."""
+MAX_PICKLE = 64 << 20
+"""Of all in it but the tensors."""
+SECONDS = 8.0
+MEMORY = 1 << 30
+
+_LEGACY_PARTS = 5
+"""Pickles that older versions of torch write one after the other, before the tensors: the fourth is what was saved."""
+
+
+def check_checkpoint(path: Path) -> None:
+    """FrnError if a checkpoint is no regular file, or unpickling it takes longer than `SECONDS`, or too much memory."""
+    require_regular(path, MAX_BYTES)
+    child = Confined("frn.models.checkpoint_check:answer", MEMORY)
+    try:
+        child.ask({"path": str(path.absolute()), "where": str(path)}, (), SECONDS)
+    except StoppedError as stopped:
+        raise FrnError(f"{path}: is not a readable torch checkpoint: reading it {stopped}") from stopped
+    finally:
+        child.close()
+
+
+def answer(question: Message, _: list[bytes]) -> Answer:
+    """What the child does."""
+    path, where = Path(question["path"]), question["where"]
+    try:
+        if zipfile.is_zipfile(path):
+            _try(io.BytesIO(_pickle_in(path, where)))
+        else:
+            with path.open("rb") as file:
+                for _part in range(_LEGACY_PARTS):
+                    _try(file)
+    except (FrnError, MemoryError):
+        raise
+    except Exception as error:  # unpickling raises whatever it stumbles over
+        raise FrnError(f"{where}: is not a readable torch checkpoint ({one_line(error)})") from error
+    return {}, ()
+
+
+def _pickle_in(path: Path, where: str) -> bytes:
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        total = sum(entry.file_size for entry in entries)
+        if total > path.stat().st_size:  # torch stores entries as they are
+            raise FrnError(f"{where}: would unpack to {total:,} bytes, more than it has. torch saves no such file.")
+        for entry in entries:
+            if entry.filename.endswith("data.pkl"):
+                if entry.file_size > MAX_PICKLE:
+                    raise FrnError(f"{where}: has {entry.file_size >> 20} MiB beside its tensors")
+                return archive.read(entry)
+    raise FrnError(f"{where}: is not a readable torch checkpoint (it has no data.pkl)")
+
+
+def _try(file: IO[bytes]) -> None:
+    _WithoutTensors(file, encoding="latin1").load()
+
+
+class _WithoutTensors(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return _Nothing
+
+    def persistent_load(self, pid: object) -> Any:
+        return _Nothing()
+
+
+class _Nothing(dict[object, object]):
+    """In the place of whatever was saved; takes any argument, state and item."""
+
+    def __init__(self, *_: object) -> None:
+        super().__init__()
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+    def __call__(self, *_: object) -> "_Nothing":
+        return self
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+    def append(self, _: object) -> None:
+        """As of a list."""
+
+    extend = append

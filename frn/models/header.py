@@ -1,0 +1,102 @@
+"""What a model is apart from its weights, and the header of a model file that says so. Free of torch."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+
+from frn._version import __version__
+from frn.errors import FrnError, one_line
+from frn.images.opening import EvaluationTransform
+from frn.system.files import require_regular
+
+MODEL_FILE_FORMAT = "frn-model"
+MODEL_FILE_VERSION = 1
+MAX_WEIGHTS = 16 << 30
+"""Bytes of a file of weights."""
+
+OPTIMIZER = "optimizer/"
+"""Prefix of an optimiser's tensors in the checkpoint of a run; a model is loaded without them."""
+STAGE = "stage/"
+"""Prefix of tensors that a training stage has beside the model's, likewise."""
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""The authors normalise every data set by ImageNet's statistics."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """What a model is, apart from its weights."""
+
+    backbone: str
+    method: str
+    last_pool: bool = True
+    """Whether the backbone's last max-pooling is there; without it r is four times larger."""
+    transform: EvaluationTransform = field(default_factory=lambda: EvaluationTransform(size=84, resize=92))
+    """How an image is resized and cropped before the network sees it."""
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.backbone, str) or not isinstance(self.method, str):
+            raise TypeError("backbone and method are names")
+        for numbers in (self.mean, self.std):
+            if len(numbers) != 3 or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+                raise ValueError(f"mean and std are three numbers each, not {numbers}")
+
+    @property
+    def untrained_head(self) -> bool:
+        """Whether the head is untrained: `torchvision:NAME` or `timm:NAME`, imported with their own weights."""
+        return is_pretrained(self.backbone)
+
+
+def is_pretrained(backbone: str) -> bool:
+    """Whether a backbone is a network of another library, `SOURCE:NAME`, under an untrained head."""
+    return ":" in backbone
+
+
+def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
+    """The header of a model file: its format, the library's version, `config`, and `record` (where it comes from)."""
+    return {
+        "format": MODEL_FILE_FORMAT,
+        "version": str(MODEL_FILE_VERSION),
+        "frn": __version__,
+        "config": json.dumps(asdict(config)),
+        "record": json.dumps(record),
+    }
+
+
+def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
+    """What a model file says of itself, without reading its weights: its configuration and its record.
+
+    FrnError if the file is no model file of a known version.
+    """
+    require_regular(path, MAX_WEIGHTS)
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+    except (OSError, safetensors.SafetensorError) as error:
+        raise FrnError(f"{path}: is not a readable .safetensors file ({one_line(error)})") from error
+    if metadata.get("format") != MODEL_FILE_FORMAT:
+        found = metadata.get("format")
+        raise FrnError(
+            f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {MODEL_FILE_FORMAT!r})"
+        )
+    if (version := metadata.get("version")) != str(MODEL_FILE_VERSION):
+        told = one_line(version, 40)
+        raise FrnError(f"{path}: has format version {told}; this frn {__version__} reads {MODEL_FILE_VERSION}")
+    try:
+        fields = json.loads(metadata["config"])
+        fields["transform"] = EvaluationTransform(**fields["transform"])
+        fields["mean"], fields["std"] = tuple(fields["mean"]), tuple(fields["std"])
+        record = json.loads(metadata["record"])
+        if not isinstance(record, dict):
+            raise TypeError("its record is no JSON object")
+        return ModelConfig(**fields), record
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FrnError(f"{path}: its header is damaged ({one_line(error)})") from error

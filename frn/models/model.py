@@ -1,0 +1,214 @@
+"""A model: a backbone that makes feature maps and a head that compares them; how it is loaded, saved and imported.
+
+A model file is one `.safetensors`: the weights, and in its header what the model is (`model_file`).
+"""
+
+import copy
+import hashlib
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import safetensors
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from frn.backbones import build_backbone
+from frn.backbones.folding import folded
+from frn.backbones.pretrained import Pretrained, recipe
+from frn.errors import FrnError, FrnWarning
+from frn.heads import build_head
+from frn.heads.head import Head
+from frn.images.opening import EvaluationTransform
+from frn.models.header import MAX_WEIGHTS, OPTIMIZER, STAGE, ModelConfig, header, read_header
+from frn.models.weights import read_reference, read_weights
+from frn.models.zoo import is_bare, resolve
+from frn.system.files import read_regular, write_atomically
+
+
+class Model(nn.Module):
+    """A backbone and a head.
+
+    `config` says how to build it again; `record` is where it comes from (data, preset, accuracy, ...), as plain data.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.record: dict[str, object] = {}
+        self.backbone = build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
+        self.d = self.backbone.d
+        self.head: Head = build_head(config.method, self.d)
+        self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """Return feature maps (b, r, d) of RGB images (b, 3, H, W) in [0, 1].
+
+        In float32 at least, also under autocast: what follows is the closed form. ValueError if the images are not of
+        floating point; FrnError if they are too small to leave a single location.
+        """
+        if not images.is_floating_point():
+            raise ValueError(f"images are {images.dtype}, but belong in [0, 1]: give images.float() / 255")
+        stride = self.backbone.stride
+        if min(images.shape[-2:]) < stride:
+            raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small: the least is {stride}")
+        normalised = ((images - self.mean) / self.std).contiguous(memory_format=torch.channels_last)
+        maps: Tensor = self.backbone(normalised)
+        maps = maps.to(torch.promote_types(maps.dtype, torch.float32)).flatten(2).mT  # b, r, d
+        scale = self.map_scale(self.head)
+        return maps if scale == 1.0 else maps / scale
+
+    def folded(self) -> "Model":
+        """This model, in evaluation mode, with a backbone that is faster at extracting features; the rest is shared."""
+        lean = copy.copy(self)
+        lean._modules = self._modules | {"backbone": folded(self.backbone, self.config.transform.size)}
+        return lean
+
+    def map_scale(self, head: nn.Module) -> float:
+        """What maps of this backbone are divided by for a head (SM, Hyperparameters)."""
+        return self.backbone.map_scale if head.scaled_maps else 1.0
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Height and width of the feature map of an image of the model's own size."""
+        return self.backbone.grid(self.config.transform.size)
+
+
+def load_model(model: str | Path, *, transform: EvaluationTransform | None = None) -> Model:
+    """Load a model in evaluation mode: a model file, an authors' `.pth` file, a run folder or a shipped name.
+
+    `transform` is for a `.pth` alone, see `import_reference`. FrnError if there is no such model, or the file is not
+    one.
+    """
+    path = resolve(model).weights
+    if is_bare(path):
+        return import_reference(path, transform=transform)
+    if transform is not None:
+        raise FrnError(f"{model}: says itself how its images are prepared. --preset is for an authors' .pth file.")
+    config, record = read_header(path)
+    with safetensors.safe_open(path, framework="pt") as file:
+        names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
+        weights = {name: file.get_tensor(name) for name in names}
+    return _filled(Model(config), weights, path, record)
+
+
+def from_pretrained(name: str | Path) -> Model:
+    """A model with its weights, in evaluation mode: what `load_model` takes, or a repository `OWNER/NAME` of a hub.
+
+    Of a repository, `model.safetensors` is fetched by huggingface_hub into its own cache. FrnError if there is no such
+    model or repository, or it holds no model of this program.
+    """
+    try:
+        return load_model(name)
+    except FrnError:
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
+            raise
+    try:
+        from huggingface_hub import hf_hub_download
+    except ImportError as error:
+        raise FrnError(
+            f"{name}: a model of a hub needs the huggingface_hub package: pip install huggingface_hub"
+        ) from error
+    try:
+        path = Path(hf_hub_download(str(name), "model.safetensors"))
+    except Exception as error:  # whatever a client of the network raises
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise FrnError(f"{name}: is no model that is here, and could not be fetched from the hub ({reason})") from error
+    return load_model(path)
+
+
+def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
+    """Write a model file, atomically. FrnError if the file cannot be written."""
+    write_atomically(path, serialise(model, record, half=half))
+
+
+def serialise(model: Model, record: Mapping[str, object] | None = None, *, half: bool = False) -> bytes:
+    """The bytes of a model file; `record`, plain data on where it comes from, is added to the model's own.
+
+    With `half`, convolutions are stored in half precision, the few other numbers as they are; they load as float32.
+    """
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    if half:
+        weights = {name: tensor.half() if tensor.ndim == 4 else tensor for name, tensor in weights.items()}
+    return model_file(weights, header(model.config, {**model.record, **(record or {})}))
+
+
+def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """A `.safetensors` file, the same bytes each time: safetensors itself orders the header's entries at random."""
+    data = save(dict(tensors), metadata=dict(metadata))
+    length = int.from_bytes(data[:8], "little")
+    fields = json.loads(data[8 : 8 + length])
+    fields["__metadata__"] = dict(sorted(fields["__metadata__"].items()))
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data[8 + length :]
+
+
+UNTOLD = (
+    "{}: weights alone do not tell how their images were prepared. Other images than 84 x 84 get a shorter side of 92 "
+    "pixels and lose what is outside the middle 84 x 84; --preset NAME says otherwise (cub-cropped-resnet12, "
+    "aircraft-resnet12: both sides to 92)."
+)
+
+
+def import_reference(
+    path: Path, config: ModelConfig | None = None, *, transform: EvaluationTransform | None = None
+) -> Model:
+    """Read a checkpoint of the authors' code (FRN or ProtoNet), or of Bi-FRN's, in evaluation mode.
+
+    Its keys tell what it is, unless `config` does, but not how images were prepared for it: `transform` does. An image
+    that has the transform's size already is left alone, as those that the authors prepare once are. Without it photos
+    are cut as the authors cut uncropped ones, and an `FrnWarning` says so. FrnError if the file holds anything but
+    tensors, or keys that are not theirs.
+    """
+    weights = read_reference(path)
+    if config is None:
+        backbone = "resnet12" if any(".conv3." in name for name in weights) else "conv4"
+        known = {"head.alpha": "frn", "head.weight_back": "bifrn"}
+        method = next((method for name, method in known.items() if name in weights), "proto")
+        left_alone = replace(transform or EvaluationTransform(size=84), resize=None)
+        config = ModelConfig(backbone=backbone, method=method, transform=left_alone)
+        model = _filled(Model(config), weights, path, {"imported_from": path.name})
+        if transform is None:
+            warnings.warn(UNTOLD.format(path.name), FrnWarning, stacklevel=3)
+        return model
+    return _filled(Model(config), weights, path, {"imported_from": path.name})
+
+
+def import_pretrained(name: str, weights: Path, *, size: int | None = None, method: str = "frn") -> Model:
+    """A frozen network of another library under an untrained head, in evaluation mode.
+
+    The name is `torchvision:NAME` or `timm:NAME`; None takes the image size of the weights' own recipe. FrnError if
+    there is no such network, or the file is not of it.
+    """
+    how = recipe(name, weights)
+    size = size or how.size
+    transform = EvaluationTransform(size=size, resize=how.resize(size))
+    model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
+    assert isinstance(model.backbone, Pretrained)
+    model.backbone.fill(read_weights(weights), weights)
+    digest = hashlib.sha256(read_regular(weights, MAX_WEIGHTS)).hexdigest()
+    model.record = {
+        "data": f"not trained here: weights of {name} from {weights.name} (SHA-256 {digest[:12]})",
+        "weights": {"backbone": name, "file": weights.name, "sha256": digest},
+    }
+    return model.eval()
+
+
+def _filled(model: Model, weights: Mapping[str, Tensor], path: Path, record: dict[str, object]) -> Model:
+    try:
+        model.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
+        what = f"a {model.config.method} model on {model.config.backbone}"
+        raise FrnError(f"{path}: its weights do not fit {what} ({detail})") from error
+    model.record = record
+    return model.eval()

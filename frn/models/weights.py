@@ -1,0 +1,109 @@
+"""Tensors of weight files: ours, torch's, and the authors' own checkpoints under our names.
+
+A torch checkpoint is read as weights only; anything else pickled is refused.
+"""
+
+import pickle
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import safetensors
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from frn.errors import FrnError, one_line
+from frn.models.checkpoint_check import check_checkpoint
+from frn.models.header import MAX_WEIGHTS
+from frn.system.files import require_regular
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Tensors of a `.safetensors` file or of a torch checkpoint, where they may be under `state_dict` or `model`.
+
+    FrnError if the file cannot be read, or holds anything but tensors.
+    """
+    if path.suffix == ".safetensors":
+        require_regular(path, MAX_WEIGHTS)
+        try:
+            return load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise FrnError(f"{path}: is not a readable .safetensors file ({one_line(error)})") from error
+    return read_checkpoint(path)
+
+
+SCALARS = {"scale": "head.gamma", "w1": "head.weight_back", "w2": "head.weight_forth"}
+LEFT_OUT = ("cat_mat", "fsrm.transformer.positional_emb")
+"""Dummy maps of pre-training, which the authors, too, leave out of fine-tuning; and sines, which nothing learns."""
+SELF_RECONSTRUCTION = {
+    "blocks.0.pre_norm": "before_attention",
+    "blocks.0.self_attn.qkv": "attention",
+    "blocks.0.self_attn.proj": "attended",
+    "blocks.0.norm1": "after_attention",
+    "blocks.0.linear1": "inner",
+    "blocks.0.linear2": "outer",
+    "norm": "last",
+}
+"""Layers of Bi-FRN's transformer, by the names of its authors."""
+
+
+def read_reference(path: Path) -> dict[str, Tensor]:
+    """A checkpoint of the authors' code, or of Bi-FRN's, under our names (theirs: `scale`, `r`, ...).
+
+    FrnError if the file cannot be read, or holds anything but tensors.
+    """
+    weights: dict[str, Tensor] = {}
+    for key, value in read_checkpoint(path).items():
+        if key in SCALARS and value.numel() == 1:
+            weights[SCALARS[key]] = value.reshape(())
+        elif key == "r" and value.numel() == 2:
+            weights["head.alpha"], weights["head.beta"] = value.flatten().clone()
+        elif key == "r" or key in SCALARS:
+            raise FrnError(f"{path}: is no checkpoint of the authors' ({key!r} has the shape {tuple(value.shape)})")
+        elif key not in LEFT_OUT:
+            weights[_rename(key.removeprefix("module."))] = value
+    return weights
+
+
+def _rename(key: str) -> str:
+    if match := re.fullmatch(r"feature_extractor\.layers\.(\d+)\.layers\.([01])\.(\w+)", key):
+        layer, part, name = match.groups()
+        return f"backbone.blocks.{int(layer) // 3}.{('conv', 'norm')[int(part)]}.{name}"
+    if match := re.fullmatch(r"feature_extractor\.layer(\d)\.0\.(conv|bn)(\d)\.(\w+)", key):
+        block, kind, convolution, name = match.groups()
+        return f"backbone.blocks.{int(block) - 1}.conv{convolution}.{int(kind == 'bn')}.{name}"
+    if match := re.fullmatch(r"feature_extractor\.layer(\d)\.0\.downsample\.([01])\.(\w+)", key):
+        block, part, name = match.groups()
+        return f"backbone.blocks.{int(block) - 1}.shortcut.{part}.{name}"
+    if match := re.fullmatch(r"fsrm\.transformer\.(.+)\.(weight|bias)", key):
+        layer, name = match.groups()
+        return f"head.itself.{SELF_RECONSTRUCTION.get(layer, layer)}.{name}"
+    return "head.projections.weight" if key == "fmrm.to_qkv.0.weight" else key
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The tensors of a torch checkpoint.
+
+    FrnError if it cannot be read, holds anything but tensors, or takes too long or too much.
+    """
+    check_checkpoint(path)
+    state = _unpickle(path)
+    for key in ("state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise FrnError(f"{path}: is not a state_dict of tensors")
+    return {str(name): value for name, value in state.items()}
+
+
+def _unpickle(path: Path) -> object:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about pickle protocols: what matters is refused below
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
+    except Exception as error:  # torch's reader raises whatever a damaged file makes it stumble over
+        raise FrnError(f"{path}: is not a readable torch checkpoint ({one_line(error)})") from error

@@ -1,0 +1,86 @@
+"""FRN on a backbone of one's own: for training loops and few-shot code that are not this package's."""
+
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from frn.heads.frn import FRNHead
+from frn.heads.head import Head
+
+
+class FRN(nn.Module):
+    """A backbone, and a head that compares its feature maps.
+
+    The backbone takes images (b, 3, H, W), normalised as it wants them, and gives maps (b, d, h, w), tokens (b, r, d)
+    or vectors (b, d), which are maps of one location. Support sets are given at once or beforehand:
+
+    >>> logits = model(support, labels, query)  # images, their classes, images to (queries, way)
+    >>> logits = model.process_support_set(support, labels)(query)  # the same
+
+    Columns are the classes in the order of their labels. Classes may have different numbers of supports.
+    """
+
+    def __init__(self, backbone: nn.Module, head: Head | None = None, *, scale: float | None = None) -> None:
+        """Put a head on a backbone.
+
+        Args:
+            backbone: any network of images.
+            head: one of `frn.heads`, FRN's own by default.
+            scale: what maps are divided by; None takes sqrt(d), as the paper does for ResNet-12 (SM, Hyperparameters).
+        """
+        super().__init__()
+        self.backbone = backbone
+        self.head = FRNHead() if head is None else head
+        self.scale = scale
+        self.pools: list[Tensor] = []
+        """Maps (k, r, d) of each class of the support set that was processed."""
+
+    def feature_maps(self, images: Tensor) -> Tensor:
+        """Maps (b, r, d) of images (b, 3, H, W), in float32 at least: what follows is the closed form."""
+        maps: Tensor = self.backbone(images)
+        if maps.ndim not in (2, 3, 4):
+            raise ValueError(f"the backbone gives {tuple(maps.shape)}, not maps (b, d, h, w), (b, r, d) or (b, d)")
+        maps = maps.flatten(2).mT if maps.ndim == 4 else maps[:, None] if maps.ndim == 2 else maps
+        maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
+        return maps / (maps.shape[-1] ** 0.5 if self.scale is None else self.scale)
+
+    def process_support_set(self, support: Tensor, labels: Tensor) -> Self:
+        """Keep the support set for queries to come: images (n, 3, H, W) and their classes (n,), any integers."""
+        self.pools = by_class(self.feature_maps(support), labels)
+        return self
+
+    def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
+        """Logits (queries, way) of queries (q, 3, H, W) by a support set, whose images see the same batch statistics.
+
+        With one argument these are the queries, and the support set is the one that was processed. ValueError if there
+        is none.
+        """
+        if labels is None or query is None:
+            if labels is not query or not self.pools:
+                raise ValueError("give support, labels and query; or only query, after process_support_set")
+            return self.score(self.pools, self.feature_maps(support))
+        if support.shape[1:] == query.shape[1:]:
+            maps = self.feature_maps(torch.cat([support, query]))
+            return self.score(by_class(maps[: len(support)], labels), maps[len(support) :])
+        return self.score(by_class(self.feature_maps(support), labels), self.feature_maps(query))
+
+    def score(self, pools: list[Tensor], query: Tensor) -> Tensor:
+        """Logits (queries, way) of maps (q, r, d) by those of each class, (k, r, d).
+
+        ValueError if classes differ in shots and the head wants them alike.
+        """
+        logits: Tensor
+        if len({len(pool) for pool in pools}) == 1:
+            logits = self.head(torch.stack(pools), query)
+            return logits
+        if self.head.ridge is not self.head:
+            raise ValueError(f"{type(self.head).__name__} takes classes with the same number of supports")
+        return torch.cat([self.head(pool[None], query) for pool in pools], dim=1)
+
+
+def by_class(maps: Tensor, labels: Tensor) -> list[Tensor]:
+    """Maps (n, r, d) of each class, in the order of the labels (n,). ValueError if there are not as many of both."""
+    if labels.shape != maps.shape[:1]:
+        raise ValueError(f"{len(maps)} images, but labels of shape {tuple(labels.shape)}")
+    return [maps[labels == label] for label in labels.unique()]

@@ -1,0 +1,162 @@
+"""The model zoo: one resolver from what people call a model to its files. Free of torch.
+
+A model is called by a shipped name, the name of one that `frn models add` has added, a model file (also an authors'
+`.pth`), a run folder, or an exported `.onnx`.
+"""
+
+import difflib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.models.catalogue import CATALOGUE
+
+DEFAULT_MODEL = "resnet9-photo"
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What an added model may be called."""
+WEIGHTS, EXTRACTOR, NOTES = "model.safetensors", "features.onnx", "notes.json"
+"""Files of an added model."""
+
+_PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The files of a model."""
+
+    weights: Path
+    """What torch loads; of an exported model, the `.onnx` file itself."""
+    extractor: Path | None = None
+    """The exported feature extractor, if there is one."""
+    shipped: bool = False
+
+
+def resolve(model: str | Path) -> ModelFiles:
+    """The files of a model.
+
+    Raises:
+        FrnError: naming what there is.
+    """
+    named, name, path = named_models(), str(model), Path(model)
+    if name in named:
+        return named[name]
+    if path.is_file():
+        return ModelFiles(path, path if is_exported(path) else None)
+    if is_exported(path):
+        raise FrnError(f"{path}: there is no such file")
+    if (path / "best.safetensors").is_file():
+        return ModelFiles(path / "best.safetensors")
+    if (last := path / "last.safetensors").is_file():
+        raise FrnError(
+            f"{path}: this run has not been validated yet, so it has no best.safetensors. {last} has the weights of "
+            "this moment."
+        )
+    if name in CATALOGUE:
+        raise FrnError(f"{name}: has not been added yet. `frn models add {name}` fetches it.")
+    near = difflib.get_close_matches(name, named, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Models by name: {', '.join(named) or 'none'}."
+    raise FrnError(f"{model}: there is no such model file, run folder or model by name. {hint}")
+
+
+def require_exported(model: str) -> Path:
+    """The exported extractor of a model, for who has no torch. FrnError if there is no such model, or it has none."""
+    files = resolve(model)
+    if files.extractor is None:
+        raise FrnError(
+            f"{model}: is not exported yet, and the app runs exported models. `frn export --onnx --model {model} "
+            "--out DIR` makes a features.onnx."
+        )
+    return files.extractor
+
+
+def is_exported(path: Path) -> bool:
+    """Whether a path is named like an exported model."""
+    return path.suffix.lower() == ".onnx"
+
+
+def is_bare(path: Path) -> bool:
+    """Whether a path is named like weights alone, as the authors share them."""
+    return path.suffix in (".pth", ".pt")
+
+
+def named_models() -> dict[str, ModelFiles]:
+    """The files of every model that has a name: those that ship, then those that were added."""
+    extractors = shipped_extractors()
+    shipped = {name: ModelFiles(path, extractors.get(name), shipped=True) for name, path in shipped_models().items()}
+    return shipped | {name: files for name, files in added_models().items() if name not in shipped}
+
+
+def named_extractors() -> dict[str, Path]:
+    """The exported extractors among them, by the same names."""
+    return {name: files.extractor for name, files in named_models().items() if files.extractor is not None}
+
+
+def models_folder() -> Path:
+    """Where added models live: $FRN_MODELS, or the user's data folder."""
+    if override := os.environ.get("FRN_MODELS"):
+        return Path(override)
+    from platformdirs import user_data_path
+
+    return user_data_path("frn", appauthor=False) / "models"
+
+
+def added_models() -> dict[str, ModelFiles]:
+    """Models that `frn models add` has added, by name: a folder each, that appears whole or not at all."""
+    try:
+        folders = sorted(path for path in models_folder().glob("*") if NAME.fullmatch(path.name))
+        found = {folder.name: ModelFiles(folder / WEIGHTS, folder / EXTRACTOR) for folder in folders}
+        return {name: files for name, files in found.items() if files.weights.is_file()}
+    except PermissionError:
+        if os.environ.get("FRN_MODELS"):
+            raise
+        return {}  # of a service, say, whose home is closed to it
+
+
+def place_for(name: str) -> Path:
+    """The folder of a model that is to be added.
+
+    Raises:
+        FrnError: if a model cannot be called that, or one is already.
+    """
+    if not NAME.fullmatch(name):
+        raise FrnError(f"{name!r}: a model's name is of letters, digits, '.', '_' and '-'. Give another by --name.")
+    if name in named_models():
+        raise FrnError(f"{name}: there is a model of that name already. Give another by --name, or remove it first.")
+    return models_folder() / name
+
+
+def remove_model(name: str) -> None:
+    """Delete an added model.
+
+    Raises:
+        FrnError: if there is none of that name, or it cannot be deleted.
+    """
+    if name not in added_models():
+        what = "ships with the program and stays" if name in shipped_models() else "no such model has been added"
+        raise FrnError(f"{name}: {what}. Added: {', '.join(added_models()) or 'none'}.")
+    folder = models_folder() / name
+    try:
+        gone = folder.rename(folder.with_name(f".removed-{name}"))  # at once; what a kill leaves behind has no name
+        shutil.rmtree(gone)
+    except OSError as error:
+        raise FrnError(f"{folder}: cannot be removed ({error.strerror})") from error
+
+
+def assets_folder() -> Path:
+    """The folder with `models/` and `samples/`: inside the installed package, or in the checkout."""
+    installed = _PACKAGE / "assets"
+    return installed if installed.is_dir() else _PACKAGE.parent / "assets"
+
+
+def shipped_models() -> dict[str, Path]:
+    """Shipped models by name."""
+    return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.safetensors"))}
+
+
+def shipped_extractors() -> dict[str, Path]:
+    """Exported feature extractors of the shipped models, by the same names."""
+    return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.onnx"))}

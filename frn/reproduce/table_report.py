@@ -1,0 +1,229 @@
+"""A table as data and as Markdown: published figures beside measured ones, and the commands behind them.
+
+Nothing here names a place on the machine: commands are written with data sets and runs by their names.
+"""
+
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from frn._version import __version__
+from frn.reproduce.plan import Locations, measurements, run_status, stored
+from frn.reproduce.quoted import QUOTED
+from frn.reproduce.rows import Measurement, Row, Run, Table, data_name
+from frn.system.files import read_json
+from frn.system.hardware import cores, processor
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One shot of a row, in percent, or one error of regenerated images; None where there is nothing."""
+
+    measurement: str
+    published: float | None
+    published_ci95: float | None
+    accuracy: float | None
+    ci95: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row; figures by shot, or by what images are regenerated from."""
+
+    row: str
+    label: str
+    figures: dict[str, Figure]
+    missing: str | None = None
+    """Why not all of it is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """What a run took."""
+
+    command: str
+    seconds: float
+    precision: str
+    machine: str | None
+    """Where it was trained, if it noted that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A stored answer of `frn eval` or `frn visualize render`."""
+
+    command: str
+    run: str
+    way: int
+    queries: int
+    episodes: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole table."""
+
+    table: str
+    source: str
+    title: str
+    note: str
+    version: str
+    machine: str
+    """Where the table was made."""
+    rows: list[Line]
+    runs: dict[str, FinishedRun]
+    measurements: dict[str, Measured]
+    elsewhere: list[dict[str, str]]
+    quoted: list[dict[str, str]] = field(default_factory=list)
+    """What the paper has of other papers."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The table as TABLE.json has it."""
+        fields = asdict(self)
+        for line in fields["rows"]:
+            if line["missing"] is None:
+                del line["missing"]
+        return fields
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Report":
+        """A table from TABLE.json. TypeError, KeyError or AttributeError if it is none."""
+        rows = [
+            Line(**{**line, "figures": {shot: Figure(**figure) for shot, figure in line["figures"].items()}})
+            for line in found["rows"]
+        ]
+        runs = {name: FinishedRun(**run) for name, run in found["runs"].items()}
+        measured = {name: Measured(**entry) for name, entry in found["measurements"].items()}
+        return cls(**{**found, "rows": rows, "runs": runs, "measurements": measured})
+
+    def has(self, row: Row) -> bool:
+        """Whether every figure of a row is there, by the commands that it has today."""
+        line = next((line for line in self.rows if line.row == row.name), None)
+        if line is None or any(figure.accuracy is None for figure in line.figures.values()):
+            return False
+        called = {entry.command for part in (self.runs, self.measurements) for entry in part.values()}
+        return called.issuperset(commands(row))
+
+    def excuses(self, row: Row) -> bool:
+        """Whether the table says why a row is not measured."""
+        return any(line.row == row.name and line.missing for line in self.rows)
+
+    def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
+        """This table, with these rows as they were in an earlier one, and the runs and measurements behind them.
+
+        For when their runs are no longer at hand.
+        """
+        names = {row.name for row in rows}
+        wanted = {command for row in rows for command in commands(row)}
+        before = {line.row: line for line in earlier.rows}
+        return replace(
+            self,
+            rows=[replace(before[line.row], label=line.label) if line.row in names else line for line in self.rows],
+            runs={name: run for name, run in earlier.runs.items() if run.command in wanted} | self.runs,
+            measurements={name: entry for name, entry in earlier.measurements.items() if entry.command in wanted}
+            | self.measurements,
+        )
+
+
+def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Mapping[str, str]) -> Report:
+    """What is known of some rows of a table; `missing` says of rows why they could not be measured."""
+    runs: dict[str, FinishedRun] = {}
+    measured: dict[str, Measured] = {}
+    for measurement in (measurement for row in rows for measurement in measurements(row)):
+        if (answer := stored(measurement, locations)) is None:
+            continue
+        for run in measurement.run.chain:
+            if run.name not in runs and (done := run_status(run, locations)) is not None:
+                runs[run.name] = FinishedRun(
+                    training_command(run), round(done.seconds, 1), done.precision, done.machine
+                )
+        measured[measurement.name] = Measured(
+            command=evaluation_command(measurement),
+            run=measurement.run.name,
+            way=answer.way,
+            queries=answer.queries,
+            episodes=answer.episodes,
+            seed=answer.seed,
+        )
+    return Report(
+        table=table.name,
+        source=table.source,
+        title=table.title,
+        note=table.note,
+        version=__version__,
+        machine=f"{processor()}, {cores()} cores",
+        rows=[_line(row, locations, missing.get(row.name)) for row in rows],
+        runs=runs,
+        measurements=measured,
+        elsewhere=[asdict(entry) for entry in table.elsewhere],
+        quoted=[asdict(entry) for entry in QUOTED.get(table.name, ())],
+    )
+
+
+def _line(row: Row, locations: Locations, missing: str | None) -> Line:
+    figures: dict[str, Figure] = {}
+    for column, cell in row.cells.items():
+        answer = stored(cell.measurement, locations)
+        found = answer.figures.get(str(column)) if answer else None
+        figures[str(column)] = Figure(
+            cell.measurement.name,
+            cell.published,
+            cell.published_ci95,
+            found.mean if found else None,
+            found.ci95 if found else None,
+        )
+    return Line(row.name, row.label, figures, missing or None)
+
+
+def _place(run: Run | None) -> str:
+    return f"runs/{run.name}" if run else ""
+
+
+def training_command(run: Run) -> str:
+    """The command of a run, places by name."""
+    return shlex.join(("frn", *run.words(_place(run.init)), "--data", data_name(run.prepare), "--out", _place(run)))
+
+
+def evaluation_command(measurement: Measurement) -> str:
+    """The command of a measurement, places by name."""
+    words = measurement.words(_place(measurement.run.init), _place(measurement.run))
+    return shlex.join(("frn", *words, "--data", data_name(measurement.prepare), "--json"))
+
+
+def commands(row: Row) -> list[str]:
+    """All commands behind a row, in order."""
+    lines: list[str] = []
+    for measurement in measurements(row):
+        lines += [*map(training_command, measurement.run.chain), evaluation_command(measurement)]
+    return list(dict.fromkeys(lines))
+
+
+def described(table: Table) -> dict[str, object]:
+    """A table before anything of it is run: published figures by shot, and commands."""
+    return {
+        "table": table.name,
+        "source": table.source,
+        "title": table.title,
+        "rows": [
+            {
+                "row": row.name,
+                "label": row.label,
+                "published": {str(shot): cell.published for shot, cell in row.cells.items()},
+                "commands": commands(row),
+            }
+            for row in table.rows
+        ],
+        "elsewhere": [asdict(entry) for entry in table.elsewhere],
+        "quoted": [asdict(entry) for entry in QUOTED.get(table.name, ())],
+    }
+
+
+def read(path: Path) -> Report | None:
+    """The table that `frn reproduce` wrote as JSON, or None where there is none or it is cut off."""
+    try:
+        return Report.from_json(read_json(path))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None

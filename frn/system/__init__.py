@@ -1,0 +1,1 @@
+"""Files, processors and processes: what the rest stands on."""

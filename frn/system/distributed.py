@@ -1,0 +1,220 @@
+"""Processes that train or evaluate one model together, as `torchrun` starts them; torch.distributed does the work.
+
+In training each rank takes other episodes of the same seeded epoch, gradients are averaged, and rank 0 writes.
+BatchNorm sees the images of its own rank, as with one process; its running statistics are those of rank 0 everywhere.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from frn.data.pixel_cache import StoredImages
+from frn.errors import FrnError, one_line
+from frn.system.hardware import own_rank, world
+
+Thing = TypeVar("Thing")
+Made = TypeVar("Made")
+
+PIECE = 64
+"""Things of a rank between two gatherings: photos, whose maps pass through memory."""
+
+PATIENCE = timedelta(hours=1)
+"""For the others: rank 0 may be decoding a data set."""
+
+MEETING = "frn/meeting"
+ANSWER = timedelta(seconds=5)
+"""For whoever should keep the meeting place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """This process among all; alone by default."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes and shows."""
+        return self.rank == 0
+
+    def wait(self) -> None:
+        """Wait until all ranks are here."""
+        if self.world > 1:
+            dist.barrier()
+
+    @contextmanager
+    def first_before_others(self) -> Iterator[None]:
+        """Let rank 0 do what the others then find done: decode what is not in the cache."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
+
+    def any(self, flag: bool) -> bool:
+        """Whether any rank says so."""
+        if self.world == 1:
+            return flag
+        said = torch.tensor(int(flag))
+        dist.all_reduce(said, dist.ReduceOp.MAX)
+        return bool(said)
+
+    def mean(self, figures: Tensor) -> Tensor:
+        """Figures, averaged over all ranks."""
+        if self.world == 1:
+            return figures
+        whole = figures.clone()
+        dist.all_reduce(whole)
+        return whole / self.world
+
+    def agree(self, what: object) -> None:
+        """Refuse to go on where ranks see different things, by an `FrnError` on each of them."""
+        said = self._all(what)
+        if other := _odd(said):
+            raise FrnError(
+                f"rank {other} has other data, settings or another version than rank 0 ({one_line(said[other], 200)}; "
+                f"{one_line(said[0], 200)}). Give all ranks the same."
+            )
+
+    def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
+        """The module whose gradients are averaged over all ranks; `uses_all`: each step needs all that is learned."""
+        if self.world == 1:
+            return module
+        return nn.parallel.DistributedDataParallel(module, find_unused_parameters=not uses_all)
+
+    def settle(self, module: nn.Module) -> None:
+        """Give all ranks the running statistics of rank 0. FrnError if their weights have come apart."""
+        if self.world == 1:
+            return
+        for buffer in module.buffers():
+            dist.broadcast(buffer, 0)
+        digest = hashlib.blake2b()
+        for weight in module.parameters():
+            digest.update(weight.detach().cpu().numpy().tobytes())
+        if other := _odd(self._all(digest.digest())):
+            raise FrnError(
+                f"rank {other} has other weights than rank 0, which never should be: a fault of its memory or device? "
+                "Go on from the last checkpoint, without that machine."
+            )
+
+    def _all(self, what: Made) -> list[Made]:
+        """What each rank has to say."""
+        said = [what] * self.world
+        if self.world > 1:
+            dist.all_gather_object(said, what)
+        return said
+
+    def part(self, images: StoredImages) -> StoredImages:
+        """This rank's share of uniform images, for feature extraction alone: classes are not told apart in it."""
+        if self.world == 1:
+            return images
+        own = self.share(len(images))
+        part = slice(own.start, own.stop)
+        pixels = images.images()[part].reshape(-1)
+        return replace(images, heights=images.heights[part], widths=images.widths[part], pixels=pixels)
+
+    def share(self, total: int) -> range:
+        """This rank's share of so many things."""
+        return range(total * self.rank // self.world, total * (self.rank + 1) // self.world)
+
+    def each(self, things: Sequence[Thing], work: Callable[[Sequence[Thing]], Iterable[Made]]) -> Iterator[Made]:
+        """What `work` makes of things, in their order, on rank 0; it is given a share of each piece on every rank."""
+        size = PIECE * self.world
+        for start in range(0, len(things), size):
+            piece = things[start : start + size]
+            own = self.share(len(piece))
+            made = list(work(piece[own.start : own.stop]))
+            parts = [made] * self.world if self.first else None
+            if self.world > 1:
+                dist.gather_object(made, parts)
+            for part in parts or ():
+                yield from part
+
+    def gather(self, part: Tensor, total: int) -> Tensor:
+        """What is known of all `total` things, from each rank's share of them: (m, ...) to (n, ...)."""
+        if self.world == 1:
+            return part
+        ends = [total * rank // self.world for rank in range(self.world + 1)]
+        whole = part.new_empty(total, *part.shape[1:])
+        whole[ends[self.rank] : ends[self.rank + 1]] = part
+        for rank, (start, end) in enumerate(pairwise(ends)):  # gloo's all_gather takes five times as long as these
+            if end > start:
+                dist.broadcast(whole[start:end], rank)
+        return whole
+
+
+ALONE = Ranks()
+
+
+def _odd(said: Sequence[object]) -> int:
+    """The first rank that says something else than rank 0; 0 if none does."""
+    return next((rank for rank, value in enumerate(said) if value != said[0]), 0)
+
+
+def restarted() -> bool:
+    """Whether torchrun has started this process anew after a failure."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Ranks]:
+    """Meet the other ranks, if torchrun started any, until the work is done.
+
+    FrnError where another rank is gone.
+    """
+    if (ranks := world()) == 1:
+        yield ALONE
+        return
+    rank, cuda = own_rank(), device != "cpu" and torch.cuda.is_available()
+    if cuda:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    try:
+        store = _meeting_place(rank)
+        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # maps of an exported model lie in memory, on any machine
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
+        yield Ranks(rank, ranks)
+    except (dist.DistError, RuntimeError) as error:
+        if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
+            raise FrnError(
+                f"rank {rank} of {ranks} has lost another one ({one_line(error, 120)}). Call the command again, a run "
+                "with --resume; torchrun --max-restarts does that by itself."
+            ) from error
+        raise
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _meeting_place(rank: int) -> Any:  # a TCPStore, of which torch has no public type
+    """Where ranks find each other: kept by rank 0, at a port that it tells the others through torchrun's store.
+
+    That store outlives restarts, with what earlier ranks have left there (torch 2.15): new ones that met in it would
+    wait for those that are gone. An old port leads to nobody, and is asked for again.
+    """
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in every build of torch
+
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return TCPStore(host, port, is_master=rank == 0, timeout=PATIENCE, wait_for_workers=False)
+    shared = TCPStore(host, port, timeout=PATIENCE)
+    if rank == 0:
+        own = TCPStore(host, 0, is_master=True, timeout=PATIENCE, wait_for_workers=False)
+        shared.set(MEETING, str(own.port))
+        return own
+    while True:
+        try:
+            found = TCPStore(host, int(shared.get(MEETING)), timeout=ANSWER)
+        except dist.DistError:
+            continue
+        found.set_timeout(PATIENCE)
+        return found

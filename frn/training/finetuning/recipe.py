@@ -1,0 +1,145 @@
+"""Own photos, a little training: a preset for `frn finetune`, fitted to a model and to the classes that there are.
+
+What is trained is what the model is (backbone, transform, normalisation); how many classes and photos an episode has,
+how many epochs there are and which classes validate follow from the photos. Free of torch.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from frn.data.augmentation import Augmentation
+from frn.data.folders import ClassFolders, scan
+from frn.episodes import EpisodeShape, training_epoch
+from frn.errors import FrnError
+from frn.models.header import ModelConfig
+from frn.training.presets import PRESETS, WITH_AUXILIARY_LOSS, Preset, Schedule
+from frn.training.presets.preset import TrainingData, ValidationProtocol
+
+LEAST_CLASSES = 4
+"""Two to learn from, and two to validate on."""
+HELD_OUT = 0.25
+"""Share of the classes that validate where there is no val/; at least three where there are seven or more."""
+PER_CLASS = 10
+"""Photos of a class in an episode at most, half of them supports, and at most five."""
+MOST_WAYS = 20
+STEPS = 200
+"""Episodes, about; in whole epochs."""
+VALIDATIONS, VALIDATION_EPISODES = 2, 50
+SCHEDULE = Schedule(epochs=8, milestones=(3, 5, 6, 7), learning_rate=0.002, lr_decay=0.4, warm_up=20)
+"""Begins at a fifth of the shipped models' rate on episodes, and ends far below their last one."""
+SHARES = (0.25, 0.5, 0.75)
+"""Of the way from the model that it starts from: what that knows of such pictures goes where weights go far."""
+CLASSICAL = 0.5
+"""Weight of telling all classes apart beside the episodes, where a few are to be told apart at a time."""
+
+
+def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:
+    """Classes to learn from, and others to validate on.
+
+    Where there are train/ and val/, these; otherwise classes of train/, or of `data` itself, are held out.
+
+    Raises:
+        FrnError: if there are fewer than `LEAST_CLASSES`.
+    """
+    root = data / "train" if (data / "train").is_dir() else data
+    folders = scan(root)
+    if root != data and (data / "val").is_dir():
+        return folders, scan(data / "val")
+    if len(folders.names) < LEAST_CLASSES:
+        raise FrnError(
+            f"{root}: has {len(folders.names)} classes; fine-tuning needs {LEAST_CLASSES}: two to learn from and two "
+            "to validate on. `frn classify` needs no training."
+        )
+    count = max(2 if len(folders.names) < 7 else 3, round(HELD_OUT * len(folders.names)))
+    photos = [len(files) for files in folders.files]
+    large = [name for name, size in zip(folders.names, photos, strict=True) if size >= _usual(photos)]
+    held_out = set(np.random.default_rng(seed).permutation(large)[:count].tolist())
+    return folders.without(held_out), folders.without(set(folders.names) - held_out)
+
+
+def finetuning_data(config: ModelConfig, record: Mapping[str, object]) -> tuple[TrainingData, Augmentation]:
+    """How the photos are kept and augmented: as in the model's own training, where its preset is known."""
+    transform, own = config.transform, PRESETS.get(str(record.get("preset")))
+    if own is not None and own.transform.size == transform.size:
+        return TrainingData(prepare="folder", max_side=own.data.max_side), own.augmentation
+    side = max(transform.resize or transform.size, round(transform.size * 4 / 3))
+    crops = Augmentation(size=transform.size, crop="resized", scale=(0.2, 1.0))
+    return TrainingData(prepare="folder", max_side=side), crops
+
+
+def finetuning_preset(
+    config: ModelConfig,
+    record: Mapping[str, object],
+    sizes: Sequence[int],
+    val_sizes: Sequence[int],
+    epochs: int | None = None,
+) -> Preset:
+    """The preset for a model, and for training and validation classes of so many photos.
+
+    Args:
+        config: what the model is.
+        record: where it comes from; the preset that made it says how photos are augmented.
+        sizes: photos of each training class.
+        val_sizes: photos of each validation class.
+        epochs: how many; None makes them of about `STEPS` episodes.
+
+    Raises:
+        FrnError: if no episode can be made of them, or the model is a frozen network.
+    """
+    if config.untrained_head:
+        raise FrnError(
+            f"{config.backbone} is a frozen network of others: nothing of it is trained here, and its lambda, rho and "
+            "gamma are chosen for your classes whenever they are enrolled"
+        )
+    data, augmentation = finetuning_data(config, record)
+    shape = fitted_shape(sizes)
+    epochs = epochs or -(-STEPS // len(training_epoch(sizes, shape, seed=0, epoch=0)))
+    return Preset(
+        about="a model made better for pictures of your kind",
+        method=config.method,
+        backbone=config.backbone,
+        last_pool=config.last_pool,
+        aux="reference" if config.method in WITH_AUXILIARY_LOSS else "off",
+        aux_heads=("proto",) if config.method == "frn" else (),
+        data=data,
+        episode=shape,
+        classical=CLASSICAL,
+        schedule=SCHEDULE.scaled_to(epochs),
+        augmentation=augmentation,
+        fixed_statistics=True,
+        transform=config.transform,
+        validation=ValidationProtocol(
+            every=-(-epochs // VALIDATIONS),
+            shot=max(1, min(shape.shot, min(val_sizes) - 1)),
+            episodes=VALIDATION_EPISODES,
+            start=True,
+            shares=SHARES,
+        ),
+    )
+
+
+def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
+    """The largest usual episode that classes of so many photos can serve; the smallest quarter of them may be left out.
+
+    Of many classes an episode takes a half, so that no two are alike.
+
+    Raises:
+        FrnError: if too few have two photos.
+    """
+    per_class = min(PER_CLASS, _usual(sizes))
+    serving = sum(size >= max(2, per_class) for size in sizes)
+    if per_class < 2 or serving < 2:
+        raise FrnError(
+            f"of {len(sizes)} classes to learn from, {serving} have two photos or more: an episode needs a support and "
+            "a query of at least two. Add photos."
+        )
+    shot = min(5, per_class // 2)
+    way = min(MOST_WAYS, max(min(5, serving), -(-serving // 2)))
+    return EpisodeShape(way=way, shot=shot, queries=per_class - shot)
+
+
+def _usual(sizes: Sequence[int]) -> int:
+    """Photos that three classes of four have at least."""
+    return sorted(sizes)[len(sizes) // 4]

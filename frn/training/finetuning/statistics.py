@@ -1,0 +1,114 @@
+"""What fine-tuning measures on its photos before weights learn: statistics of batch normalisation, means of classes.
+
+Statistics are means and variances of what a network sees. Those of a few classes' training crops, which training would
+put in their place, are not those of the photos that the model is then used on; and those of another kind of pictures
+need not fit either. So they stay as they are while weights learn, and before that the photos may have a share in them.
+"""
+
+import copy
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from frn.data.batch_augmentation import augment
+from frn.data.concat import ConcatImages
+from frn.data.pixel_cache import StoredImages
+from frn.models.model import Model
+from frn.system.precision import autocast
+from frn.training.presets import Preset
+from frn.training.runs.run import RunSettings
+
+SHARES = (0.3, 0.6, 1.0)
+"""What is tried of the photos' own statistics; validation chooses."""
+PHOTOS, BATCH = 512, 64
+PER_CLASS = 12
+"""Photos that the mean of a class is taken of."""
+LEAST_CROP = 0.6
+"""Share of a photo that is seen at least: nearly all, as outside training."""
+
+
+def norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    """The layers that keep statistics."""
+    found = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    return [norm for norm in found if norm.track_running_stats]
+
+
+def begin_training(model: Model, preset: Preset) -> None:
+    """Put a model into training mode; its batch normalisation only if the preset lets that learn from the batches."""
+    model.train()
+    if preset.fixed_statistics:
+        for norm in norms(model):
+            norm.eval()
+
+
+class Statistics:
+    """Means and variances of every layer of a model, one after the other."""
+
+    def __init__(self, values: Sequence[Tensor]) -> None:
+        self.values = values
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "Statistics":
+        """Those that a model has now."""
+        return cls([value.clone() for value in _buffers(model)])
+
+    def towards(self, other: "Statistics", share: float) -> "Statistics":
+        """A mixture, with `share` of the other's."""
+        return Statistics([own.lerp(value, share) for own, value in zip(self.values, other.values, strict=True)])
+
+    def put_into(self, model: nn.Module) -> None:
+        """Give them to the model that they are of."""
+        for buffer, value in zip(_buffers(model), self.values, strict=True):
+            buffer.copy_(value)
+
+
+@torch.no_grad()
+def measure_statistics(
+    model: Model, images: StoredImages | ConcatImages, preset: Preset, settings: RunSettings
+) -> Statistics:
+    """Those of photos as the model sees them outside training: nearly whole, at its size."""
+    other = copy.deepcopy(model).eval()
+    for norm in norms(other):
+        norm.reset_running_stats()
+        norm.momentum = None  # the mean of all batches
+        norm.train()
+    chosen = np.random.default_rng([settings.seed, 2]).permutation(len(images))[:PHOTOS]
+    for _ in _nearly_whole(other, images, chosen, preset, settings):
+        pass
+    return Statistics.of(other)
+
+
+@torch.no_grad()
+def class_means(model: Model, images: StoredImages | ConcatImages, preset: Preset, settings: RunSettings) -> Tensor:
+    """Mean average-pooled maps (classes, d) of some photos of each class, as the model sees them outside training."""
+    model.eval()
+    starts = np.cumsum([0, *images.sizes])
+    means = []
+    for start, size in zip(starts, images.sizes, strict=False):
+        chosen = start + np.random.default_rng([settings.seed, 4, start]).permutation(size)[:PER_CLASS]
+        means.append(torch.cat([*_nearly_whole(model, images, chosen, preset, settings)]).mean((0, 1)))
+    return torch.stack(means)
+
+
+def _nearly_whole(
+    model: Model,
+    images: StoredImages | ConcatImages,
+    chosen: NDArray[np.int64],
+    preset: Preset,
+    settings: RunSettings,
+) -> Iterator[Tensor]:
+    """Maps of these photos, batch by batch."""
+    generator = np.random.default_rng([settings.seed, 5])
+    whole = preset.augmentation.whole(preset.transform.size, LEAST_CROP)
+    for start in range(0, len(chosen), BATCH):
+        batch = augment(*images.gather(chosen[start : start + BATCH]), whole, generator, settings.device)
+        with autocast(settings.device, settings.precision):
+            maps = model.feature_maps(batch)
+        yield maps
+
+
+def _buffers(model: nn.Module) -> list[Tensor]:
+    return [value for norm in norms(model) for value in (norm.running_mean, norm.running_var) if value is not None]

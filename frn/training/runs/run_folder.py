@@ -1,0 +1,244 @@
+"""A run's folder: checkpoints, metrics and the configuration that reproduces it.
+
+`last.safetensors` is a model file that also holds the optimiser and the position in the run; with the seed that is all
+a bit-exact resume needs, since episodes and augmentations are functions of (seed, epoch, step).
+"""
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from torch import Tensor, nn
+
+from frn.errors import FrnError, FrnWarning
+from frn.system.files import MAX_LINES, claim, read_regular, release, remove_abandoned, write_atomically
+from frn.models.model import Model, model_file
+from frn.models.header import OPTIMIZER, STAGE, header, read_header
+from frn.training.presets.record import changes, lengthens
+
+MAX_CONFIG = 1 << 20
+
+
+@dataclass(kw_only=True, slots=True)
+class Position:
+    """How far a run has come."""
+
+    epoch: int = 0
+    """Epochs finished."""
+    step: int = 0
+    """Episodes done within the current epoch."""
+    total_steps: int = 0
+    """Episodes done in all."""
+    best: float = 0.0
+    """Best validation accuracy so far, in percent."""
+    start: float | None = None
+    """That of the model that training started from, where it was validated."""
+    seconds: float = 0.0
+    """Time spent training, over all pieces of the run."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a step, or a validation of what training starts from, that comes before the next one."""
+        return self.total_steps > 0 or self.start is not None
+
+
+class RunFolder:
+    """Reads and writes the files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.last = path / "last.safetensors"
+        self.best = path / "best.safetensors"
+        self.metrics = path / "metrics.jsonl"
+        self.config = path / "config.toml"
+        self.pixels: list[int] = []
+        """Checksums of the photos that are seen: with others a run goes on, but not in silence."""
+
+    def claim(self) -> None:
+        """Keep other processes from training here. FrnError if one does, or the folder cannot be made."""
+        try:
+            is_ours = claim(self.path)
+        except OSError as error:
+            raise FrnError(f"{self.path}: cannot be written ({error.strerror})") from error
+        if not is_ours:
+            raise FrnError(
+                f"{self.path}: another process is training in it. Wait until it has ended, or give another --out."
+            )
+
+    def release(self) -> None:
+        """Let other processes train here: this one has stopped."""
+        release(self.path)
+
+    def sweep(self) -> None:
+        """Remove what a killed run has left half written."""
+        remove_abandoned(self.path, [file.name for file in (self.last, self.best, self.metrics, self.config)])
+
+    def require_free(self) -> None:
+        """Refuse a folder that holds a run, by an `FrnError`."""
+        if self.last.exists():
+            raise FrnError(f"{self.path}: already holds a run. Add --resume to continue it, or give another --out.")
+
+    def save_last(
+        self,
+        model: Model,
+        objective: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        position: Position,
+        run: Mapping[str, object],
+    ) -> None:
+        """Write the resumable checkpoint, atomically."""
+        tensors = {**model.state_dict(), **{f"{STAGE}{name}": value for name, value in objective.state_dict().items()}}
+        state = optimizer.state_dict()["state"]
+        for index, entries in state.items():
+            tensors |= {f"{OPTIMIZER}{index}/{name}": value for name, value in entries.items()}
+        record = {**model.record, "training": {"place": asdict(position), "run": run, "pixels": self.pixels}}
+        contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        write_atomically(self.last, model_file(contiguous, header(model.config, record)))
+
+    def load_last(
+        self, model: Model, objective: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
+    ) -> Position:
+        """Restore model, objective and optimiser, and say where the run stood.
+
+        FrnError if there is no checkpoint, or it belongs to a run with other settings, but for fewer epochs.
+        """
+        if not self.last.is_file():
+            raise FrnError(f"{self.path}: has no last.safetensors to resume from. Leave --resume out to start.")
+        _, record = read_header(self.last)
+        training: dict[str, Any] | None = record.get("training")
+        if training is None:
+            raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
+        differing = changes(training["run"], run)
+        if differing and not lengthens(training["run"], run):
+            told = ", ".join(differing[:4])
+            raise FrnError(f"{self.path}: was started with other settings ({told}). Use them, or another --out.")
+        if training.get("pixels", self.pixels) != self.pixels:
+            self.warn_of_other_photos()
+        with safetensors.safe_open(self.last, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
+        objective.load_state_dict({n.removeprefix(STAGE): t for n, t in tensors.items() if n.startswith(STAGE)})
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            if name.startswith(OPTIMIZER):
+                index, entry = name.removeprefix(OPTIMIZER).split("/")
+                state.setdefault(int(index), {})[entry] = tensor
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        known = {field.name for field in fields(Position)}  # another version may have noted more
+        return Position(**{name: value for name, value in training["place"].items() if name in known})
+
+    def warn_of_other_photos(self) -> None:
+        """Say that a run goes on with other photos than before."""
+        told = "photos have changed under their names since it last trained; it goes on with those that are there now"
+        warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
+
+    def is_lengthened(self, run: Mapping[str, object]) -> bool:
+        """Whether the checkpoint is of a run that was to have fewer epochs."""
+        return lengthens(read_header(self.last)[1]["training"]["run"], run)
+
+    def rewind_metrics(self, position: Position) -> None:
+        """Drop the lines that a killed run wrote after its last checkpoint.
+
+        The validation of an epoch that it had not left is dropped, too, or of a start not yet saved: it comes again.
+        """
+        if not self.metrics.exists():
+            return
+        kept, validated = [], position.has_begun and not position.step
+        for line in read_regular(self.metrics, MAX_LINES).decode(errors="replace").splitlines():
+            try:
+                values = json.loads(line)
+                behind = position.total_steps - values["total_steps"]
+                if behind > 0 or (behind == 0 and ("loss" in values or validated)):
+                    kept.append(line + "\n")
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue  # the half line of a kill
+        write_atomically(self.metrics, "".join(kept))
+
+    def append_metrics(self, **values: object) -> None:
+        """Add one line of JSON to the metrics."""
+        try:
+            with open(self.metrics, "a", encoding="utf-8") as file:
+                file.write(json.dumps(values) + "\n")
+        except OSError as error:
+            raise FrnError(
+                f"{self.metrics}: cannot be written ({error.strerror}). Mend that and go on with --resume."
+            ) from error
+
+    def commands(self) -> list[str]:
+        """The commands on top of the settings."""
+        if not self.config.exists():
+            return []
+        lines = read_regular(self.config, MAX_CONFIG).decode(errors="replace").splitlines()
+        return [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("#"), lines)]
+
+    def write_config(self, commands: Sequence[str], run: Mapping[str, object]) -> None:
+        """Write the settings as TOML, on top the command that reproduces the run and those that lengthened it."""
+        lines = [f"# {command}\n" for command in commands]
+        tables = {key: value for key, value in run.items() if isinstance(value, Mapping)}
+        lines += [f"{key} = {_toml(value)}\n" for key, value in run.items() if key not in tables and value is not None]
+        for name, table in tables.items():
+            lines.append(f"\n[{name}]\n")
+            lines += [f"{key} = {_toml(value)}\n" for key, value in table.items() if value is not None]
+        write_atomically(self.config, "".join(lines))
+
+
+class FollowedFolder(RunFolder):
+    """A run's folder as ranks other than the first see it: they read it and write nothing."""
+
+    def claim(self) -> None:
+        """Rank 0 does."""
+
+    def sweep(self) -> None:
+        """Rank 0 does."""
+
+    def require_free(self) -> None:
+        """Rank 0 does."""
+
+    def save_last(
+        self,
+        model: Model,
+        objective: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        position: Position,
+        run: Mapping[str, object],
+    ) -> None:
+        """Rank 0 does."""
+
+    def warn_of_other_photos(self) -> None:
+        """Rank 0 does."""
+
+    def rewind_metrics(self, position: Position) -> None:
+        """Rank 0 does."""
+
+    def append_metrics(self, **values: object) -> None:
+        """Rank 0 does."""
+
+    def write_config(self, commands: Sequence[str], run: Mapping[str, object]) -> None:
+        """Rank 0 does."""
+
+
+def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
+    """The linear classifier that a run of classical pre-training has learned of these images.
+
+    FrnError if it has none, or its run saw other images, or in another order: its classes are known by their places.
+    """
+    last, part = RunFolder(run).last, f"{STAGE}head."
+    if not last.is_file():
+        raise FrnError(f"--init {run}: distilling takes the folder of a run, with its last.safetensors")
+    _, record = read_header(last)
+    learned = record.get("training", {}).get("run", {}).get("images")
+    if learned != list(images):
+        raise FrnError(f"--init {run}: distilling takes the data of that run, in its order: {', '.join(learned or [])}")
+    with safetensors.safe_open(last, framework="pt") as file:
+        return {n.removeprefix(part): file.get_tensor(n) for n in file.keys() if n.startswith(part)}  # noqa: SIM118
+
+
+def _toml(value: object) -> str:
+    # JSON's strings, numbers, booleans and lists are TOML's too.
+    return json.dumps(value)

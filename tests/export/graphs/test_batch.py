@@ -1,0 +1,72 @@
+"""Classes over many images at once give what each image alone gives."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from frn_export.export import _batch, _classifier
+from frn_export.graphs.batch import batch_graph, scores_graph
+from frn_export.graphs.classifier import prepare_graph
+from numpy.typing import NDArray
+from PIL import Image
+
+from frn.errors import FrnError
+from frn.estimator.loading import load_classifier
+from frn.images.opening import open_image
+from frn.inference.classifier import Classifier
+from frn.inference.onnx_runtime import open_session, run_session
+from frn.models.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples"
+QUERIES = sorted((SAMPLES / "queries").iterdir())[:7]
+OUTPUTS = ["label", "probability", "class_error", "explained", "error_map"]
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    return load_classifier(SAMPLES / "moths", "conv4", "cpu")[0]
+
+
+def test_a_batch_is_its_images_one_by_one(classifier: Classifier) -> None:
+    extractor = classifier.extractor
+    crops = np.stack([extractor.transform(open_image(path)) for path in QUERIES])
+    graph = batch_graph(extractor, classifier.classes, threshold=0.4, gamma=classifier.head.gamma)
+    session = open_session(graph.SerializeToString(), "batch", device="cpu", threads=1)
+    images = crops.transpose(0, 3, 1, 2).astype(np.float32) / 255
+    label, probability, error, explained, maps = run_session(session, OUTPUTS, {"images": images})
+    for i, feature_map in enumerate(extractor.feature_maps(crops)):
+        alone = classifier.predict(feature_map)
+        assert label[i] == alone.label
+        np.testing.assert_allclose(probability[i], list(alone.probabilities.values()), atol=1e-4)
+        np.testing.assert_allclose(error[i], list(alone.errors.values()), rtol=1e-4)
+        np.testing.assert_allclose(explained[i], list(alone.explained.values()), atol=1e-4)
+        np.testing.assert_allclose(maps[i], classifier.error_maps(feature_map), rtol=1e-3, atol=1e-4)
+
+
+def test_both_classifiers_know_how_few_photos_a_class_has(classifier: Classifier) -> None:
+    """Probabilities of one photo per class are softer, in both files as in `frn classify`."""
+    few = Classifier(classifier.extractor)
+    few.enroll({home.name: sorted(home.iterdir())[:1] for home in sorted((SAMPLES / "moths").iterdir())})
+    image = open_image(QUERIES[0])
+    alone = few.predict(classifier.extractor.feature_maps(classifier.extractor.transform(image)[None])[0])
+    crop = classifier.extractor.transform(image).transpose(2, 0, 1)[None] / np.float32(255)
+    whole, batch = _classifier(few, classifier.extractor.data, 2e-3)[0], _batch(few, 2e-3)[0]
+    inputs: dict[bytes, dict[str, NDArray[Any]]] = {whole: {"image": np.asarray(image)}, batch: {"images": crop}}
+    for graph, given in inputs.items():
+        (found,) = run_session(open_session(graph, "x", device="cpu", threads=1), ["probability"], given)
+        np.testing.assert_allclose(found.ravel(), list(alone.probabilities.values()), atol=5e-3)
+
+
+def test_a_graph_needs_a_class(classifier: Classifier) -> None:
+    with pytest.raises(FrnError, match="at least one class"):
+        scores_graph(classifier.extractor, {}, 1.0)
+
+
+@pytest.mark.parametrize("size", [(32, 32), (47, 61), (300, 31), (20, 28)])
+def test_preparing_alone_is_the_transform(classifier: Classifier, size: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    graph = prepare_graph(classifier.extractor.transform).SerializeToString()
+    session = open_session(graph, "prepare", device="cpu", threads=1)
+    (images,) = run_session(session, ["images"], {"image": pixels})
+    expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
+    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # a grey level, by rounding of halves

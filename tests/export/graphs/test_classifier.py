@@ -1,0 +1,183 @@
+"""The whole classifier in one file, against Pillow and the numpy side."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.builder import FLOAT, UINT8, GraphBuilder
+from frn_export.graphs.classifier import EXACT, _prepare, classifier_graph
+from PIL import Image
+from torchvision.transforms import functional
+
+from frn.errors import FrnError
+from frn.images.opening import EvaluationTransform
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.extractor import Extractor
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.ridge.enrolment import ClassScorer, enroll
+
+Pixels = np.typing.NDArray[np.uint8]
+
+
+def open_session(data: bytes) -> onnxruntime.InferenceSession:
+    return onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+
+
+def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
+    """The classifier's preprocessing alone."""
+    graph = GraphBuilder()
+    _prepare(graph, transform)
+    side = transform.size
+    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "prepare")
+    return open_session(model.SerializeToString())
+
+
+def photo(width: int, height: int, seed: int = 0) -> Image.Image:
+    """Smooth shapes and some noise, like a photo."""
+    generator = np.random.default_rng(seed)
+    coarse = Image.fromarray(generator.integers(0, 256, (6, 8, 3), dtype=np.uint8)).resize((width, height), 3)
+    noise = generator.normal(0, 8, (height, width, 3))
+    return Image.fromarray((np.asarray(coarse) + noise).clip(0, 255).astype(np.uint8))
+
+
+TRANSFORMS = {
+    "shorter": EvaluationTransform(size=84, resize=92),
+    "square": EvaluationTransform(size=84, resize=92, square=True),
+    "as is": EvaluationTransform(size=32),
+    "to the edge": EvaluationTransform(size=84, resize=84),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_preparation_in_the_graph_is_pillows_within_a_grey_level(name: str) -> None:
+    transform, sizes = (
+        TRANSFORMS[name],
+        [(32, 32), (84, 84), (640, 480), (97, 1001), (1000, 997), (33, 47), (4000, 3000)],
+    )
+    run = preparer(transform)
+    for width, height in sizes:
+        image = photo(width, height)
+        (ours,) = run.run(None, {"image": np.asarray(image)})
+        difference = np.abs(ours[0].transpose(1, 2, 0) * 255 - transform(image).astype(float))
+        assert difference.max() <= 1.01, (width, height)
+        assert difference.mean() <= 0.02, (width, height)
+
+
+def test_a_crop_that_reaches_the_edge_is_within_a_grey_level_there() -> None:
+    transform = TRANSFORMS["to the edge"]
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    (ours,) = preparer(transform).run(None, {"image": pixels})
+    expected = transform(Image.fromarray(pixels)).astype(float)
+    assert np.abs(ours[0].transpose(1, 2, 0) * 255 - expected).max() <= 1.01
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_small_image_or_a_strip_is_prepared_to_the_last_bit(name: str) -> None:
+    transform, run = TRANSFORMS[name], preparer(TRANSFORMS[name])
+    sizes = [(64, 64), (84, 84), (EXACT, EXACT), (EXACT, 300), (61, 97), (131, 40), (20, 300), (1000, 100), (2500, 7)]
+    for width, height in sizes:
+        image = photo(width, height)
+        (ours,) = run.run(None, {"image": np.asarray(image)})
+        np.testing.assert_array_equal(np.rint(ours[0].transpose(1, 2, 0) * 255), transform(image), f"{width} {height}")
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_images_that_are_enlarged_or_pass_are_pillows_to_the_last_bit(name: str) -> None:
+    transform = TRANSFORMS[name]
+    run, generator = preparer(transform), np.random.default_rng(1)
+    length = transform.resize or 35
+    for width, height in [(1, 1), (32, 32), (2, 9), (length, length), *generator.integers(3, length, (40, 2)).tolist()]:
+        image = photo(width, height, seed=width)
+        (ours,) = run.run(None, {"image": np.asarray(image)})
+        np.testing.assert_array_equal((ours[0].transpose(1, 2, 0) * 255).round(), transform(image))
+
+
+def test_geometry_is_the_same_for_any_size_even_a_strip() -> None:
+    """A gradient tells by its values where a crop was taken."""
+    run, transform = preparer(TRANSFORMS["shorter"]), TRANSFORMS["shorter"]
+    generator = np.random.default_rng(0)
+    sizes = [tuple(int(n) for n in generator.integers(20, 700, 2)) for _ in range(300)]
+    for width, height in [*sizes, (1, 1), (1, 500), (3, 2000), (5000, 2)]:
+        across = np.broadcast_to(np.linspace(0, 255, width), (height, width))
+        down = np.broadcast_to(np.linspace(0, 255, height)[:, None], (height, width))
+        pixels = np.stack([across, down, across], axis=-1).astype(np.uint8)
+        (ours,) = run.run(None, {"image": pixels})
+        image = Image.fromarray(pixels)
+        expected = transform(image).astype(float)
+        if max(width, height) <= 20 * min(width, height):
+            theirs = np.asarray(functional.center_crop(functional.resize(image, [92]), [84]), dtype=float)
+            assert np.abs(theirs - expected).max() <= 1, (width, height)
+        assert np.abs(ours[0].transpose(1, 2, 0) * 255 - expected).max() <= 1.01, (width, height)
+
+
+@pytest.fixture(scope="module")
+def features() -> bytes:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    model = Model(config).eval()
+    with torch.no_grad():
+        model.head.beta.fill_(0.9)  # type: ignore[operator]
+    return features_graph(model).SerializeToString()
+
+
+def enrolled(features: bytes, moths: Path) -> Classifier:
+    classifier = Classifier(Extractor(features, "m", threads=1))
+    homes = sorted((moths / "test").iterdir())
+    classifier.enroll({f"{home.name} ßé🐞": sorted(home.iterdir())[: 1 + i] for i, home in enumerate(homes)})
+    return classifier
+
+
+def test_the_file_answers_as_the_classifier_does(features: bytes, moths: Path) -> None:
+    classifier = enrolled(features, moths)
+    run = open_session(classifier_graph(features, classifier.classes, threshold=0.4).SerializeToString())
+    paths = [path for home in sorted((moths / "test").iterdir()) for path in sorted(home.iterdir())[-3:]]
+    for path, prediction in classifier.classify(paths):
+        assert isinstance(prediction, Prediction)
+        pixels = np.asarray(Image.open(path).convert("RGB"))
+        label, probability, error, explained, error_map = run.run(None, {"image": pixels})
+        assert str(label) == prediction.label
+        np.testing.assert_allclose(probability, list(prediction.probabilities.values()), atol=5e-3)
+        np.testing.assert_allclose(error, list(prediction.errors.values()), rtol=2e-3)
+        np.testing.assert_allclose(explained, list(prediction.explained.values()), atol=2e-3)
+        maps = classifier.extractor.feature_maps(classifier.extractor.transform(Image.open(path))[None])
+        expected = ClassScorer(list(classifier.classes.values())).location_error(maps)[0].T.reshape(5, 4, 4)
+        np.testing.assert_allclose(error_map, expected, rtol=2e-3, atol=1e-3)
+    metadata = run.get_modelmeta().custom_metadata_map
+    assert json.loads(metadata["frn.classes"]) == list(classifier.classes)
+    assert json.loads(metadata["frn.threshold"]) == 0.4
+
+
+def test_many_classes_take_little_more_than_their_rows(features: bytes) -> None:
+    draws = np.random.default_rng(0)
+    extractor = Extractor(features, "m", threads=1)
+    assert extractor.head
+    classes = {
+        f"{number}": enroll(draws.standard_normal((1 + number % 2, *extractor.shape)), extractor.head)
+        for number in range(500)
+    }
+    data = classifier_graph(features, classes).SerializeToString()
+    rows = sum(one.rows.nbytes for one in classes.values())
+    assert len(data) < len(features) + 1.3 * rows + 300_000
+    image = draws.integers(0, 256, (32, 32, 3), np.uint8)
+    label, *_, error_map = open_session(data).run(None, {"image": image})
+    maps = extractor.feature_maps(extractor.transform(Image.fromarray(image))[None])
+    expected = ClassScorer(list(classes.values())).location_error(maps)[0].T
+    np.testing.assert_allclose(error_map.reshape(expected.shape), expected, rtol=2e-3, atol=1e-3)
+    assert str(label) == f"{expected.mean(1).argmin()}"
+
+
+def test_two_exports_are_the_same_bytes(features: bytes, moths: Path) -> None:
+    classes = enrolled(features, moths).classes
+    first, again = (classifier_graph(features, classes).SerializeToString(deterministic=True) for _ in range(2))
+    assert first == again
+    assert str(Path.home()).encode() not in first
+
+
+def test_no_class_is_no_classifier(features: bytes) -> None:
+    with pytest.raises(FrnError, match="needs at least one class"):
+        classifier_graph(features, {})

@@ -1,0 +1,45 @@
+"""What a graph sums by class is what the classes take off: few classes and many, of one size and of several."""
+
+import numpy as np
+import pytest
+from frn_export.graphs import sums
+from frn_export.graphs.builder import FLOAT, GraphBuilder
+
+from frn.errors import FrnError
+from frn.inference.onnx_runtime import open_session, run_session
+from frn.ridge.enrolment import JoinedClasses, enroll
+from frn.ridge.parameters import HeadParameters
+
+
+@pytest.mark.parametrize("matrix", [0, 64])
+@pytest.mark.parametrize("axis", [0, 2])
+@pytest.mark.parametrize("shots", [(2, 2, 2), (1, 3, 2), (3, 1, 1)])
+@pytest.mark.parametrize("beta", [0.2, 1.2])  # rho above 2 has negative signs
+def test_sums_are_what_the_classes_take_off(
+    monkeypatch: pytest.MonkeyPatch, matrix: int, axis: int, shots: tuple[int, ...], beta: float
+) -> None:
+    monkeypatch.setattr(sums, "MATRIX", matrix)
+    draws = np.random.default_rng(0)
+    head = HeadParameters(alpha=-1.0, beta=beta)
+    joined = JoinedClasses.of([enroll(draws.standard_normal((shot, 4, 16)), head) for shot in shots])
+    assert bool((joined.signs < 0).any()) == (beta > 1)
+    assert joined.sizes.tolist() == [4 * shot for shot in shots]
+    queries = draws.standard_normal((5, 16)).astype(np.float32)
+    products = joined.rows @ queries.T  # M, n
+    given = products if axis == 0 else products.T[None]
+    graph = GraphBuilder()
+    result = sums.class_sums(graph, joined, "products", axis)
+    shape = (3, 5) if axis == 0 else (1, 5, 3)
+    model = graph.model({"products": (FLOAT, given.shape)}, {result: (FLOAT, shape)}, {}, name="sums")
+    session = open_session(model.SerializeToString(), "sums", device="cpu", threads=1)
+    (found,) = run_session(session, [result], {"products": np.ascontiguousarray(given)})
+    expected = joined.energy(queries)
+    np.testing.assert_allclose(found, expected.T if axis == 0 else expected[None], rtol=1e-5)
+
+
+def test_more_classes_than_a_file_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = {str(i): enroll(np.ones((1, 4, 16)), HeadParameters()) for i in range(3)}
+    assert len(sums.join(classes).sizes) == 3
+    monkeypatch.setattr(sums, "LARGEST", 2 * 4 * 16 * 4)
+    with pytest.raises(FrnError, match="the 3 classes take"):
+        sums.join(classes)

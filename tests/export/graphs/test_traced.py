@@ -1,0 +1,113 @@
+"""Networks of others as ONNX, from the file of weights to an answer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.builder import GraphBuilder
+from frn_export.graphs.traced import write_traced
+from frn_export.parity import compare_features
+from torchvision import models
+from typer.testing import CliRunner
+
+from frn.cli.main import app
+from frn.errors import FrnError
+from frn.estimator.few_shot import FewShotClassifier
+from frn.inference.extractor import Extractor
+from frn.inference.onnx_runtime import check_model
+from frn.models.model import Model, import_pretrained, save_model
+from frn.ridge.parameters import HeadParameters
+
+
+def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> Model:
+    """A network with random weights; a transformer of one layer."""
+    whole = models.VisionTransformer
+
+    def small(**options: Any) -> models.VisionTransformer:
+        return whole(**{**options, "num_layers": 1, "num_heads": 3, "hidden_dim": 48, "mlp_dim": 96})
+
+    monkeypatch.setattr("torchvision.models.vision_transformer.VisionTransformer", small)
+    options = {"image_size": size} if name.startswith("vit") else {}
+    net = models.get_model(name, weights=None, **options)
+    if name.startswith("vit"):  # torchvision starts these at zero
+        torch.nn.init.normal_(net.class_token)
+    torch.save(net.state_dict(), folder / f"{name}.pth")
+    return import_pretrained(f"torchvision:{name}", folder / f"{name}.pth", size=size)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_b_16"])
+def test_a_traced_network_is_torchs_in_one_clean_file_of_checked_operators(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = imported(name, tmp_path, monkeypatch, 64)
+    first, again = (features_graph(model).SerializeToString(deterministic=True) for _ in range(2))
+    assert first == again
+    compare_features(model, first).require()
+    check_model(first, "the file", ["frn-features"])
+    assert b"site-packages" not in first
+    assert str(Path.home()).encode() not in first
+    assert b".py" not in first
+    graph = onnx.load_model_from_string(first)
+    assert [(opset.domain, opset.version) for opset in graph.opset_import] == [("", 18)]
+    extractor = Extractor(first, "the file", device="cpu")
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 64, 64, 3), dtype=np.uint8)
+    together = extractor.feature_maps(pixels)
+    for image, maps in zip(pixels, together, strict=True):  # any number of images
+        np.testing.assert_allclose(extractor.feature_maps(image[None])[0], maps, atol=1e-5 * np.abs(together).max())
+
+
+def test_from_weights_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = imported("resnet18", tmp_path, monkeypatch, 64)
+    save_model(model, tmp_path / "m.safetensors")
+    out, classes = tmp_path / "out", moths / "test"
+    words = ["export", "--model", str(tmp_path / "m.safetensors"), "--out", str(out), "--classes", str(classes)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "| backbone | torchvision:resnet18 |" in card
+    assert "weights of torchvision:resnet18 from resnet18.pth (SHA-256 " in card
+
+    photo = classes / "moth 40" / "00.png"
+    result = CliRunner().invoke(
+        app, ["classify", str(classes), str(photo), "--model", str(out / "features.onnx"), "--json"]
+    )
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    fitted = FewShotClassifier(out / "features.onnx").fit(
+        {folder.name: sorted(folder.iterdir()) for folder in sorted(classes.iterdir())}
+    )
+    assert fitted._fitted.head != HeadParameters()
+    assert told["label"] == fitted.predict([photo])[0] == "moth 40"
+    import onnxruntime
+    from PIL import Image
+
+    session = onnxruntime.InferenceSession(out / "classifier.onnx", providers=["CPUExecutionProvider"])
+    (shares,) = session.run(["probability"], {"image": np.asarray(Image.open(photo).convert("RGB"))})
+    np.testing.assert_allclose(shares, fitted.predict_proba([photo])[0], atol=0.02)
+
+
+def test_an_untrained_head_is_tuned_on_the_validation_split(
+    tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_model(imported("resnet18", tmp_path, monkeypatch, 64), tmp_path / "m.safetensors")
+    words = ["eval", str(tmp_path / "m.safetensors"), "--data", str(moths), "--shot", "1", "--queries", "5"]
+    result = CliRunner().invoke(app, [*words, "--episodes", "20", "--json"])
+    assert result.exit_code == 0, result.output
+    (found,) = json.loads(result.stdout)["results"]
+    assert found["head"] != {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
+    assert found["accuracy"] > 20
+
+
+def test_a_network_that_cannot_be_written_leaves_stdout_to_results(capfd: pytest.CaptureFixture[str]) -> None:
+    class Turned(torch.nn.Module):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return images.mT
+
+    with pytest.raises(FrnError, match="cannot be written as ONNX"):
+        write_traced(GraphBuilder("t_"), "images", Turned(), 32)
+    assert capfd.readouterr().out == ""

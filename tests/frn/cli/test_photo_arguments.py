@@ -1,0 +1,114 @@
+"""Which photos `frn classify` takes: names, folders, globs and lists; what is wrong with one stops no other."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.data.folders import FolderImages, scan
+from frn.errors import FrnError
+from frn.models.zoo import assets_folder
+
+MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+PHOTO = QUERIES / "eyed footman 6.jpg"
+TOO_LONG = "a" * 300 + ".jpg"
+"""No system has such a name: it is refused where anything is asked of it, as names in a closed folder are."""
+
+
+def classify(*words: object, stdin: bytes | None = None) -> Result:
+    words = ("classify", MOTHS, *words, "--model", "conv4", "--json")
+    return CliRunner().invoke(app, [str(word) for word in words], input=stdin, catch_exceptions=False)
+
+
+def images(result: Result) -> list[str]:
+    return [json.loads(line)["image"] for line in result.stdout.splitlines()]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with one photo and an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x1.jpg").write_bytes(PHOTO.read_bytes())
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_a_folder_of_folders_says_how_to_reach_into_it(here: Path) -> None:
+    (here / "year" / "may").mkdir(parents=True)
+    (here / "year" / "may" / "y.jpg").write_bytes(PHOTO.read_bytes())
+    result = classify("year")
+    hint = f"For those in its folders: '{Path('year/**/*.jpg')}', in quotes"
+    assert result.stderr == f"error: year: has no images in it. {hint}\n"
+    assert images(classify("year/**/*.jpg")) == ["year/may/y.jpg"]
+    assert classify("empty").stderr == "error: empty: has no images in it\n"
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_name_that_nothing_can_have_is_told_in_its_turn(here: Path, listed: bool) -> None:
+    names = (TOO_LONG, "x1.jpg")
+    result = classify("-", stdin="\n".join(names).encode()) if listed else classify(*names)
+    assert images(result) == [*names]
+    assert result.stderr == "error: 1 of 2 images could not be read\n"
+
+
+def test_a_list_has_names_and_no_globs_and_nothing_in_it_stops_the_rest(here: Path) -> None:
+    result = classify("-", stdin=b"x1.jpg\nx[1].jpg\nempty\n*.png\n")
+    assert images(result) == ["x1.jpg", "x[1].jpg", "*.png"]
+    assert result.stderr == "warning: empty: has no images in it\nerror: 2 of 3 images could not be read\n"
+    assert images(classify("x[1].jpg")) == ["x1.jpg"]
+    assert classify("-", stdin=b"empty").stderr.endswith("error: -: stdin lists folders without photos\n")
+
+
+def test_a_list_is_split_at_newlines_alone(here: Path) -> None:
+    odd = "form\x0cfeed\x1c.jpg"
+    (here / odd).write_bytes(PHOTO.read_bytes())
+    result = classify("-", stdin=b"\xef\xbb\xbfx1.jpg\r\n" + os.fsencode(odd) + b"\r\n\r\n")
+    assert result.exit_code == 0
+    assert images(result) == ["x1.jpg", odd]
+
+
+def test_photos_are_called_as_they_were_given(here: Path) -> None:
+    (here / "more").mkdir()
+    (here / "more" / "y.jpg").write_bytes(PHOTO.read_bytes())
+    assert images(classify("./x1.jpg", "./more/../more//y.jpg", "./more", "more/")) == [
+        "./x1.jpg",
+        "./more/../more//y.jpg",
+        "./more/y.jpg",
+        "more/y.jpg",
+    ]
+    assert classify("--out", "r.jsonl", "./x1.jpg").stderr.startswith("error: --out writes lines")
+
+
+def test_a_listed_folder_that_is_closed_is_told_in_its_turn(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(folder: Path) -> FolderImages:
+        raise FrnError(f"{folder}: cannot be listed (Permission denied)")
+
+    monkeypatch.setattr("frn.cli.shell.photo_arguments.list_images", closed)
+    result = classify("-", stdin=b"empty\nx1.jpg\n")
+    assert images(result) == ["empty", "x1.jpg"]
+    assert result.exit_code == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_link_in_a_circle_is_one_file_and_not_the_whole_folder(here: Path) -> None:
+    circle = here / "circle.jpg"
+    circle.symlink_to(circle)
+    result = classify(".")
+    assert images(result) == [f".{os.sep}circle.jpg", f".{os.sep}x1.jpg"]
+    assert "error: 1 of 2 images could not be read\n" in result.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_a_class_behind_a_link_that_leads_nowhere_is_told(here: Path) -> None:
+    for name in ("a", "b"):
+        (here / "classes" / name).mkdir(parents=True)
+        (here / "classes" / name / "1.jpg").write_bytes(
+            sorted((MOTHS / "eyed footman").iterdir())[name == "a"].read_bytes()
+        )
+    (here / "classes" / "gone").symlink_to(here / "unmounted")
+    assert [entry.reason for entry in scan(here / "classes").skipped] == [
+        f"{here / 'classes' / 'gone'}: is left out: its link leads nowhere"
+    ]

@@ -1,0 +1,202 @@
+"""Decode once; never use a stale or torn cache."""
+
+import os
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from frn.data import pixel_cache
+from frn.data.folders import scan
+from frn.data.pixel_cache import StoredImages, load_images
+from frn.errors import FrnError, FrnWarning
+from frn.images.opening import EvaluationTransform, open_image
+from frn.system import files
+
+TRANSFORM = EvaluationTransform(size=16, resize=16)
+
+
+def write(folder: Path, classes: int = 2, images: int = 3, size: tuple[int, int] = (24, 20)) -> Path:
+    generator = np.random.default_rng(0)
+    for label in range(classes):
+        (folder / f"class {label}").mkdir(parents=True)
+        for number in range(images):
+            noise = generator.integers(0, 255, (size[1], size[0] + number, 3), dtype=np.uint8)
+            Image.fromarray(noise).save(folder / f"class {label}" / f"{number}.png")
+    return folder
+
+
+class Decodes:
+    """Counts calls of `open_image`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+
+        def counted(path: Path) -> Image.Image:
+            self.count += 1
+            return open_image(path)
+
+        monkeypatch.setattr("frn.data.pixel_cache.open_image", counted)
+
+
+@pytest.fixture
+def decodes(monkeypatch: pytest.MonkeyPatch) -> Decodes:
+    return Decodes(monkeypatch)
+
+
+def test_pixels_are_the_transforms_and_are_decoded_once(tmp_path: Path, decodes: Decodes) -> None:
+    folders = scan(write(tmp_path / "data"))
+    first = load_images(folders, TRANSFORM)
+    again = load_images(folders, TRANSFORM)
+    assert decodes.count == 6
+    expected = np.stack([TRANSFORM(Image.open(path).convert("RGB")) for path in folders.paths])
+    assert np.array_equal(first.images(), expected)
+    assert np.array_equal(again.images(), expected)
+    assert (first.names, first.sizes) == (("class 0", "class 1"), (3, 3))
+
+
+def test_images_of_different_sizes_share_a_canvas(tmp_path: Path) -> None:
+    folders = scan(write(tmp_path / "data"))
+    stored = load_images(folders, 100)
+    canvas, extents = stored.gather([4, 0, 5])
+    assert not stored.is_uniform
+    assert extents.tolist() == [[20, 25], [20, 24], [20, 26]]
+    for row, index in enumerate((4, 0, 5)):
+        h, w = extents[row]
+        assert np.array_equal(canvas[row, :h, :w], np.asarray(Image.open(folders.paths[index])))
+        assert not canvas[row, :, w:].any()
+
+
+def test_a_changed_file_is_seen_even_under_its_old_size_and_date(tmp_path: Path, decodes: Decodes) -> None:
+    folder = write(tmp_path / "data")
+    before = load_images(scan(folder), TRANSFORM)
+    path = folder / "class 0" / "0.png"
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    Image.new("RGB", (24, 20), "red").save(path)
+    path.write_bytes(path.read_bytes().ljust(len(data), b"\0")[: len(data)])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = load_images(scan(folder), TRANSFORM)
+    assert decodes.count == 12
+    assert not np.array_equal(before.images()[0], after.images()[0])
+    assert before.checksum != after.checksum
+
+
+@pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", "other version"])
+def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decodes: Decodes, damage: str) -> None:
+    folders = scan(write(tmp_path / "data"))
+    expected = load_images(folders, TRANSFORM).images().copy()
+    (home,) = (private_cache / "images").iterdir()
+    pixels, index = home / "pixels", home / "index.json"
+    if damage == "short":
+        pixels.write_bytes(pixels.read_bytes()[:-1])
+    elif damage == "flipped":
+        data = bytearray(pixels.read_bytes())
+        data[7] ^= 1
+        pixels.write_bytes(data)
+    elif damage == "no index":
+        index.unlink()
+    elif damage == "bad index":
+        index.write_text(index.read_text()[:-20])
+    else:
+        index.write_text(index.read_text().replace('"version": 1', '"version": 0'))
+    assert np.array_equal(load_images(folders, TRANSFORM).images(), expected)
+    assert decodes.count == 12
+    assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # nothing left lying about
+
+
+def test_a_broken_file_is_left_out_and_told(tmp_path: Path, truncated_jpeg: Path) -> None:
+    folder = write(tmp_path / "data")
+    truncated_jpeg.rename(folder / "class 1" / "9.jpg")
+    stored = load_images(scan(folder), TRANSFORM)
+    assert stored.sizes == (3, 3)
+    assert [entry.path for entry in stored.broken] == [str(Path("class 1") / "9.jpg")]
+
+
+def test_a_class_without_a_readable_image_stops_the_run(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data")
+    (folder / "empty class").mkdir()
+    with pytest.raises(FrnError, match="empty class: has no images"):
+        scan(folder)
+    (folder / "empty class" / "note.png").write_text("text")
+    with pytest.raises(FrnError, match="none of its images can be read"):
+        load_images(scan(folder), TRANSFORM)
+
+
+def test_a_cache_that_cannot_be_written_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "file"))
+    with pytest.raises(FrnError, match=r"cannot be stored there .*FRN_CACHE"):
+        load_images(scan(write(tmp_path / "data")), TRANSFORM)
+
+
+def test_a_missing_or_flat_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="cannot be listed"):
+        scan(tmp_path / "none")
+    with pytest.raises(FrnError, match="has no class folders"):
+        scan(tmp_path)
+
+
+def test_space_is_looked_for_before_a_large_set_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = scan(write(tmp_path / "data", classes=2, images=20))
+    (folders.paths[0]).write_bytes(b"no image")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=40 * 16 * 16 * 3 - 1))
+    decodes = Decodes(monkeypatch)
+    with pytest.raises(FrnError, match=r"40 images take about 0\.0 GB decoded in .* are free\. Set FRN_CACHE"):
+        load_images(folders, TRANSFORM)
+    assert decodes.count <= 40  # a sample, and nothing written
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=40 * 16 * 16 * 3))
+    monkeypatch.setattr("frn.data.pixel_cache.LARGE", 40 * 16 * 16 * 3 - 1)
+    with pytest.warns(FrnWarning, match="40 images take about"):
+        assert len(load_images(folders, TRANSFORM)) == 39
+
+
+def test_an_interrupt_does_not_wait_for_the_photos_that_are_left() -> None:
+    began = time.monotonic()
+
+    def interrupted() -> None:
+        with pixel_cache._pool() as pool:
+            for _ in range(1000):
+                pool.submit(time.sleep, 0.1)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
+def test_of_those_who_start_together_one_decodes(tmp_path: Path, private_cache: Path, decodes: Decodes) -> None:
+    folders, together = scan(write(tmp_path / "data")), threading.Barrier(8)
+
+    def load(_: int) -> StoredImages:
+        together.wait()
+        return load_images(folders, 16)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(load, range(8)))
+    assert decodes.count == len(folders.paths)
+    assert all(np.array_equal(stored.pixels, found[0].pixels) for stored in found)
+    assert len(list((private_cache / "images").iterdir())) == 1, "a lock stays behind"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
+def test_what_a_killed_program_was_building_goes_and_what_another_is_building_stays(
+    moths: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "JUST_MADE", 0.0)
+    left, held = (private_cache / "images" / f".building-{name}" for name in ("left", "held"))
+    for folder in (left, held):
+        folder.mkdir(parents=True)
+        (folder / "pixels").write_bytes(bytes(99))
+    lock = private_cache / "images" / ".building-this.lock"
+    lock.touch()
+    with files.in_the_making(held):
+        load_images(scan(moths / "val"), 16)
+        assert (left.exists(), lock.exists(), held.exists()) == (False, False, True)

@@ -1,0 +1,159 @@
+"""The Python door: files, images and arrays in; labels, probabilities, projects and ONNX files out."""
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from PIL import Image
+
+from frn import FewShotClassifier
+from frn.errors import FrnError
+from frn.models.zoo import assets_folder
+
+SAMPLES = assets_folder() / "samples"
+
+
+def sample_files(shots: int = 3) -> dict[str, list[str]]:
+    return {
+        home.name: [str(path) for path in sorted(home.iterdir())[:shots]]
+        for home in sorted((SAMPLES / "moths").iterdir())
+    }
+
+
+QUERIES = sorted((SAMPLES / "queries").iterdir())
+TRUTH = [path.stem.rpartition(" ")[0] for path in QUERIES]
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> FewShotClassifier:
+    return FewShotClassifier(device="cpu").fit(sample_files())
+
+
+def test_it_has_the_habits_of_scikit_learn(fitted: FewShotClassifier) -> None:
+    labels, shares = fitted.predict(QUERIES), fitted.predict_proba(QUERIES)
+    assert shares.shape == (18, 6)
+    np.testing.assert_allclose(shares.sum(1), 1)
+    assert [fitted.classes_[i] for i in shares.argmax(1)] == labels.tolist()
+    assert fitted.score(QUERIES, TRUTH) == np.mean(labels == np.array(TRUTH)) >= 0.8
+    assert fitted.explained(QUERIES).shape == (18, 6)
+    assert 0 < fitted.threshold_ < 1
+    assert fitted.is_unknown(QUERIES).mean() <= 0.3
+    assert fitted.error_map(QUERIES[0]).shape == (6, 6, 6)
+
+
+def test_lists_with_labels_are_mappings(fitted: FewShotClassifier) -> None:
+    flat = [(path, name) for name, paths in sample_files().items() for path in paths]
+    other = FewShotClassifier().fit([path for path, _ in flat], [name for _, name in flat])
+    np.testing.assert_array_equal(other.predict_proba(QUERIES[:3]), fitted.predict_proba(QUERIES[:3]))
+
+
+def test_files_images_and_arrays_are_the_same(fitted: FewShotClassifier) -> None:
+    path = QUERIES[3]
+    image = Image.open(path)
+    array = np.asarray(image.convert("RGB"))
+    rows = fitted.predict_proba([path, str(path), image, array])
+    assert np.ptp(rows, axis=0).max() == 0
+    assert fitted.predict_proba([]).shape == (0, 6)
+    assert fitted.predict_proba([array[..., 0]]).shape == (1, 6)  # grey
+
+
+def test_a_saved_classifier_is_the_same_again(fitted: FewShotClassifier, tmp_path: Path) -> None:
+    project = tmp_path / "moths.frn.json"
+    fitted.save(project)
+    with pytest.raises(FrnError, match="is there already"):
+        fitted.save(project)
+    fitted.save(project, replace=True)
+    loaded = FewShotClassifier.load(project)
+    np.testing.assert_array_equal(loaded.predict_proba(QUERIES), fitted.predict_proba(QUERIES))
+    assert loaded.threshold_ == fitted.threshold_
+
+
+def test_a_photo_that_has_gone_is_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SAMPLES / "moths", tmp_path / "moths")
+    files = {home.name: sorted(home.iterdir())[:2] for home in sorted((tmp_path / "moths").iterdir())}
+    FewShotClassifier(threshold=0.5).fit(files).save(tmp_path / "m.frn.json")
+    files["eyed footman"][0].unlink()
+    with pytest.warns(UserWarning, match="cannot be read"):
+        loaded = FewShotClassifier.load(tmp_path / "m.frn.json")
+    assert loaded.threshold_ == 0.5
+
+
+def test_the_exported_file_answers_alike(fitted: FewShotClassifier, tmp_path: Path) -> None:
+    fitted.export_onnx(tmp_path / "moths.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "moths.onnx", providers=["CPUExecutionProvider"])
+    for path, expected in zip(QUERIES, fitted.predict_proba(QUERIES), strict=True):
+        pixels = np.asarray(Image.open(path).convert("RGB"))
+        label, probability = session.run(["label", "probability"], {"image": pixels})
+        np.testing.assert_allclose(probability, expected, atol=5e-3)
+        assert str(label) == fitted.classes_[expected.argmax()]
+
+
+def test_a_threshold_of_numpy_is_saved(tmp_path: Path) -> None:
+    float32: Any = np.float32(0.25)
+    classifier = FewShotClassifier("conv4", threshold=float32, device="cpu").fit(sample_files(1))
+    classifier.save(tmp_path / "t.frn.json")
+    classifier.export_onnx(tmp_path / "t.onnx")
+    assert FewShotClassifier.load(tmp_path / "t.frn.json", device="cpu").threshold == 0.25
+
+
+def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
+    path, array = str(QUERIES[0]), np.zeros((40, 40, 3), np.uint8)
+    other: Any = "cuda:0"
+    clf = FewShotClassifier()
+    refused: list[tuple[Callable[[], object], str]]
+    refused = [
+        (lambda: clf.predict([path]), "there is no class yet"),
+        (lambda: clf.save(tmp_path / "x.frn.json"), "there is no class yet"),
+        (lambda: clf.fit({}), "no class to enroll"),
+        (lambda: clf.fit({"a": []}), "class 'a' has no photos"),
+        (lambda: clf.fit({"a": [path], "b": [path]}), "is given to class 'a' and to class 'b'"),
+        (lambda: clf.fit({"a": [tmp_path / "none.jpg"]}), "cannot be read"),
+        (lambda: clf.fit({"a": [array]}).save(tmp_path / "x.frn.json"), "only photos given as files"),
+        (lambda: FewShotClassifier("conv5"), "Did you mean 'conv4'"),
+        (lambda: FewShotClassifier(device=other).fit({"a": [path]}), "device is one of auto, cpu, cuda, not 'cuda:0'"),
+        (lambda: FewShotClassifier(test_time=other).fit({"a": [path]}), "test_time is one of fast, mirror, not"),
+        (lambda: FewShotClassifier(threshold=3), "between 0 and 1"),
+    ]
+    for call, reason in refused:
+        with pytest.raises(FrnError, match=reason):
+            call()
+    refused = [
+        (lambda: clf.fit([path]), "1 photos need as many labels, not 0"),
+        (lambda: clf.fit({"a": [path]}, ["a"]), "labels go with a list"),
+        (lambda: clf.fit({"a": [array.astype(float)]}), "uint8"),
+        (lambda: fitted.predict(path), "photos is a list"),
+        (lambda: fitted.score([path], []), "1 photos but 0 labels"),
+        (lambda: fitted.score([], []), "there is no photo to score"),
+        (lambda: fitted.score([path], ["a"], [1, 2]), "1 photos but 2 weights"),
+        (lambda: fitted.score([path], ["a"], [0]), "the weights sum to zero"),
+    ]
+    for call, reason in refused:
+        with pytest.raises(ValueError, match=reason):
+            call()
+
+
+def test_a_photo_given_twice_counts_once() -> None:
+    path = str(QUERIES[0])
+    once, twice = (FewShotClassifier().fit({"a": [path] * n, "b": [str(QUERIES[5])]}) for n in (1, 2))
+    np.testing.assert_array_equal(once.predict_proba(QUERIES), twice.predict_proba(QUERIES))
+
+
+def test_eight_threads_get_what_one_gets(tmp_path: Path) -> None:
+    """One classifier for all of them; and one that was opened in another thread can be fitted and pickled."""
+    photos, queries = sample_files(2), sorted(map(str, (SAMPLES / "queries").glob("*.jpg")))[:3]
+    classifier = FewShotClassifier("conv4").fit(photos)
+    alone = classifier.predict_proba(queries)
+    with ThreadPoolExecutor(8) as pool:
+        for answer in pool.map(lambda _: classifier.predict_proba(queries), range(24)):
+            np.testing.assert_array_equal(answer, alone)
+        again = pool.submit(lambda: classifier.fit(photos).predict_proba(queries)).result()
+        classifier.save(tmp_path / "x.frn.json")
+        loaded = pool.submit(FewShotClassifier.load, tmp_path / "x.frn.json").result()
+    np.testing.assert_array_equal(again, alone)
+    np.testing.assert_array_equal(loaded.predict_proba(queries), alone)
+    np.testing.assert_array_equal(loaded.fit(photos).predict_proba(queries), alone)

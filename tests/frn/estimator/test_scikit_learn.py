@@ -1,0 +1,237 @@
+"""`FewShotClassifier` among scikit-learn's tools: labels of any type, clone, cross-validation, search, pickles."""
+
+import copy
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import check_is_fitted
+
+from frn import FewShotClassifier
+from frn.errors import FrnError
+from frn.estimator.labels import as_labels
+from frn.models.zoo import assets_folder
+
+MOTHS = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
+
+
+def photos(classes: int = 3, shots: int = 4) -> tuple[Any, list[int]]:
+    """Pixels (n, h, w, 3) of drawn moths, and their classes."""
+    files = [(path, label) for label, home in enumerate(MOTHS[:classes]) for path in sorted(home.iterdir())[:shots]]
+    return np.stack([np.asarray(Image.open(p).convert("RGB").resize((48, 48))) for p, _ in files]), [
+        c for _, c in files
+    ]
+
+
+@pytest.fixture(scope="module")
+def small() -> FewShotClassifier:
+    return FewShotClassifier("conv4", device="cpu")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [10, 2, 33],
+        ["wren", "jay", "owl"],
+        np.array([3, 1, 2], np.uint8),
+        [True, False],
+        [1.5, 0.5, 2.0],
+        [None, "a", 1],
+    ],
+    ids=str,
+)
+def test_labels_keep_their_type_and_are_scored_as_they_are(small: FewShotClassifier, labels: Any) -> None:
+    x, y = photos(len(labels))
+    given = as_labels(labels)[y]
+    fitted = clone(small).fit(x, given.tolist() if isinstance(labels, list) else given)
+    assert fitted.classes_.dtype == given.dtype
+    assert fitted.predict(x).dtype == given.dtype
+    assert set(fitted.classes_.tolist()) == set(as_labels(labels).tolist())
+    assert fitted.score(x, given) == np.mean(fitted.predict(x) == given) > 0.9
+    wins = fitted.classes_[fitted.predict_proba(x).argmax(1)]
+    np.testing.assert_array_equal(wins, fitted.predict(x))
+
+
+def test_labels_are_sorted_so_that_scorers_find_their_columns(small: FewShotClassifier) -> None:
+    x, y = photos()
+    shuffled = np.array([7, 3, 5])[y]
+    fitted = clone(small).fit(x, shuffled)
+    assert fitted.classes_.tolist() == [3, 5, 7]
+    assert log_loss(shuffled, fitted.predict_proba(x)) < np.log(3)
+    by_mapping = clone(small).fit({7: x[:4], 3: x[4:8], 5: x[8:]})
+    np.testing.assert_array_equal(by_mapping.predict_proba(x), fitted.predict_proba(x))
+
+
+@pytest.mark.parametrize("labels", [[1, "a", 1.0], [1.0, "a", True], np.array([1, 2, 1.0], object)], ids=str)
+def test_labels_that_are_equal_are_one_class(small: FewShotClassifier, labels: Any) -> None:
+    x, y = photos()
+    fitted = clone(small).fit(x, as_labels(labels)[y])
+    assert len(fitted.classes_) == 2
+    assert fitted.partial_fit(x[:1], [1.0]).predict(x).tolist() == [labels[label] for label in y]
+
+
+def test_labels_that_cannot_be_right_are_told(small: FewShotClassifier) -> None:
+    x, y = photos()
+    fitted = clone(small).fit(x, y)
+    with pytest.raises(ValueError, match="the labels are text, but the classes were fitted as numbers"):
+        fitted.score(x, [str(label) for label in y])
+    with pytest.raises(ValueError, match="have the same name"):
+        clone(small).fit(x[:2], [1, "1"])
+    with pytest.raises(ValueError, match="not an array of shape"):
+        clone(small).fit(x, [[label] for label in y])
+
+
+def test_one_photo_is_not_a_list_of_its_rows(small: FewShotClassifier) -> None:
+    x, y = photos()
+    fitted = clone(small).fit(x, y)
+    for alone in (x[0], Image.fromarray(x[0])):
+        with pytest.raises(ValueError, match="put a single one in brackets"):
+            fitted.predict(alone)
+    assert fitted.predict([x[0]]).shape == fitted.predict(x[:1]).shape == (1,)
+
+
+def test_clones_have_the_parameters_and_nothing_else(small: FewShotClassifier) -> None:
+    original = FewShotClassifier(Path("conv4"), threshold=0.25, device="cpu").fit(*photos())
+    other = clone(original)
+    assert other.get_params() == original.get_params()
+    assert other.get_params() == {"model": Path("conv4"), "threshold": 0.25, "test_time": "fast", "device": "cpu"}
+    assert not hasattr(other, "classes_")
+    assert is_classifier(other)
+    assert repr(other.set_params(threshold=None, model="conv4")) == "FewShotClassifier(model='conv4', device='cpu')"
+    with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, test_time, device"):
+        other.set_params(depth=3)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(other)
+    check_is_fitted(original)
+
+
+def test_it_is_cross_validated_and_searched(small: FewShotClassifier) -> None:
+    x, y = photos()
+    scores = cross_val_score(small, list(x), y, cv=2)
+    assert scores.mean() > 0.5
+    pipeline = Pipeline([("crop", FunctionTransformer(lambda images: images[:, 4:-4, 4:-4])), ("frn", small)])
+    search = GridSearchCV(pipeline, {"frn__threshold": [0.0, 1.0]}, cv=2, scoring="neg_log_loss").fit(x, y)
+    assert search.best_estimator_.predict(x).shape == (12,)
+    assert search.best_estimator_.named_steps["frn"].threshold_ == search.best_params_["frn__threshold"]
+
+
+def by_joblib(fitted: FewShotClassifier) -> FewShotClassifier:
+    file = io.BytesIO()
+    joblib.dump(fitted, file)
+    file.seek(0)
+    return joblib.load(file)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda c: pickle.loads(pickle.dumps(c)), by_joblib])
+def test_copies_answer_alike(small: FewShotClassifier, copied: Any) -> None:
+    x, y = photos()
+    fitted = clone(small).fit(x, y)
+    other = copied(fitted)
+    np.testing.assert_array_equal(other.predict_proba(x), fitted.predict_proba(x))
+    np.testing.assert_array_equal(other.classes_, fitted.classes_)
+    assert other.threshold_ == fitted.threshold_
+    assert other.partial_fit(255 - x[:1], [9]).classes_.tolist() == [0, 1, 2, 9]
+
+
+def test_shots_that_are_added_count_as_those_of_one_fit(small: FewShotClassifier, tmp_path: Path) -> None:
+    x, y = photos()
+    whole = clone(small).fit(x, y)
+    parts = clone(small).partial_fit(x[:2], y[:2], classes=[0, 1, 2])
+    parts.partial_fit(x[2:7], y[2:7]).partial_fit(x[6:], y[6:])
+    np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))
+    assert parts.threshold_ == whole.threshold_
+
+    with pytest.raises(FrnError, match="is given to class '0' and to class '2'"):
+        parts.partial_fit(x[:1], [2])
+    with pytest.raises(ValueError, match="the label 5 is not in classes"):
+        parts.partial_fit(x[:1], [5], classes=[0, 1])
+    np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))  # as they were
+
+
+@pytest.mark.parametrize(
+    ("first", "more"), [([1, 2], [2.5]), ([1, 2], [1.0]), ([True, False], [1]), ([1, 2], ["a"])], ids=str
+)
+def test_labels_that_are_added_may_be_of_another_type(small: FewShotClassifier, first: list[Any], more: Any) -> None:
+    x, _ = photos()
+    parts, whole = clone(small).fit(x[::4][:2], first).partial_fit(x[8:9], more), clone(small).fit(x[::4], first + more)
+    assert parts.classes_.tolist() == whole.classes_.tolist()
+    np.testing.assert_array_equal(parts.predict_proba(x), whole.predict_proba(x))
+
+
+def test_shots_are_not_added_by_another_model(small: FewShotClassifier) -> None:
+    x, y = photos()
+    fitted = clone(small).fit(x[:8], y[:8])
+    for changed in ({"test_time": "mirror"}, {"model": "resnet12-small"}):
+        with pytest.raises(FrnError, match="are of another model or test_time: fit them anew"):
+            clone(small).fit(x[:8], y[:8]).set_params(**changed).partial_fit(x[8:], y[8:])
+    assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
+
+
+def test_what_is_kept_is_of_the_model_that_was_fitted(small: FewShotClassifier, tmp_path: Path) -> None:
+    files = {home.name: sorted(home.iterdir())[:2] for home in MOTHS}
+    queries = files[MOTHS[0].name]
+    changed = clone(small).fit(files).set_params(model="resnet12-small")
+    changed.save(tmp_path / "m.frn.json")
+    assert FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu").model == "conv4"
+    anew = pickle.loads(pickle.dumps(changed)).fit(files)
+    expected = FewShotClassifier("resnet12-small", device="cpu").fit(files)
+    np.testing.assert_array_equal(anew.predict_proba(queries), expected.predict_proba(queries))
+
+
+def test_a_loaded_project_takes_shots_and_can_be_pickled(small: FewShotClassifier, tmp_path: Path) -> None:
+    files = {home.name: sorted(home.iterdir()) for home in MOTHS}
+    query = files[MOTHS[0].name][4:]
+    clone(small).fit({name: paths[:2] for name, paths in files.items()}).save(tmp_path / "m.frn.json")
+    loaded = FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu")
+    loaded.partial_fit({name: paths[2:4] for name, paths in files.items()})
+    whole = clone(small).fit({name: paths[:4] for name, paths in files.items()})
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(loaded)).predict_proba(query), whole.predict_proba(query))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_a_newer_version_wrote_into_a_project_stays_there(small: FewShotClassifier, tmp_path: Path) -> None:
+    path, files = tmp_path / "m.frn.json", {home.name: sorted(home.iterdir()) for home in MOTHS}
+    last = MOTHS[2].name
+    clone(small).fit({name: files[name][:2] for name in files if name != MOTHS[0].name}).save(path)
+    document = json.loads(path.read_text())
+    document["future"] = 1
+    (entry,) = (entry for entry in document["classes"] if entry["name"] == last)
+    entry["colour"] = entry["images"][1]["rating"] = 5
+    path.write_text(json.dumps(document))
+    loaded = FewShotClassifier.load(path, device="cpu")
+    loaded.partial_fit({MOTHS[0].name: files[MOTHS[0].name][:1], last: files[last][2:3]})  # the new one comes first
+    pickle.loads(pickle.dumps(loaded)).save(path, replace=True)
+    document = json.loads(path.read_text())
+    assert document["future"] == 1
+    assert [entry["name"] for entry in document["classes"] if "colour" in entry] == [last]
+    assert [image.get("rating") for image in document["classes"][2]["images"]] == [None, 5, None]
+    loaded.fit({name: paths[:1] for name, paths in files.items()}).save(path, replace=True)  # another project
+    assert "future" not in json.loads(path.read_text())
+
+
+def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opened(
+    small: FewShotClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, _ = photos()
+    files = [tmp_path / f"{label}.png" for label in "ab"]
+    for path, pixels in zip(files, x[::4], strict=False):
+        Image.fromarray(pixels).save(path)
+    clone(small).fit(files, ["a", "b"]).save(tmp_path / "m.frn.json")
+    monkeypatch.setenv("FRN_CACHE", str(files[0] / "nowhere"))  # its maps are stored nowhere
+    loaded = FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu")
+    Image.fromarray(255 - x[0]).save(files[1])
+    for _ in range(2):
+        with pytest.raises(FrnError, match=r"b\.png: has changed since the project was loaded"):
+            pickle.dumps(loaded)

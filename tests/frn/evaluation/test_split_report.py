@@ -1,0 +1,51 @@
+"""A model measured on a split."""
+
+import copy
+
+import pytest
+import torch
+
+from frn.data.synthetic import draw_classes
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.split_report import EvaluationPlan, evaluate_images
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+
+SHAPE = EpisodeShape(way=3, shot=2, queries=3)
+
+
+def untrained(method: str) -> Model:
+    torch.manual_seed(0)
+    return Model(ModelConfig(backbone="conv4", method=method, transform=EvaluationTransform(size=32))).eval()
+
+
+def test_tuning_an_untrained_head_leaves_the_callers_model_as_it_was() -> None:
+    model, before = untrained("frn"), copy.deepcopy(untrained("frn").state_dict())
+    images, others = (draw_classes(4, 6, size=32, seed=seed) for seed in (1, 2))
+    plan = EvaluationPlan(shapes=[SHAPE], episodes=20)
+    (tuned,) = evaluate_images(TorchExtractor(model, untrained_head=True), images, plan, validation=others)
+    assert tuned["head"] != {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_the_unknown_are_told_by_reconstruction_alone() -> None:
+    plan = EvaluationPlan(shapes=[EpisodeShape(way=2, shot=1, queries=1)], episodes=2, unknown=True)
+    with pytest.raises(FrnError, match="--unknown asks how much of a query is rebuilt"):
+        evaluate_images(
+            TorchExtractor(untrained("proto")),
+            draw_classes(4, 6, size=32, seed=1),
+            plan,
+            extracting=lambda done, total: pytest.fail("images went through the network before"),
+        )
+
+
+@pytest.mark.parametrize("part", ["backbone", "head"])
+@pytest.mark.parametrize("method", ["frn", "simpleshot"])
+def test_a_model_whose_numbers_are_not_finite_has_no_accuracy(method: str, part: str) -> None:
+    model, plan = untrained(method), EvaluationPlan(shapes=[SHAPE], episodes=2)
+    next(iter(model.get_submodule(part).state_dict().values())).fill_(torch.nan)
+    with pytest.raises(FrnError, match="not finite: it is damaged"):
+        evaluate_images(TorchExtractor(model), draw_classes(4, 6, size=32, seed=1), plan)

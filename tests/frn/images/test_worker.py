@@ -1,0 +1,123 @@
+"""Decoders that nothing in the file bounds run in a child, to the same pixels."""
+
+import io
+import struct
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from frn.data.prepare.stored_images import to_png
+from frn.errors import FrnError
+from frn.images import opening, worker
+from frn.images.opening import EvaluationTransform, decode, decode_crop, decode_preview, decode_stored, is_quick
+
+HERE = Path("x.tif")
+
+
+def written(kind: str, mode: str, **options: Any) -> bytes:
+    noise = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    picture = Image.fromarray(noise)
+    (picture.convert("L").convert(mode) if mode in ("F", "I;16") else picture.convert(mode)).save(file, kind, **options)
+    return file.getvalue()
+
+
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "is_quick", lambda data: True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "options"),
+    [
+        ("TIFF", "RGB", {"compression": "tiff_lzw"}),
+        ("TIFF", "CMYK", {}),
+        ("TIFF", "F", {}),
+        ("TIFF", "P", {}),
+        ("TIFF", "I;16", {}),
+        ("BMP", "P", {}),
+        ("PPM", "1", {}),
+    ],
+)
+def test_a_child_sees_what_this_process_would_see(
+    kind: str, mode: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, transform = written(kind, mode, **options), EvaluationTransform(size=32)
+    assert not is_quick(data)
+    for large in (opening.LARGE, 0):
+        monkeypatch.setattr(opening, "LARGE", large)
+        there = decode(data, HERE), decode_stored(data, "x"), decode_crop(data, HERE, transform)
+        preview = decode_preview(data, HERE, transform)
+        with monkeypatch.context() as patched:
+            in_this_process(patched)
+            assert decode(data, HERE).tobytes() == there[0].tobytes()
+            stored = decode_stored(data, "x")
+            assert (stored.mode, stored.tobytes(), stored.getpalette()) == (
+                there[1].mode, there[1].tobytes(), there[1].getpalette(),
+            )  # fmt: skip
+            np.testing.assert_array_equal(decode_crop(data, HERE, transform), there[2])
+            assert decode_preview(data, HERE, transform)[1] == preview[1] == (70, 50)
+
+
+def test_transparency_comes_through_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    for transparency in (3, bytes(range(9))):
+        data = written("PNG", "P", transparency=transparency)
+        here = to_png(data, "x", lambda image: image)
+        with monkeypatch.context() as patched:
+            patched.setattr(opening, "QUICK_BYTES", 0)
+            assert to_png(data, "x", lambda image: image) == here
+            assert decode_stored(data, "x").info["transparency"] == transparency
+
+
+def runs_of_bytes(width: int) -> bytes:
+    """A BMP of one row that ends its line at once: the rest is filled byte by byte."""
+    header = struct.pack("<IiiHHIIiiII", 40, width, 1, 1, 8, 1, 4, 1, 1, 256, 0)
+    return b"BM" + struct.pack("<IHHI", 1082, 0, 0, 1078) + header + bytes(1024) + b"\1\7\0\0"
+
+
+def test_a_decoder_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    decode(written("BMP", "P"), HERE)  # a child is there
+    monkeypatch.setattr(worker, "SECONDS", 0.5)
+    began = time.monotonic()
+    with pytest.raises(FrnError, match=r"^x\.tif: cannot be decoded: its decoder took longer than 0.5 s$"):
+        decode(runs_of_bytes(100_000_000), HERE)
+    assert time.monotonic() - began < 5
+    monkeypatch.setattr(worker, "SECONDS", 20.0)
+    assert decode(runs_of_bytes(100), HERE).size == (100, 1)
+
+
+def test_a_jpeg_of_many_scans_is_not_decoded_here() -> None:
+    data = written("JPEG", "RGB", progressive=True)
+    assert is_quick(data)
+    scan = data.rindex(opening.JPEG_SCAN)
+    assert not is_quick(data[:scan] + data[scan:-2] * 20 + data[-2:])
+
+
+@pytest.mark.parametrize("kind", [ValueError, OSError, OverflowError, AssertionError, KeyError, RecursionError])
+@pytest.mark.parametrize("words", ["two\nlines", "", "x" * 999])
+def test_whatever_a_decoder_raises_is_one_line(
+    kind: type[Exception], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: object, **__: object) -> Image.Image:
+        raise kind(words)
+
+    data = written("PNG", "RGB")
+    monkeypatch.setattr(Image, "open", stumble)
+    for door in (lambda: decode(data, HERE), lambda: to_png(data, str(HERE), lambda image: image)):
+        with pytest.raises(FrnError, match=r"^x\.tif: is damaged") as caught:
+            door()
+        assert len(str(caught.value).splitlines()) == 1
+        assert len(str(caught.value)) < 300
+
+
+def test_what_png_has_no_way_to_hold_is_one_line() -> None:
+    def impossible(image: Image.Image) -> Image.Image:
+        return image.crop((0, 0, -4, 3))
+
+    for kind, mode in (("PNG", "RGB"), ("TIFF", "LAB"), ("TIFF", "F")):
+        with pytest.raises(FrnError, match=r"^x: cannot be converted") as caught:
+            to_png(written(kind, mode), "x", impossible)
+        assert "\n" not in str(caught.value)

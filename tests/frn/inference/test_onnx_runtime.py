@@ -1,0 +1,221 @@
+"""What may run, and what is refused before a session exists."""
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from frn_export.graphs.backbone import features_graph
+from onnx import TensorProto, helper, numpy_helper
+
+from frn.errors import FrnError
+from frn.images.opening import EvaluationTransform
+from frn.inference import onnx_runtime
+from frn.inference.extractor import Extractor
+from frn.inference.onnx_runtime import check_model, open_session, run_session
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from tests import processes
+
+FORMATS = ["frn-features"]
+
+
+@pytest.fixture(scope="module")
+def graph() -> onnx.ModelProto:
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    return features_graph(Model(config).eval())
+
+
+def copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    other = onnx.ModelProto()
+    other.CopyFrom(model)
+    return other
+
+
+def external_initializer(model: onnx.ModelProto) -> None:
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="../secret")
+
+
+def external_constant(model: onnx.ModelProto) -> None:
+    tensor = numpy_helper.from_array(np.zeros(2, np.float32))
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="/etc/passwd")
+    model.graph.node.append(helper.make_node("Constant", [], ["leak"], value=tensor))
+
+
+def endless_loop(model: onnx.ModelProto) -> None:
+    body = helper.make_graph([helper.make_node("Identity", ["c"], ["d"])], "body", [], [])
+    model.graph.node.append(helper.make_node("Loop", ["", ""], ["x"], body=body))
+
+
+def hidden_graph(model: onnx.ModelProto) -> None:
+    body = helper.make_graph([], "body", [], [])
+    model.graph.node[0].attribute.append(helper.make_attribute("body", body))
+
+
+def huge_allocation(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("ConstantOfShape", ["shape"], ["x"]))
+
+
+def foreign_operator(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("Relu", ["v0"], ["x"], domain="com.evil"))
+
+
+def foreign_domain(model: onnx.ModelProto) -> None:
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+
+
+def no_opset(model: onnx.ModelProto) -> None:
+    model.ClearField("opset_import")
+
+
+def own_function(model: onnx.ModelProto) -> None:
+    model.functions.append(helper.make_function("f", "Relu", ["a"], ["b"], [], [helper.make_opsetid("", 18)]))
+
+
+def sparse_tensor(model: onnx.ModelProto) -> None:
+    model.graph.sparse_initializer.add()
+
+
+def other_format(model: onnx.ModelProto) -> None:
+    del model.metadata_props[:]
+
+
+def flood_of_metadata(model: onnx.ModelProto) -> None:
+    model.metadata_props.add(key="x", value="y" * (5 << 20))
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason"),
+    [
+        (external_initializer, "keeps tensors in other files"),
+        (external_constant, "keeps tensors in other files"),
+        (endless_loop, r"uses the operator ai\.onnx\.Loop"),
+        (hidden_graph, "has a graph inside Sub"),
+        (huge_allocation, r"uses the operator ai\.onnx\.ConstantOfShape"),
+        (foreign_operator, r"uses the operator com\.evil\.Relu"),
+        (foreign_domain, "uses com.microsoft; only standard operators"),
+        (no_opset, "the shapes in its graph contradict each other"),
+        (own_function, "uses functions of its own"),
+        (sparse_tensor, "holds sparse tensors"),
+        (other_format, "not one of ours"),
+        (flood_of_metadata, "over 4 MiB of metadata"),
+    ],
+)
+def test_a_hostile_file_is_refused_before_a_session_exists(
+    graph: onnx.ModelProto,
+    harm: Callable[[onnx.ModelProto], None],
+    reason: str,
+) -> None:
+    bad = copy(graph)
+    harm(bad)
+    with pytest.raises(FrnError, match=reason) as caught:
+        check_model(bad.SerializeToString(), "bad.onnx", FORMATS)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_onnx_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.onnx"
+    path.write_bytes(b"\xff\xfenot a model")
+    with pytest.raises(FrnError, match="is not an ONNX file"):
+        Extractor.open(path)
+    with pytest.raises(FrnError, match="cannot be read"):
+        Extractor.open(tmp_path / "none.onnx")
+    monkeypatch.setattr("frn.inference.extractor.MAX_BYTES", 4)
+    with pytest.raises(FrnError, match="the limit is"):
+        Extractor.open(path)
+
+
+def change(graph: onnx.ModelProto, key: str, value: str) -> bytes:
+    bad = copy(graph)
+    for entry in bad.metadata_props:
+        if entry.key == key:
+            entry.value = value
+    return bad.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("frn.version", "7", "has format version 7; this program reads 1"),
+        ("frn.version", "two\nlines", "has format version two lines; this"),
+        ("frn.config", "{", "lacks a readable frn.config"),
+        ("frn.config", "{}", "its metadata is damaged"),
+        ("frn.grid", "[9, 9]", "its inputs and outputs are not those of an extractor"),
+        ("frn.head", '{"alpha": 1}', "its metadata is damaged"),
+    ],
+)
+def test_metadata_must_fit(graph: onnx.ModelProto, key: str, value: str, reason: str) -> None:
+    with pytest.raises(FrnError, match=reason) as caught:
+        Extractor(change(graph, key, value), "m.onnx")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_good_file_passes_and_its_maps_are_torchs(graph: onnx.ModelProto) -> None:
+    metadata = check_model(graph.SerializeToString(), "m.onnx", FORMATS)
+    assert metadata["frn.format"] == "frn-features"
+    extractor = Extractor(graph.SerializeToString(), "m.onnx", threads=1)
+    assert extractor.feature_maps(np.zeros((3, 32, 32, 3), np.uint8)).shape == (3, 16, 64)
+
+
+def test_a_call_is_ended_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a loop is allowed at all, it cannot run forever."""
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["c"], ["d"]), helper.make_node("Add", ["s", "s"], ["t"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("s", TensorProto.FLOAT, [1]),
+        ],
+        [
+            helper.make_tensor_value_info("d", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("t", TensorProto.FLOAT, [1]),
+        ],
+    )
+    true = numpy_helper.from_array(np.array(True), "true")
+    loop = helper.make_node("Loop", ["", "true", "x"], ["y"], body=body)
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([loop], "endless", value[:1], value[1:], [true])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    session = open_session(model.SerializeToString(), "endless", device="cpu", threads=1)
+    monkeypatch.setattr("frn.inference.onnx_runtime.TIME_LIMIT", 0.6)
+    began = time.monotonic()
+    with pytest.raises(FrnError, match="ran for more than 1 s"):
+        run_session(session, ["y"], {"x": np.ones(1, np.float32)})
+    assert time.monotonic() - began < 60
+
+
+def test_insisting_on_cuda_fails_loudly_where_there_is_none(graph: onnx.ModelProto) -> None:
+    if onnx_runtime.cuda_answers():
+        pytest.skip("this machine has a CUDA device")
+    with pytest.raises(FrnError, match="no CUDA device answers here"):
+        Extractor(graph.SerializeToString(), "m.onnx", device="cuda")
+
+
+def test_a_session_says_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    path.write_bytes(graph.SerializeToString())
+    code = (
+        "import sys; from pathlib import Path; import numpy as np\n"
+        "import frn.estimator.few_shot, frn.estimator.loading, frn.models.zoo, frn.ridge.enrolment, frn.ridge.tuning\n"
+        "from frn.inference.extractor import Extractor\n"
+        "Extractor.open(Path(sys.argv[1])).feature_maps(np.zeros((1, 32, 32, 3), np.uint8))\n"
+        "assert 'torch' not in sys.modules"
+    )
+    result = processes.run([sys.executable, "-c", code, str(path)])
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_messages_name_the_file(graph: onnx.ModelProto) -> None:
+    with pytest.raises(FrnError, match=re.escape("where it was: has format version 9")):
+        Extractor(change(graph, "frn.version", "9"), "where it was")

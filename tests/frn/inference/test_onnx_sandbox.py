@@ -1,0 +1,135 @@
+"""Models of strangers: what is allowed in them can still be too much, and is ended."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from frn.errors import FrnError
+from frn.inference import onnx_sandbox
+from frn.inference.extractor import Extractor
+from frn.inference.onnx_runtime import check_model
+from frn.models.zoo import shipped_extractors
+from tests.forks import ended, fork
+
+Model = onnx.ModelProto
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Path:
+    return shipped_extractors()["conv4"]
+
+
+def constant(model: Model, name: str, value: object, dtype: type = np.int64) -> str:
+    model.graph.initializer.append(numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
+    return name
+
+
+def add_to_maps(model: Model, value: str) -> None:
+    """The maps depend on a value, so that it is computed."""
+    (last,) = (node for node in model.graph.node if "feature_map" in node.output)
+    last.output[0] = "maps"
+    model.graph.node.append(helper.make_node("ReduceSum", [value], ["extra"], keepdims=0))
+    model.graph.node.append(helper.make_node("Add", ["maps", "extra"], ["feature_map"]))
+
+
+def expand(model: Model) -> None:
+    one, shape = constant(model, "one", [0], np.float32), constant(model, "shape", [1 << 16, 1 << 16])
+    model.graph.node.append(helper.make_node("Expand", [one, shape], ["huge"]))
+    add_to_maps(model, "huge")
+
+
+def double(model: Model) -> None:
+    name = constant(model, "d0", [0] * 1024, np.float32)
+    for i in range(22):
+        model.graph.node.append(helper.make_node("Concat", [name, name], [f"d{i + 1}"], axis=0))
+        name = f"d{i + 1}"
+    add_to_maps(model, name)
+
+
+def multiply(model: Model) -> None:
+    """Products of 4,096 x 4,096: each is allowed, and takes a second or more."""
+    row, shape = constant(model, "row", [[0.0]], np.float32), constant(model, "side", [4096, 4096])
+    model.graph.node.append(helper.make_node("Expand", [row, shape], ["p0"]))
+    for i in range(60):
+        model.graph.node.append(helper.make_node("MatMul", [f"p{i}", "p0"], [f"p{i + 1}"]))
+    add_to_maps(model, "p60")
+
+
+def hide_sizes(harm: Callable[[Model], None]) -> Callable[[Model], None]:
+    """The same with shapes that come from the pixels, so that nothing can be known before a run."""
+
+    def hidden(model: Model) -> None:
+        harm(model)
+        model.graph.node.insert(0, helper.make_node("ReduceSum", ["images"], ["sum"], keepdims=0))
+        zero = constant(model, "zero", 0, np.float32)
+        model.graph.node.insert(1, helper.make_node("Mul", ["sum", zero], ["nothing"]))
+        model.graph.node.insert(2, helper.make_node("Cast", ["nothing"], ["none"], to=onnx.TensorProto.INT64))
+        for node in list(model.graph.node):
+            if node.op_type == "Expand":
+                place = list(model.graph.node).index(node)
+                model.graph.node.insert(place, helper.make_node("Add", [node.input[1], "none"], ["unknown shape"]))
+                node.input[1] = "unknown shape"
+
+    return hidden
+
+
+def harmed(path: Path, harm: Callable[[Model], None]) -> bytes:
+    model = onnx.load(path)
+    harm(model)
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("harm", [expand, double])
+def test_a_value_that_no_network_has_is_refused_before_a_session_exists(
+    shipped: Path, harm: Callable[[Model], None]
+) -> None:
+    with pytest.raises(FrnError, match=r"m\.onnx: computes [\d,]+ numbers at '(huge|d\d+)' for one image"):
+        check_model(harmed(shipped, harm), "m.onnx", ["frn-features"])
+
+
+@pytest.mark.parametrize("harm", [multiply, hide_sizes(expand)])
+def test_what_cannot_be_told_beforehand_is_ended_in_its_child(
+    shipped: Path, harm: Callable[[Model], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_sandbox, "SECONDS", 1.5)
+    began = time.monotonic()
+    with pytest.raises(FrnError, match=r"stopped|the model failed|out of memory|bad_alloc") as caught:
+        Extractor(harmed(shipped, harm), "m.onnx", threads=1, device="cpu")
+    assert len(str(caught.value).splitlines()) == 1
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_maps_that_are_no_numbers_are_one_line(shipped: Path, value: float) -> None:
+    def spoil(model: Model) -> None:
+        add_to_maps(model, constant(model, "spoilt", [value], np.float32))
+
+    extractor = Extractor(harmed(shipped, spoil), "m.onnx", threads=1, device="cpu")
+    with pytest.raises(FrnError, match=r"^m\.onnx: made a feature map that is not finite, or above 1e\+12"):
+        extractor.feature_maps(np.zeros((1, 32, 32, 3), np.uint8))
+
+
+def test_a_stranger_s_model_gives_what_ours_gives(shipped: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
+    ours, theirs = (Extractor.open(shipped, trusted=trusted, threads=1, device="cpu") for trusted in (True, False))
+    np.testing.assert_allclose(theirs.feature_maps(pixels), ours.feature_maps(pixels), rtol=0, atol=1e-5)
+    assert theirs.feature_maps(pixels[:0]).shape == (0, *theirs.shape)
+    assert (theirs.shape, theirs.grid, theirs.head, theirs.sha256) == (ours.shape, ours.grid, ours.head, ours.sha256)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("trusted", [True, False])
+def test_an_open_model_answers_in_a_fork_too(shipped: Path, trusted: bool) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    extractor = Extractor.open(shipped, trusted=trusted, threads=2, device="cpu")
+    before = extractor.feature_maps(pixels)
+    forked = fork(lambda: np.testing.assert_allclose(extractor.feature_maps(pixels), before, rtol=0, atol=1e-5))
+    assert ended(forked) == 0
+    np.testing.assert_array_equal(extractor.feature_maps(pixels), before)

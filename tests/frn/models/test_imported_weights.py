@@ -1,0 +1,97 @@
+"""Authors' checkpoints: how images are prepared for them, which they do not say."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.errors import FrnError, FrnWarning
+from frn.models.header import ModelConfig
+from frn.models.model import Model, import_reference, load_model
+from frn.training.presets import find_preset
+
+LAYERS = {"conv": "0", "norm": "1"}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Random weights by the names of the authors' code."""
+    model = Model(ModelConfig(backbone="conv4", method="frn"))
+    state = {"scale": torch.ones(1), "r": torch.zeros(2)}
+    for key, value in model.backbone.state_dict().items():
+        _, block, part, name = key.split(".")
+        state[f"feature_extractor.layers.{3 * int(block)}.layers.{LAYERS[part]}.{name}"] = value
+    torch.save(state, tmp_path / "model_Conv-4.pth")
+    return tmp_path / "model_Conv-4.pth"
+
+
+def photo(width: int, height: int) -> Image.Image:
+    pixels = np.random.default_rng(0).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def as_the_authors(image: Image.Image, *, square: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """Their `test_pre`: resized to 92, the middle 84 x 84."""
+    from torchvision.transforms import CenterCrop, Compose, Resize
+
+    return np.asarray(Compose([Resize([92, 92] if square else 92), CenterCrop(84)])(image))
+
+
+@pytest.mark.parametrize(
+    ("preset", "square"), [("cub-cropped-resnet12", True), ("aircraft-conv4", True), ("mini-imagenet-resnet12", False)]
+)
+def test_a_preset_says_how_images_are_prepared(checkpoint: Path, preset: str, square: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FrnWarning)
+        transform = load_model(checkpoint, transform=find_preset(preset).transform).config.transform
+    image = photo(210, 120)
+    right, wrong = (as_the_authors(image, square=kind).astype(int) for kind in (square, not square))
+    assert np.abs(transform(image).astype(int) - right).max() <= 1
+    assert np.abs(transform(image).astype(int) - wrong).max() > 20
+    small = photo(84, 84)
+    assert np.array_equal(transform(small), np.asarray(small))  # `test_pre` itself: left alone
+
+
+def test_without_a_preset_photos_are_cut_as_uncropped_ones_and_that_is_told(checkpoint: Path) -> None:
+    with pytest.warns(FrnWarning, match=r"weights alone do not tell .* --preset NAME"):
+        transform = import_reference(checkpoint).config.transform
+    image = photo(210, 120)
+    assert np.abs(transform(image).astype(int) - as_the_authors(image, square=False)).max() <= 1
+    assert np.array_equal(transform(photo(84, 84)), np.asarray(photo(84, 84)))
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def test_a_checkpoint_becomes_a_model_file_that_every_command_takes(checkpoint: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model.safetensors"
+    made = frn("import", checkpoint, "--preset", "cub-cropped-conv4", "--out", out, "--json")
+    assert made.exit_code == 0
+    assert "warning" not in made.stderr
+    assert json.loads(made.stdout)["r"] == 25
+    model, images = load_model(out), torch.rand(2, 3, 84, 84)
+    assert model.config.transform.square
+    theirs = load_model(checkpoint, transform=model.config.transform)
+    assert torch.equal(model.feature_maps(images), theirs.feature_maps(images))
+    with pytest.raises(FrnError, match="says itself how its images are prepared"):
+        load_model(out, transform=model.config.transform)
+
+
+def test_commands_warn_in_one_line_and_take_a_preset(checkpoint: Path, moths: Path) -> None:
+    words = ("eval", checkpoint, "--data", moths, "--shot", 1, "--queries", 2, "--episodes", 2, "--json")
+    plain = frn(*words)
+    assert plain.exit_code == 0
+    assert plain.stderr.startswith("warning: model_Conv-4.pth: weights alone do not tell")
+    told = frn(*words, "--preset", "cub-cropped-conv4")
+    assert told.exit_code == 0
+    assert "warning" not in told.stderr
+    refused = frn("eval", "conv4", "--data", moths, "--preset", "cub-cropped-conv4")
+    assert refused.exit_code == 1
+    assert "conv4: says itself how its images are prepared" in refused.stderr

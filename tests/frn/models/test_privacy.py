@@ -1,0 +1,34 @@
+"""Nothing is told to anyone: libraries' telemetry is off, and nothing lands in the user's home beside our cache."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from frn.models.zoo import assets_folder
+from tests import processes
+
+
+def run(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("ORT_", "XDG_"))}
+    settings = {**clean, "HOME": str(home), "FRN_CACHE": str(home / "ours"), **environment}
+    return processes.run([sys.executable, *words], env=settings)
+
+
+def test_a_classification_leaves_nothing_but_our_cache(tmp_path: Path) -> None:
+    samples = assets_folder() / "samples"
+    query = samples / "queries" / "eyed footman 6.jpg"
+    answer = run(tmp_path, "-m", "frn", "classify", str(samples / "moths"), str(query), "--json")
+    assert answer.returncode == 0, answer.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["ours"]
+
+
+@pytest.mark.parametrize(("given", "kept"), [({}, "1"), ({"ORT_DISABLE_TELEMETRY": "0"}, "0")])
+def test_telemetry_is_off_before_onnxruntime_is_imported_unless_someone_wants_it(
+    tmp_path: Path, given: dict[str, str], kept: str
+) -> None:
+    code = "import frn.inference.onnx_runtime, os, sys; "
+    code += "print(os.getenv('ORT_DISABLE_TELEMETRY'), 'onnxruntime' in sys.modules)"
+    assert run(tmp_path, "-c", code, **given).stdout.split() == [kept, "False"]

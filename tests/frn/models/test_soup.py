@@ -1,0 +1,58 @@
+"""`frn average`: the mean of runs' weights."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.errors import FrnError
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model, save_model
+from frn.models.soup import mean_model
+
+
+def build(seed: int, *, size: int = 32) -> Model:
+    torch.manual_seed(seed)
+    model = Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=size))).train()
+    model.feature_maps(torch.rand(4, 3, size, size))  # moves the running statistics
+    model.record = {"seed": seed, "preset": f"demo-{seed}", "data": "moths", "validation": {"accuracy": 50.0}}
+    return model.eval()
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def test_every_weight_and_statistic_is_the_mean(tmp_path: Path) -> None:
+    models = [build(seed) for seed in range(3)]
+    paths = [tmp_path / f"{seed}.safetensors" for seed in range(3)]
+    for model, path in zip(models, paths, strict=True):
+        save_model(model, path)
+    made = frn("average", *paths, "--out", tmp_path / "mean.safetensors", "--json")
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout)["mean_of"] == [str(path) for path in paths]
+    mean = load_model(tmp_path / "mean.safetensors")
+    states = [dict(model.state_dict()) for model in models]
+    for name, value in mean.state_dict().items():
+        torch.testing.assert_close(value.double(), sum(state[name].double() for state in states) / 3)
+    assert mean.record == {"preset": "demo-0", "data": "moths", "mean_of": [model.record for model in models]}
+
+
+def test_the_mean_of_a_model_and_itself_answers_as_it_does() -> None:
+    model = build(0)
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(mean_model([model, model]).feature_maps(images), model.feature_maps(images))
+
+
+def test_what_has_no_mean_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="a mean needs two models at least, not 1"):
+        mean_model([build(0)])
+    with pytest.raises(FrnError, match="models of one kind: frn on conv4 at 48 pixels, frn on conv4 at 32"):
+        mean_model([build(0), build(1, size=48)])
+    told = frn("average", tmp_path, tmp_path, "--out", tmp_path / "mean.pth")
+    assert told.exit_code == 1
+    assert "a model file is called something.safetensors" in told.output.replace("\n", " ")

@@ -1,0 +1,283 @@
+"""FRN in code that is not this package's: any backbone, any `Dataset`, anyone's features, torch.hub."""
+
+import re
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
+from torchvision.models import resnet18
+from torchvision.transforms import v2
+from typer.testing import CliRunner
+
+import frn
+from frn import FRN, EpisodeSampler, FewShotClassifier, from_pretrained
+from frn.backbones import build_backbone
+from frn.backbones.registered import registered
+from frn.cli.main import app
+from frn.errors import FrnError
+from frn.heads import build_head
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model, save_model
+from frn.models.zoo import assets_folder, shipped_models
+
+ROOT = Path(__file__).parents[3]
+
+
+class Blobs(Dataset[tuple[Tensor, int]]):
+    """Classes of noise about a pattern of their own."""
+
+    def __init__(self, classes: int = 8, images: int = 12, transform: Any = None) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.targets = [c for c in range(classes) for _ in range(images)]
+        patterns = torch.rand(classes, 3, 4, 4, generator=generator).repeat_interleave(8, 2).repeat_interleave(8, 3)
+        noise = 0.3 * torch.randn(len(self.targets), 3, 32, 32, generator=generator)
+        self.images, self.transform = patterns[self.targets] + noise, transform
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        image = self.images[index]
+        return (image if self.transform is None else self.transform(image)), self.targets[index]
+
+
+def small_network() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU())
+
+
+def test_a_network_of_torchvision_learns_in_a_loop_of_ones_own() -> None:
+    """The loop of docs/library.md, as people who know easyfsl write it."""
+    dataset = Blobs(transform=v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32)]))
+    network = resnet18(weights=None)
+    backbone = nn.Sequential(*list(network.children())[:-3])  # maps of 256 channels
+    model = FRN(backbone)
+    sampler = EpisodeSampler(dataset, way=5, shot=2, queries=2, episodes=8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    losses = []
+    for images, _ in DataLoader(dataset, batch_sampler=sampler):
+        support, labels, query, target = sampler.split(images)
+        loss = nn.functional.cross_entropy(model(support, labels, query), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert np.mean(losses[-2:]) < 0.9 * np.mean(losses[:2])
+    assert model.head.alpha.grad is not None
+
+
+def test_the_pages_show_code_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The loop of docs/library.md and the first lines of the README's Python, as they stand there."""
+    loop = code_of(ROOT / "docs" / "library.md", "FRN(backbone)").replace("episodes=500", "episodes=2")
+    monkeypatch.setattr("torchvision.models.resnet18", lambda weights: resnet18(weights=None))
+    names: dict[str, Any] = {"dataset": Blobs(6, 15)}
+    exec(loop, names)
+    assert names["logits"].shape == (50, 5)
+
+    monkeypatch.chdir(tmp_path)
+    photos = sorted((assets_folder() / "samples" / "moths").rglob("*.jpg"))
+    for name, photo in zip("abcdx", photos[::4], strict=False):
+        (tmp_path / f"{name}.jpg").write_bytes(photo.read_bytes())
+    exec(code_of(ROOT / "README.md", "partial_fit"), names)
+    assert sorted(names["classifier"].classes_) == ["jay", "owl", "wren"]
+    assert FewShotClassifier.load("birds.frn.json").predict(["a.jpg"]).tolist() == ["jay"]
+    assert (tmp_path / "birds.onnx").stat().st_size > 1_000_000
+
+
+def code_of(page: Path, mark: str) -> str:
+    """The Python on a page that has these words."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = (block for block in blocks if mark in block)
+    return str(found)
+
+
+def test_a_support_set_given_beforehand_is_the_same_one() -> None:
+    sampler = EpisodeSampler(Blobs(), way=4, shot=3, queries=2, episodes=1)
+    images = torch.stack([Blobs()[index][0] for index in next(iter(sampler))])
+    support, labels, query, _ = sampler.split(images)
+    for head in (None, build_head("proto", 16)):
+        model = FRN(small_network(), head).eval()
+        at_once = model(support, labels, query)
+        assert at_once.shape == (8, 4)
+        torch.testing.assert_close(model.process_support_set(support, labels)(query), at_once)
+        order = torch.randperm(12, generator=torch.Generator().manual_seed(1))
+        shuffled = model(support[order], 10 * labels[order], query)  # classes in the order of their labels
+        torch.testing.assert_close(shuffled, at_once, atol=1e-4, rtol=1e-4)
+
+
+def test_classes_of_different_shots_are_scored_as_alone() -> None:
+    model, maps = FRN(small_network()), torch.randn(9, 4, 16)
+    one, two = maps[:1], maps[1:4]
+    both = model.score([one, two], maps[4:])
+    alone = torch.cat([model.head(pool[None], maps[4:]) for pool in (one, two)], dim=1)
+    torch.testing.assert_close(both, alone)
+    with pytest.raises(ValueError, match="ProtoHead takes classes with the same number of supports"):
+        FRN(small_network(), build_head("proto", 16)).score([one, two], maps[4:])
+
+
+def test_what_does_not_fit_is_told() -> None:
+    model, image = FRN(small_network()), torch.zeros(2, 3, 32, 32)
+    with pytest.raises(ValueError, match="after process_support_set"):
+        model(image)
+    with pytest.raises(ValueError, match="give support, labels and query"):
+        model(image, torch.arange(2))
+    with pytest.raises(ValueError, match=r"2 images, but labels of shape \(3,\)"):
+        model(image, torch.arange(3), image)
+    assert FRN(nn.Flatten()).feature_maps(image).shape == (2, 1, 3072)
+    with pytest.raises(ValueError, match=r"the backbone gives \(4,\)"):
+        FRN(nn.Sequential(nn.Flatten(), nn.Linear(3072, 1), nn.Flatten(0)))(image, torch.arange(2), image)
+
+
+def test_episodes_of_any_dataset_are_whole_and_repeatable() -> None:
+    dataset: ConcatDataset[tuple[Tensor, int]] = ConcatDataset([Subset(Blobs(), range(3, 80)), Blobs(2, 12)])
+    labels = np.array([Blobs().targets[i] for i in range(3, 80)] + Blobs(2, 12).targets)
+    samplers = [EpisodeSampler(dataset, way=3, shot=2, queries=4, episodes=5, seed=7) for _ in range(2)]
+    first, second = (list(sampler) for sampler in samplers)
+    assert first == second
+    assert len(samplers[0]) == len(first) == 5
+    for episode in first:
+        rows = labels[episode].reshape(3, 6)
+        assert (rows == rows[:, :1]).all()
+        assert len(set(rows[:, 0].tolist())) == 3
+        assert len(set(episode)) == 18
+    assert list(samplers[0]) != first  # the next epoch
+
+
+def test_labels_that_are_not_known_are_asked_for() -> None:
+    bare = [torch.zeros(3, 8, 8)] * 6
+    with pytest.raises(FrnError, match="list has no targets, labels or samples"):
+        EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1)
+    with pytest.raises(FrnError, match="has 6 images, but there are 2 labels"):
+        EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[0, 1])
+    with pytest.raises(FrnError, match=r"an image has one label; these are \(6, 2\)"):
+        EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[(0, 1), (1, 0)] * 3)
+    with pytest.raises(FrnError, match="class 'b' has 1 images"):
+        EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=["a"] * 5 + ["b"])
+    assert len(next(iter(EpisodeSampler(bare, way=2, shot=1, queries=1, episodes=1, labels=[0, 1] * 3)))) == 4
+
+
+def features(noise: float, classes: int = 6) -> tuple[np.ndarray[Any, Any], list[str]]:
+    generator = np.random.default_rng(0)
+    centres = np.repeat(generator.standard_normal((classes, 24)), 10, axis=0)
+    order = generator.permutation(10 * classes)
+    vectors = (centres + noise * generator.standard_normal(centres.shape))[order]
+    return vectors.astype(np.float32), [f"class {i}" for i in np.repeat(np.arange(classes), 10)[order]]
+
+
+def test_features_of_anyone_are_measured(tmp_path: Path) -> None:
+    vectors, labels = features(0.05)
+    options: dict[str, Any] = {"queries": 4, "episodes": 60}
+    easy = frn.evaluate(vectors, labels, **options)
+    assert [(result["shot"], result["accuracy"]) for result in easy] == [(1, 100.0), (5, 100.0)]
+    hard, _ = features(3.0)
+    chance = frn.evaluate(hard, labels, shot=1, method="proto", **options)[0]
+    assert 20 < chance["accuracy"] < 90
+
+    np.save(tmp_path / "f.npy", hard)
+    assert (
+        frn.evaluate(tmp_path / "f.npy", labels, shot=1, method="proto", **options)[0]["accuracy"] == chance["accuracy"]
+    )
+    maps = hard.reshape(-1, 6, 2, 2)
+    tuned = frn.evaluate(maps, labels, shot=5, validation=(maps, labels), **options)[0]
+    assert tuned["head"].keys() == {"alpha", "beta", "gamma"}
+    with pytest.raises(FrnError, match=r"not \(60, 1, 24\) with labels \(59,\)"):
+        frn.evaluate(hard, labels[:-1])
+    with pytest.raises(FrnError, match="has layers to be trained"):
+        frn.evaluate(hard, labels, method="ctx")
+    with pytest.raises(FrnError, match=r"none\.npy: cannot be read"):
+        frn.evaluate(tmp_path / "none.npy", labels)
+
+
+def test_features_come_from_parquet_too(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    vectors, labels = features(3.0)
+    parquet.write_table(pyarrow.table({"features": vectors.tolist(), "labels": labels}), tmp_path / "f.parquet")
+    options: dict[str, Any] = {"shot": 1, "queries": 4, "episodes": 40, "method": "proto"}
+    (result,), (expected,) = (
+        frn.evaluate(*given, **options) for given in ((tmp_path / "f.parquet",), (vectors, labels))
+    )
+    assert result["accuracy"] == expected["accuracy"]
+
+
+@pytest.fixture
+def mine(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A backbone that another package registers."""
+    entry = EntryPoint("mine", f"{__name__}:small_network", "frn.backbones")
+    monkeypatch.setattr(type(entry), "load", lambda self: {"mine": small_network, "flat": nn.Flatten}[self.name])
+    others = {name: EntryPoint(name, "x:y", "frn.backbones") for name in ("mine", "flat")}
+    monkeypatch.setattr("frn.backbones.registered", lambda: others)
+    return "mine"
+
+
+def test_a_registered_backbone_is_saved_exported_and_used(mine: str, tmp_path: Path, moths: Path) -> None:
+    config = ModelConfig(backbone=mine, method="frn", transform=EvaluationTransform(size=32))
+    save_model(Model(config), tmp_path / "m.safetensors")
+    model = load_model(tmp_path / "m.safetensors")
+    assert (model.d, model.grid) == (16, (8, 8))
+
+    result = CliRunner().invoke(
+        app, ["export", "--model", str(tmp_path / "m.safetensors"), "--out", str(tmp_path / "o")]
+    )
+    assert result.exit_code == 0, result.output
+    session = onnxruntime.InferenceSession(tmp_path / "o" / "features.onnx", providers=["CPUExecutionProvider"])
+    images = torch.rand(3, 3, 32, 32)
+    with torch.no_grad():
+        expected = model.feature_maps(images)
+    (maps,) = session.run(None, {"images": images.numpy()})
+    np.testing.assert_allclose(maps, expected.numpy(), atol=1e-4)
+
+    members = {home.name: sorted(home.iterdir())[:3] for home in sorted((moths / "val").iterdir())[:3]}
+    fitted = FewShotClassifier(tmp_path / "o" / "features.onnx", device="cpu").fit(members)
+    assert fitted.predict_proba([paths[0] for paths in members.values()]).shape == (3, 3)
+
+
+def test_a_registered_backbone_is_trained(mine: str, tmp_path: Path, moths: Path) -> None:
+    words = ["train", "cifar-fs-conv4", "--backbone", mine, "--data", str(moths), "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(
+        app, [*words, "--epochs", "1", "--way", "3", "--shot", "2", "--queries", "2", "--aux", "off"]
+    )
+    assert result.exit_code == 0, result.output
+    assert load_model(tmp_path / "run").config.backbone == mine
+
+
+def test_a_registered_backbone_that_gives_no_map_is_told(mine: str) -> None:
+    with pytest.raises(FrnError, match=r"backbone 'flat': gives a tensor of \(1, 3072\), not maps"):
+        build_backbone("flat", size=32)
+    with pytest.raises(FrnError, match=r"unknown backbone 'other'; choose one of: .*mine"):
+        build_backbone("other")
+
+
+def test_nothing_is_registered_here() -> None:
+    assert registered() == {}
+
+
+def test_the_hub_knows_the_shipped_models() -> None:
+    model = torch.hub.load(str(ROOT), "conv4", source="local")
+    assert model.feature_maps(torch.rand(1, 3, 32, 32)).shape == (1, 16, 64)
+    for name in shipped_models():
+        assert isinstance(torch.hub.load(str(ROOT), name.replace("-", "_"), source="local"), Model)
+
+
+def test_a_name_that_is_neither_here_nor_on_a_hub_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.testing.assert_close(from_pretrained("conv4").state_dict(), load_model("conv4").state_dict())
+    with pytest.raises(FrnError, match="Did you mean 'conv4'"):
+        from_pretrained("conv5")
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
+    with pytest.raises(FrnError, match="nobody/nothing: a model of a hub needs the huggingface_hub package"):
+        from_pretrained("nobody/nothing")
+
+
+def test_what_is_public_is_there_and_documented() -> None:
+    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    for name in frn.__all__:
+        assert getattr(frn, name)
+        assert re.search(rf"`{name}\b", page), name
+    assert set(frn.__all__) <= set(dir(frn))

@@ -1,0 +1,282 @@
+"""`frn reproduce`: what is left to run, and what comes out."""
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.data.folders import scan
+from frn.data.pixel_cache import load_images
+from frn.errors import FrnError
+from frn.reproduce.in_paper import REGENERATED_FROM
+from frn.reproduce.plan import (
+    Command,
+    Locations,
+    MissingDataError,
+    remaining_commands,
+    run_status,
+    stored,
+)
+from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table, at_both
+from frn.reproduce.tables import TABLES, choose_rows, find_table
+from frn.system.hardware import processor
+from frn.system.precision import choose_precision
+from frn.training.loop import train
+from frn.training.runs.run import RunSettings
+from frn.training.runs.run_options import RunOptions
+
+FLAGS = ("--way", "4", "--shot", "2", "--queries", "3", "--epochs", "2")
+QUICK = ("--queries", "5", "--episodes", "20")
+TINY = RunSpec(name="tiny", options=RunOptions(preset="cifar-fs-conv4-short", way=4, shot=2, queries=3, epochs=2))
+PLAIN = Measurement(name="tiny", run=TINY, flags=QUICK, prepare="cifar-fs")
+CENTRED = Measurement(name="centred", run=TINY, flags=("--method", "simpleshot", *QUICK), prepare="cifar-fs")
+TABLE = Table(
+    name="tiny",
+    source="our own",
+    title="A small one",
+    rows=[at_both("FRN", PLAIN, ((20.0, 0.5), (21.0,))), at_both("SimpleShot", CENTRED)],
+)
+OTHER = RunSpec(name="other", options=replace(TINY.options, seed=1))
+AGAIN = Measurement(name="other", run=OTHER, flags=QUICK, prepare="cifar-fs")
+TWO_SEEDS = replace(TABLE, rows=[*TABLE.rows, at_both("another seed", AGAIN)])
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
+    """What `frn train` leaves when it is stopped in its first epoch."""
+    preset = options.overridden()
+    images = load_images(scan(moths / "train"), preset.data.max_side)
+    val = load_images(scan(moths / "val"), preset.transform)
+    precision = choose_precision("auto", torch.device("cpu"))
+    settings = RunSettings(precision=precision)
+    ended = train(preset, images, val, out, settings, stop=lambda: True)
+    assert not ended.finished
+
+
+def run_here(command: Command) -> None:
+    """Run a command without the seconds that a process of its own takes."""
+    answer = frn(*command.words)
+    assert answer.exit_code == 0, answer.stderr
+    if command.answer:
+        command.answer.write_text(answer.stdout)
+
+
+def test_a_half_done_run_is_resumed_evaluated_and_afterwards_only_reported(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, "tiny", TABLE)
+    runs = tmp_path / "runs"
+    half_a_run(moths, runs / "tiny", TINY.options)
+    words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
+    precision = choose_precision("auto", torch.device("cpu"))  # a half-done run keeps its own
+    planned = frn(*words, "--dry-run").stdout.splitlines()
+    best = runs / "tiny" / "best.safetensors"
+    assert planned == [
+        f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --precision {precision} --data {moths} "
+        f"--out {runs / 'tiny'} --resume --threads 1",
+        f"frn eval {best} {shlex.join(QUICK)} --data {moths} --json --threads 1",
+        f"frn eval {best} --method simpleshot {shlex.join(QUICK)} --data {moths} --json --threads 1",
+    ]
+    made = frn(*words, "--row", "tiny", "--json")
+    assert made.exit_code == 0, made.stderr
+    found = json.loads(made.stdout)
+    assert json.loads((tmp_path / "out" / "tiny.json").read_text()) == found
+    results = json.loads((runs / "tiny.json").read_text())["results"]
+    figures = found["rows"][0]["figures"]
+    assert [figures[shot]["accuracy"] for shot in ("1", "5")] == [result["accuracy"] for result in results]
+    assert found["runs"]["tiny"]["machine"] == f"{processor()}, threads: 1"
+    assert found["runs"]["tiny"]["command"] == (
+        f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --data cifar-fs --out runs/tiny"
+    )
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
+    again = frn(*words[:2], "--row", "tiny", "--runs", runs, "--out", tmp_path / "again")  # no data needed any more
+    assert again.exit_code == 0
+    assert again.stdout == (tmp_path / "out" / "tiny.md").read_text()
+    assert {path: path.stat().st_mtime_ns for path in runs.rglob("*")} == before
+    assert str(tmp_path) not in again.stdout
+    first = results[0]
+    assert f"| FRN | 20.00 ± 0.50 | {first['accuracy']:.2f} ± {first['ci95']:.2f} | 21.00 |" in again.stdout
+
+
+def test_a_row_of_an_earlier_table_stays_in_it_without_its_run(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
+    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
+    words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
+    first = json.loads(frn(*words, "--runs", tmp_path / "a", "--row", "tiny").stdout)
+    commands = json.loads(frn(*words, "--runs", tmp_path / "b", "--dry-run").stdout)
+    assert any("--seed 1" in entry["command"] for entry in commands)
+    assert frn(*words, "--runs", tmp_path / "b", "--row", "tiny", "--dry-run").stdout == "[]\n"
+    second = json.loads(frn(*words, "--runs", tmp_path / "b", "--row", "other").stdout)
+    assert second["rows"][0] == first["rows"][0]
+    assert [line["row"] for line in second["rows"]] == ["tiny", "other"]
+    assert set(second["runs"]) == set(second["measurements"]) == {"tiny", "other"}
+    assert second["runs"]["tiny"] == first["runs"]["tiny"]
+    assert json.loads(frn(*words, "--runs", tmp_path / "b", "--row", "tiny").stdout) == second
+    (tmp_path / "out" / "tiny.json").write_text(json.dumps(second)[:-50])
+    assert "frn train" in frn(*words, "--runs", tmp_path / "c", "--row", "tiny", "--dry-run").stdout
+
+
+def test_why_another_row_is_not_measured_stays_until_it_is(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
+    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
+    words = ("reproduce", "tiny", "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
+    without = json.loads(frn(*words, "other").stdout)
+    assert "cifar-fs" in without["rows"][0]["missing"]
+    with_tiny = json.loads(frn(*words, "tiny", "--data", moths).stdout)
+    assert [line["row"] for line in with_tiny["rows"]] == ["tiny", "other"]
+    assert with_tiny["rows"][1] == without["rows"][0]
+    measured = json.loads(frn(*words, "other", "--data", moths).stdout)
+    assert not [line for line in measured["rows"] if "missing" in line]
+
+
+def test_rows_that_two_commands_make_side_by_side_are_both_in_the_table(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
+    words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
+
+    def run_beside_another(command: Command) -> None:
+        monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
+        assert frn(*words, "tiny").exit_code == 0
+        run_here(command)
+
+    monkeypatch.setattr("frn.cli.train.reproduce._run", run_beside_another)
+    made = json.loads(frn(*words, "other").stdout)
+    assert [line["row"] for line in made["rows"]] == ["tiny", "other"]
+    assert all(figure["accuracy"] for line in made["rows"] for figure in line["figures"].values())
+
+
+def test_a_command_that_fails_stops_its_row_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=TABLE.rows[:1]))
+    (tmp_path / "empty").mkdir()
+    result = frn("reproduce", "tiny", "--data", tmp_path / "empty", "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 1
+    assert "failed with status 1" in json.loads(result.stdout)["rows"][0]["missing"]
+    assert "has no folder 'train'" in capfd.readouterr().err  # the command's own message
+
+
+def test_rows_without_data_say_what_makes_it_and_are_skipped(tmp_path: Path) -> None:
+    result = frn("reproduce", "class-split", "--out", tmp_path)
+    assert result.exit_code == 0
+    assert "cub-chen-resnet12: needs cub-raw-chen: `frn data prepare cub-raw --split chen --source" in result.stderr
+    assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |  |" in (tmp_path / "class-split.md").read_text()
+
+
+def test_a_data_set_that_no_chosen_row_needs_is_a_note(tmp_path: Path) -> None:
+    words = ("reproduce", "cifar-fs", "--row", "frn", "--data", f"cub={tmp_path}", "--out", tmp_path / "out")
+    result = frn(*words, "--dry-run")
+    assert result.exit_code == 0
+    assert f"--data cub={tmp_path}: is not needed, these rows have cifar-fs" in result.stderr
+
+
+def test_a_decoder_is_trained_on_a_run_and_its_errors_are_a_row(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoder = DecoderSpec(name="decoder", init=TINY, epochs=2, batch=40)
+    flags = ("--split", "val", "--shot", "2", "--trials", "4")
+    regeneration = Regeneration(name="decoder", run=decoder, flags=flags, prepare="cifar-fs")
+    longer = replace(regeneration, run=replace(decoder, epochs=3))
+    cells: dict[int | str, Cell] = dict.fromkeys(REGENERATED_FROM, Cell(regeneration, 0.2))
+    row = Row(name="decoder", label="moths", cells=cells)
+    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=[row], unit="of the error", digits=3))
+    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
+    runs, out = tmp_path / "runs", tmp_path / "out"
+    words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", out, "--threads", 1)
+    planned = frn(*words, "--dry-run").stdout.splitlines()
+    best = runs / "tiny" / "best.safetensors"
+    assert planned[1:] == [
+        f"frn visualize train {best} --epochs 2 --batch 40 --precision fp32 --data {moths} --out {runs / 'decoder'} "
+        "--threads 1",
+        f"frn visualize render {best} --decoder {runs / 'decoder'} {shlex.join(flags)} --out {runs / 'decoder.png'} "
+        f"--data {moths} --json --threads 1",
+    ]
+    made = frn(*words, "--json")
+    assert made.exit_code == 0, made.stderr
+    found = json.loads(made.stdout)
+    errors = json.loads((runs / "decoder.json").read_text())["l2"]
+    figures = found["rows"][0]["figures"]
+    assert {name: (f["accuracy"], f["ci95"]) for name, f in figures.items()} == {
+        name: (error["mean"], error["ci95"]) for name, error in errors.items()
+    }
+    assert found["measurements"]["decoder"]["episodes"] == 4
+    assert list(found["runs"]) == ["tiny", "decoder"]
+    assert (runs / "decoder.png").is_file()
+    truth = errors["ground_truth"]
+    page = (out / "tiny.md").read_text()
+    assert f"| moths | 0.200 | {truth['mean']:.3f} ± {truth['ci95']:.3f} | 0.200 |" in page
+    assert "mean and 95 % interval of the error." in page
+    assert "| | ground truth published | ground truth here | same class published |" in page
+    assert "frn visualize train runs/tiny --epochs 2 --batch 40 --data cifar-fs --out runs/decoder\n" in page
+    assert not frn(*words, "--dry-run").stdout
+    assert frn(*words[:2], "--runs", runs, "--out", out).stdout == page
+    (runs / "decoder.json").unlink()
+    monkeypatch.setitem(TABLES, "tiny", replace(TABLE, rows=[replace(row, cells={"ground_truth": Cell(longer)})]))
+    refused = frn(*words, "--row", "decoder", "--dry-run")
+    assert "holds another run than `frn visualize train" in refused.stderr
+    assert "epochs was 2 and is 3" in refused.stderr
+
+
+def test_wrong_names_get_one_clear_line(tmp_path: Path) -> None:
+    for words, reason in (
+        (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
+        (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, dummy-tuned"),
+        (("cifar-fs", "--data", tmp_path / "none"), "there is no folder"),
+        (("cifar-fs", "--data", f"cub-rwa={tmp_path}"), "no table has a data set 'cub-rwa' (these rows have cifar-fs)"),
+        (("cross-domain", "--data", tmp_path), "say which of cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet"),
+    ):
+        result = frn("reproduce", *words)
+        assert result.exit_code == 1
+        assert reason in result.stderr
+
+
+def test_a_folder_with_another_run_is_refused(moths: Path, tmp_path: Path) -> None:
+    half_a_run(moths, tmp_path / "tiny", replace(TINY.options, method="proto"))
+    locations = Locations(runs=tmp_path, data={"cifar-fs": moths})
+    with pytest.raises(FrnError, match=r"holds another run than .*\(.*method was proto and is frn\). Move it away"):
+        remaining_commands(TABLE.rows[0], locations)
+    other = replace(TINY, name="other")
+    half_a_run(moths, tmp_path / "other", replace(other.options, threads=1, queries=3))
+    found = run_status(other, locations)
+    assert found is not None
+    assert not found.finished
+
+
+def test_an_answer_that_is_cut_off_does_not_count(tmp_path: Path) -> None:
+    locations = Locations(runs=tmp_path)
+    for torn in ("", '{"results": [{"sh', '{"results": []}', "[]"):
+        (tmp_path / "tiny.json").write_text(torn)
+        assert stored(PLAIN, locations) is None
+
+
+def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:
+    row = choose_rows(find_table("cifar-fs-ablation"), ["dummy-tuned"])[0]
+    locations = Locations(runs=Path("r"), data={"cifar-fs": Path("d")})
+    assert [str(command) for command in remaining_commands(row, locations)] == [
+        "frn train cifar-fs-conv4-pretrain --epochs 24 --precision fp32 --data d --out r/dummy",
+        "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init r/dummy/best.safetensors --precision fp32 "
+        "--data d --out r/dummy-tuned",
+        "frn eval r/dummy-tuned/best.safetensors --data d --json",
+    ]
+    with pytest.raises(MissingDataError, match="needs cifar-fs"):
+        remaining_commands(row, Locations(runs=tmp_path))
+    assert Command(("eval", "a b"))
+    assert str(Command(("eval", "a b"))) == "frn eval 'a b'"
+
+
+def test_a_row_of_a_list_is_refused() -> None:
+    for words in (("--list", "--row", "nonsense"), ("--row", "nonsense")):
+        assert "--row chooses among the rows of a TABLE" in frn("reproduce", *words).stderr

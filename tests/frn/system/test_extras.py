@@ -1,0 +1,39 @@
+"""Hints that name an install which works."""
+
+import shlex
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from frn.cli.main import app
+from frn.system.extras import EXTRAS, install_command
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_what_an_extra_needs_is_what_pyproject_says() -> None:
+    published = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {name: list(needs) for name, needs in EXTRAS.items()} == {
+        name: needs for name, needs in published.items() if name not in ("test", "docs", "dev")
+    }
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_hint_is_a_command_of_the_running_python_that_needs_no_published_package(extra: str) -> None:
+    python, *words = shlex.split(install_command(extra))
+    assert python == sys.executable
+    assert words[:3] == ["-m", "pip", "install"]
+    assert not any("frn" in word for word in words)
+
+
+def test_timm_that_is_missing_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("timm", "huggingface_hub"):
+        monkeypatch.setitem(sys.modules, name, None)
+    words = ["import", "timm:resnet18", "--out", str(tmp_path / "x.safetensors")]
+    for more in ([], ["--download"], ["--weights", __file__]):
+        result = CliRunner().invoke(app, [*words, *more])
+        assert result.exit_code == 1
+        assert result.stderr == f"error: timm: networks need timm, which is not here: {install_command('timm')}\n"

@@ -1,0 +1,173 @@
+import os
+import signal
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from frn.errors import FrnError
+from frn.estimator.loading import load_classifier
+from frn.images.opening import open_image
+from frn.inference.extractor import Extractor
+from frn.inference.project import load_project
+from frn.models.header import read_header
+from frn.models.model import load_model
+from frn.models.weights import read_weights
+from frn.system.files import claim, read_json, read_regular, release, require_regular, write_atomically
+from frn.training.runs.run_folder import Position, RunFolder
+from tests.forks import ended, fork
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no umask there")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_a_file_gets_the_umask_s_permissions_and_the_umask_is_never_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, umask: int, mode: int
+) -> None:
+    """It is the whole process's: another thread would create files that everyone may write to."""
+    before = os.umask(umask)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", lambda mask: pytest.fail("the umask was changed"))
+            write_atomically(tmp_path / "new" / "x.json", "{}")
+    finally:
+        os.umask(before)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["x.json"]
+    assert (tmp_path / "new" / "x.json").stat().st_mode & 0o777 == mode
+
+
+def test_what_cannot_be_written_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with pytest.raises(FrnError, match="cannot be written"):
+        write_atomically(tmp_path / "x", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "x.png": open_image,
+    "x.json": read_json,
+    "x.frn.json": load_project,
+    "y.frn.json": load_classifier,
+    "x.onnx": Extractor.open,
+    "x.safetensors": read_header,
+    "y.safetensors": read_weights,
+    "x.pth": read_weights,
+    "z.safetensors": load_model,
+    "metrics.jsonl": lambda path: RunFolder(path.parent).rewind_metrics(Position()),
+}
+
+
+@pytest.fixture
+def patience() -> Iterator[None]:
+    """What waits for a pipe waits forever."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("waited"))
+    signal.alarm(20)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes and devices are of POSIX")
+@pytest.mark.parametrize("kind", ["pipe", "device", "10 TiB of nothing", "folder"])
+@pytest.mark.parametrize("name", READERS)
+def test_nothing_without_an_end_is_read(tmp_path: Path, name: str, kind: str, patience: None) -> None:
+    path = tmp_path / name
+    match kind:
+        case "pipe":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "folder":
+            path.mkdir()
+        case _:
+            with path.open("wb") as file:
+                file.truncate(10 << 40)
+    with pytest.raises(FrnError, match=r"is not a regular file|the limit is|there is no such|cannot be read") as caught:
+        READERS[name](path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"12345")
+    assert read_regular(path, 5) == b"12345"
+    assert require_regular(path, 5) == path
+    for read in (read_regular, require_regular):
+        with pytest.raises(FrnError, match=r"x: has .* MiB; the limit is"):
+            read(path, 4)
+        for absent in (tmp_path / "none", tmp_path / "a\0b"):
+            with pytest.raises(FrnError, match="cannot be read"):
+                read(absent, 4)
+    path.write_bytes(b"[" * 100_000)
+    with pytest.raises(FrnError, match="x: it is not JSON"):
+        read_json(path)
+
+
+def test_reading_a_small_file_takes_no_room_for_a_large_one(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"abc" * 1000)
+    tracemalloc.start()
+    try:
+        assert read_regular(path, 1 << 30) == b"abc" * 1000
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    done, end = os.pipe()
+
+    def hold() -> None:
+        os.close(end)
+        os.write(write, b"y" if claim(tmp_path / "run") else b"n")
+        os.read(done, 1)
+
+    process = fork(hold)
+    os.close(write)
+    assert os.read(read, 1) == b"y"
+    assert not claim(tmp_path / "run")
+    with pytest.raises(FrnError, match="another process is training in it"):
+        RunFolder(tmp_path / "run").claim()
+    os.close(end)
+    os.close(done)
+    assert ended(process) == 0
+    assert claim(tmp_path / "run")
+    assert claim(tmp_path / "run")  # it is ours already
+    release(tmp_path / "run")
+
+    def claimed() -> None:
+        assert claim(tmp_path / "run")
+
+    assert ended(fork(claimed)) == 0
+    os.close(read)
+
+
+def test_a_name_that_is_not_utf_8_is_written_as_its_escape(tmp_path: Path) -> None:
+    name = "\udcff"
+    write_atomically(tmp_path / "x.json", f'["{name}"]')
+    assert (tmp_path / "x.json").read_text() == r'["\udcff"]'
+    assert read_json(tmp_path / "x.json") == [name]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there, and pipes have no names")
+def test_a_link_stays_and_a_pipe_is_no_place_for_a_file(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "far" / "file")
+    for text in ("new", "old"):
+        write_atomically(tmp_path / "link", text)
+        assert (tmp_path / "far" / "file").read_text() == text
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FrnError, match="pipe: is a device or pipe"):
+        write_atomically(tmp_path / "pipe", "text")
+    assert (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["far", "link", "pipe"]
+
+
+def test_the_longest_name_of_a_file_leaves_room_for_that_of_its_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 250 + ".json")
+    write_atomically(path, "{}")
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

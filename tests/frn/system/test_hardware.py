@@ -1,0 +1,43 @@
+"""Threads follow the processors that a process may run on."""
+
+import os
+import sys
+
+import pytest
+
+from frn.errors import FrnError
+from frn.system.hardware import is_first, own_rank, world
+from tests import processes
+
+ONE_PROCESSOR = """
+import os
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from frn import FewShotClassifier
+from frn.models.zoo import assets_folder
+moths = assets_folder() / "samples" / "moths"
+FewShotClassifier().fit({home.name: sorted(home.iterdir()) for home in moths.iterdir() if home.is_dir()})
+print(len(os.listdir("/proc/self/task")))
+import torch
+from frn.system.precision import set_threads
+set_threads(None)
+print(torch.get_num_threads())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux can say which processors may be used")
+def test_a_process_on_one_processor_classifies_and_trains_in_one_thread() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    result = processes.run([sys.executable, "-c", ONE_PROCESSOR], env=environment)
+    assert result.stdout.split() == ["1", "1"], result.stderr
+
+
+def test_only_torchrun_starts_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Schedulers set some of its variables, too."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert (world(), own_rank(), is_first()) == (1, 0, True)
+    for name, value in {"RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}.items():
+        monkeypatch.setenv(name, value)
+    assert (world(), own_rank(), is_first()) == (2, 1, False)
+    monkeypatch.setenv("WORLD_SIZE", "abc")
+    with pytest.raises(FrnError, match="WORLD_SIZE is 'abc'; torchrun sets it to a number"):
+        world()

@@ -1,0 +1,158 @@
+"""What a device computes, beside a processor in float64. `FRN_TEST_DEVICE=cuda` runs it there, as `gpu.sh` does.
+
+Without it the processor stands in for the device, and that nothing in a step waits for it is tried on `meta`, where
+whatever asks for a number fails.
+"""
+
+import copy
+import os
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+
+from frn.data.batch_augmentation import augment
+from frn.data.concat import ConcatImages
+from frn.data.resident import ResidentImages
+from frn.data.synthetic import draw_classes
+from frn.episodes import EpisodeShape
+from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.features import extract_features
+from frn.heads.frn import FRNHead
+from frn.models.model import Model, load_model
+from frn.training.loop import _Step, train
+from frn.training.objectives import build_objective
+from frn.training.presets import Preset, Schedule, demo, find_preset
+from frn.training.runs.run import RunSettings
+from frn.training.setup import build_optimizer, new_model
+from tests import processes
+
+DEVICE = torch.device(os.environ.get("FRN_TEST_DEVICE", "cpu"))
+SHAPE = EpisodeShape(way=3, shot=2, queries=2)
+
+
+@pytest.fixture(autouse=True)
+def _whole_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions of a GPU leave out bits of float32 unless told otherwise."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
+@pytest.mark.parametrize("backbone", ["conv4", "resnet12"])
+@pytest.mark.parametrize("objective", ["episodes", "frn-pretrain"])
+def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", "frn-pretrain"]) -> None:
+    preset = replace(find_preset(f"cub-cropped-{backbone}"), episode=SHAPE, objective=objective)
+    preset = replace(preset, pretraining=replace(preset.pretraining, batch=12))
+    model = new_model(preset, 0)
+    objectives = build_objective(preset, model, [4, 4, 4]).to("meta")
+    step = _Step(model.to("meta").train(), objectives, RunSettings(device="meta"))
+    optimizer = build_optimizer(step.parameters(), preset.schedule)
+    drawn = np.arange(12) if objective == "frn-pretrain" else np.arange(12).reshape(3, 4)
+    canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(drawn.ravel())
+    generator = np.random.default_rng(0)
+    images = augment(canvas, extents, preset.augmentation, generator, "meta")
+    with patch("torch.autocast", lambda *_, **__: nullcontext()):  # knows no such device
+        loss, logits, target = step(images, drawn, generator)
+    loss.backward()
+    optimizer.step()
+    assert loss.is_meta
+    assert logits.shape == (len(target), 3)
+
+
+def test_images_are_gathered_there_as_on_the_host() -> None:
+    images = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for size in (20, 33)))
+    chosen = np.array([11, 0, 4, 6])
+    canvas, _ = ResidentImages(images, DEVICE).gather(chosen)
+    assert canvas.device.type == DEVICE.type
+    np.testing.assert_array_equal(canvas.cpu().numpy(), images.gather(chosen)[0])
+
+
+def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Maps, loss and gradients of an episode, on the processor in float64."""
+    maps = model.train().feature_maps(images)
+    drawn = np.arange(len(images)).reshape(preset.episode.way, -1)
+    loss, _, _ = build_objective(preset, model, [8] * 3).score(model, maps, drawn)
+    loss.backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    return {name: value.detach().double().cpu() for name, value in ({"maps": maps, "loss": loss} | gradients).items()}
+
+
+@pytest.mark.parametrize("name", ["conv4", "resnet12-small"])
+def test_maps_loss_and_gradients_are_those_of_float64(name: str) -> None:
+    model, preset = load_model(name), replace(demo(), episode=SHAPE)
+    images = torch.rand(12, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    exact = learned(copy.deepcopy(model).double(), preset, images.double())
+    found = learned(model.to(DEVICE), preset, images.to(DEVICE))
+    assert set(found) == set(exact)
+    for key, value in exact.items():
+        error = (found[key] - value).norm() / value.norm().clamp(min=0.01)  # of Conv-4's biases it is zero
+        assert error < 1e-3, f"{key}: {error:.1e}"
+
+
+def test_a_system_without_a_factor_is_no_number_or_is_told() -> None:
+    """Features that are not finite: the loss of the step is not either, which the loop tells."""
+    support = torch.full((2, 1, 4, 8), torch.nan, device=DEVICE)
+    query = torch.zeros(3, 4, 8, device=DEVICE)
+    if DEVICE.type == "cpu":
+        with pytest.raises(ValueError, match="is not positive definite"):
+            FRNHead()(support, query)
+    else:
+        assert FRNHead().to(DEVICE)(support, query).isnan().all()
+
+
+def test_the_head_is_the_authors() -> None:
+    recorded = Path(os.environ.get("FRN_SHARED", "")) / "golden" / "head.npz"
+    if not os.environ.get("FRN_SHARED") or not recorded.is_file():
+        pytest.skip("FRN_SHARED names no folder of recorded arrays")
+    arrays = np.load(recorded)
+    for case in sorted({key.split("/")[0] for key in arrays}):
+        head = FRNHead().to(DEVICE)
+        head.alpha.data.fill_(float(arrays[f"{case}/alpha_beta"][0]))
+        head.beta.data.fill_(float(arrays[f"{case}/alpha_beta"][1]))
+        pool, query = (torch.tensor(arrays[f"{case}/{n}"], dtype=torch.float32) for n in ("support", "query"))
+        found = head.class_error(pool[:, None].to(DEVICE), query.to(DEVICE)).detach().cpu()
+        expected = torch.tensor(arrays[f"{case}/class_error"], dtype=torch.float32)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_episodes_are_scored_where_the_maps_are() -> None:
+    images = draw_classes(4, 8, size=32, seed=1)
+    shape = EpisodeShape(way=3, shot=2, queries=4)
+    found = []
+    for device in (torch.device("cpu"), DEVICE):
+        model = load_model("conv4").to(device)
+        maps = extract_features(model, images, device=device)
+        assert maps.device.type == device.type
+        found.append(evaluate_episodes(model.head, maps, images.sizes, shape, episodes=16, seed=0).mean)
+    assert found[1] == pytest.approx(found[0], abs=1.0)
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path: Path) -> None:
+    preset = replace(demo(), episode=SHAPE, schedule=Schedule(epochs=1, milestones=()))
+    images = draw_classes(4, 12, size=32, seed=1)
+
+    def run(folder: str, steps: int, *, resume: bool = False) -> list[float]:
+        losses: list[float] = []
+        settings = RunSettings(device=DEVICE, resume=resume)
+        stop = lambda: len(losses) == steps  # noqa: E731
+        train(preset, images, None, tmp_path / folder, settings, report=lambda e: losses.append(e.loss), stop=stop)  # type: ignore[union-attr]
+        return losses
+
+    whole = run("whole", 5)
+    parts = run("parts", 2) + run("parts", 3, resume=True)
+    assert parts == (whole if DEVICE.type == "cpu" else pytest.approx(whole, rel=1e-3))
+
+
+@pytest.mark.skipif(sys.platform == "win32" or "FRN_TEST_DEVICE" in os.environ, reason="a shell script; or run by it")
+def test_the_script_for_gpus_writes_its_page(tmp_path: Path) -> None:
+    script, page = Path(__file__).parents[3] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
+    environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_where"}
+    processes.run([script, "cpu", page], check=True, env=environment, timeout=200)
+    written = page.read_text(encoding="utf-8")
+    assert f"torch {torch.__version__}" in written
+    assert "test_episodes_are_scored_where_the_maps_are PASSED" in written

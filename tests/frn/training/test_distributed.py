@@ -1,0 +1,340 @@
+"""Several processes that train one model together: two of them here, by gloo."""
+
+import hashlib
+import importlib
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from frn.cli.use.enroll import enroll
+from frn.data.pixel_cache import StoredImages
+from frn.data.synthetic import draw_classes
+from frn.episodes import Episode, EpisodeShape
+from frn.errors import FrnError
+from frn.evaluation.features import TorchExtractor
+from frn.evaluation.split_report import EvaluationPlan, evaluate_images
+from frn.images.opening import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+from frn.system import distributed
+from frn.system.distributed import ALONE, Ranks, joined, restarted
+from frn.training import launch, loop
+from frn.training.launch import prepare_run
+from frn.training.loop import train
+from frn.training.presets import PRESETS, Preset, Schedule, demo
+from frn.training.presets.preset import Pretraining, ValidationProtocol
+from frn.training.runs.run import RunResult, RunSettings
+from frn.training.runs.run_options import RunOptions
+
+TINY = replace(
+    demo(),
+    episode=EpisodeShape(way=3, shot=1, queries=2),
+    schedule=Schedule(epochs=2, milestones=()),
+    validation=ValidationProtocol(every=1, episodes=20),
+)
+
+PRETRAINING = replace(TINY, objective="frn-pretrain", pretraining=Pretraining(batch=8))
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
+
+
+Work = Callable[[Ranks, Path], object]
+Launch = Callable[..., list[str]]
+
+PATIENCE = 120
+"""Seconds that ranks may take on a machine that does other things as well; whoever takes longer is killed."""
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Launch]:
+    """Runs in two processes that torchrun's engine starts; what each has to say, or its `FrnError`.
+
+    They are forks of one fresh interpreter: this one may have threads of torch's, which a fork would wait for.
+    """
+    command = [sys.executable, __file__]
+    parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+    def start(work: Work, folder: Path, restarts: int = 0) -> list[str]:
+        answers = folder.parent / f"{folder.name}-{work.__name__}"
+        answers.mkdir()
+        assert parent.stdin
+        assert parent.stdout
+        parent.stdin.write(json.dumps([work.__name__, str(folder), str(answers), restarts]).encode() + b"\n")
+        parent.stdin.flush()
+        assert select.select([parent.stdout], [], [], PATIENCE + 60)[0], "they hang"
+        assert parent.stdout.readline() == b"done\n"
+        return [path.read_text() for path in sorted(answers.glob("rank*"))]
+
+    with parent:
+        yield start
+        os.killpg(parent.pid, signal.SIGKILL)
+
+
+def serve() -> None:
+    """Let torchrun's engine start ranks, as often as a line asks for it."""
+    importlib.import_module("torch._dynamo")  # optimisers do, which takes a fork a second
+    for line in sys.stdin:
+        if not (process := os.fork()):
+            signal.alarm(PATIENCE + 30)
+            elastic(*json.loads(line))
+            os._exit(0)
+        os.waitpid(process, 0)
+        print("done", flush=True)
+
+
+def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
+    """What `torchrun --nproc-per-node 2 --max-restarts N` does, but for starting interpreters."""
+    wanted = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=2,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",  # a port that is free
+        max_restarts=restarts,
+        start_method="fork",
+        logs_specs=DefaultLogsSpecs(log_dir=answers),
+    )
+    with suppress(ChildFailedError):
+        elastic_launch(wanted, rank)(work, Path(folder), Path(answers))
+
+
+def rank(work: str, folder: Path, answers: Path) -> None:
+    """Be one of the ranks."""
+    signal.alarm(PATIENCE)
+    try:
+        if work == enrolled.__name__:  # a command, which joins the others by itself
+            said = enrolled(ALONE, folder)
+        else:
+            with joined("cpu") as met:
+                said = str(globals()[work](met, folder))
+    except FrnError as error:
+        said = f"error: {error}"
+    except BaseException:
+        said = traceback.format_exc()
+    (answers / f"rank{os.environ['RANK']}").write_text(said)
+    if said.startswith("error"):
+        os._exit(1)  # as the command does
+
+
+def drawn_splits(*_: object) -> tuple[StoredImages, StoredImages]:
+    return draw_classes(4, 9, size=32, seed=1), draw_classes(3, 18, size=32, seed=2)
+
+
+def run(
+    out: Path,
+    met: Ranks,
+    *,
+    preset: Preset = TINY,
+    steps: int | None = None,
+    resume: bool = False,
+    seed: int = 0,
+    report: Callable[[object], None] = lambda event: None,
+) -> RunResult:
+    images, val = drawn_splits()
+    left = [steps]
+
+    def stop() -> bool:
+        if left[0] is not None:
+            left[0] -= 1
+        return left[0] == 0
+
+    settings = RunSettings(seed=seed, ranks=met, resume=resume)
+    return train(preset, images, val, out, settings, report=report, stop=stop)
+
+
+def digest(model: Model) -> str:
+    state = model.state_dict()
+    return hashlib.sha256(b"".join(state[name].numpy().tobytes() for name in sorted(state))).hexdigest()
+
+
+def watched(met: Ranks, out: Path, preset: Preset = TINY) -> str:
+    """Train, and say which episodes were taken in which epoch, what was reported, and with which weights it ended."""
+    seen: list[tuple[int, str]] = []
+    reports: list[str] = []
+    models: list[Model] = []
+    augmented = loop._Trainer.augmented
+
+    def note(trainer: loop._Trainer, drawn: Episode, *rest: object) -> object:
+        seen.append((trainer.position.epoch, drawn.tobytes().hex()))
+        models[:] = [trainer.model]
+        return augmented(trainer, drawn, *rest)  # type: ignore[arg-type]
+
+    with patch.object(loop._Trainer, "augmented", note):
+        run(out, met, preset=preset, report=lambda event: reports.append(repr(event)))
+    return json.dumps({"seen": seen, "reports": reports, "weights": digest(models[0])})
+
+
+def pretrained(met: Ranks, out: Path) -> str:
+    return watched(met, out, PRETRAINING)
+
+
+@pytest.mark.parametrize("work", [watched, pretrained])
+def test_ranks_take_other_steps_and_end_with_the_same_weights(ranks: Launch, tmp_path: Path, work: Work) -> None:
+    first, second = map(json.loads, ranks(work, tmp_path / "two"))
+    assert first["weights"] == second["weights"]
+    assert first["reports"] == second["reports"], "losses are means over all ranks"
+    alone = json.loads(str(work(Ranks(), tmp_path / "one")))["seen"]
+    together = [step for pair in zip(first["seen"], second["seen"], strict=True) for step in pair]
+    expected = []
+    for epoch in range(TINY.schedule.epochs):
+        own = [entry for entry in alone if entry[0] == epoch]
+        expected += own[: len(own) // 2 * 2]
+    assert together == expected, "the same stream as one process draws"
+
+
+def counted(met: Ranks, out: Path) -> str:
+    return f"{met.mean(torch.tensor([met.rank, 4.0])).tolist()} {met.any(met.rank == 1)} {met.any(False)}"
+
+
+def test_ranks_tell_each_other_numbers(ranks: Launch, tmp_path: Path) -> None:
+    assert ranks(counted, tmp_path / "run") == ["[0.5, 4.0] True False"] * 2
+    assert counted(ALONE, tmp_path) == "[0.0, 4.0] False False"
+
+
+def one_step(met: Ranks, out: Path) -> int:
+    return run(out, met, steps=1).position.step
+
+
+def test_a_run_of_two_ranks_is_resumed_by_one(ranks: Launch, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert ranks(one_step, out) == ["2", "2"], "a step of two ranks takes two episodes"
+    ended = run(out, Ranks(), resume=True)
+    assert ended.finished
+    assert ended.position.epoch == TINY.schedule.epochs
+
+
+def seeded_by_rank(met: Ranks, out: Path) -> RunResult:
+    return run(out, met, seed=met.rank)
+
+
+def test_ranks_that_disagree_are_told_so(ranks: Launch, tmp_path: Path) -> None:
+    said = ranks(seeded_by_rank, tmp_path / "run")
+    assert all(
+        line.startswith("error: rank 1 has other data, settings or another version than rank 0") for line in said
+    )
+
+
+def other_photos(met: Ranks, out: Path) -> None:
+    images, val = drawn_splits()
+    train(TINY, replace(images, checksum=met.rank), val, out, RunSettings(ranks=met))
+
+
+def test_ranks_whose_photos_differ_under_the_same_names_are_told_so(ranks: Launch, tmp_path: Path) -> None:
+    said = ranks(other_photos, tmp_path / "run")
+    assert all(line.startswith("error: rank 1 has other data") for line in said)
+    assert ["{'checksums of the photos': [1, 0]}; {'checksums of the photos': [0, 0]}" in line for line in said] == [
+        True,
+        True,
+    ]
+
+
+def commanded(met: Ranks, out: Path, dies: bool = False) -> str:
+    """Train as `frn train` does; a rank may be killed once, in the second epoch."""
+
+    def report(event: object) -> None:
+        if dies and met.rank == 1 and not restarted() and getattr(event, "epoch", 0) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with patch.dict(PRESETS, demo=TINY), patch.object(launch, "load_splits", drawn_splits):
+        prepare_run(RunOptions(preset="demo", out=out, device="cpu"), ranks=met).train(report, lambda: False)
+    return "started anew" if restarted() else "ran through"
+
+
+def killed_once(met: Ranks, out: Path) -> str:
+    return commanded(met, out, dies=True)
+
+
+def test_torchrun_starts_ranks_anew_from_the_last_checkpoint(ranks: Launch, tmp_path: Path) -> None:
+    undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
+    assert ranks(killed_once, killed, restarts=1) == ["started anew"] * 2
+    assert ranks(commanded, undisturbed) == ["ran through"] * 2
+    assert (killed / "metrics.jsonl").read_text() == (undisturbed / "metrics.jsonl").read_text(), (
+        "no step lost or twice"
+    )
+    weights = [load_file(out / "last.safetensors") for out in (killed, undisturbed)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
+
+
+def come_apart(met: Ranks, out: Path) -> None:
+    model = torch.nn.Linear(2, 2, bias=False)
+    torch.nn.init.ones_(model.weight)
+    met.settle(torch.nn.BatchNorm1d(2))
+    if met.rank == 1:
+        model.weight.data[0, 0] += 1e-7
+    met.settle(model)
+
+
+def test_weights_that_have_come_apart_are_told(ranks: Launch, tmp_path: Path) -> None:
+    assert all(line.startswith("error: rank 1 has other weights than rank 0") for line in ranks(come_apart, tmp_path))
+
+
+def evaluated(met: Ranks, out: Path) -> str:
+    images = draw_classes(6, 13, size=32, seed=3)  # 78 images: shares of 39; 25 episodes: of 12 and 13
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
+    extractor = TorchExtractor(Model(config).eval())
+    plan = EvaluationPlan(shapes=[EpisodeShape(way=3, shot=1, queries=4)], episodes=25, ranks=met)
+    (result,) = evaluate_images(extractor, images, plan)
+    return f"{result['accuracy']:.6f} {result['ci95']:.6f}"
+
+
+def test_two_ranks_evaluate_as_one_does(ranks: Launch, tmp_path: Path) -> None:
+    assert ranks(evaluated, tmp_path / "run") == [evaluated(Ranks(), tmp_path)] * 2
+
+
+def enrolled(met: Ranks, out: Path) -> str:
+    sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
+    with redirect_stdout(StringIO()) as said, patch.object(distributed, "PIECE", 8):  # they meet several times
+        enroll(sources, out=out.with_suffix(".frn.json"), as_json=True)
+    return said.getvalue()
+
+
+def test_two_ranks_enroll_as_one_does(ranks: Launch, tmp_path: Path, moths: Path) -> None:
+    (tmp_path / "moths").symlink_to(moths / "train")
+    shutil.copytree(next((moths / "val").iterdir()), tmp_path / "odd")
+    (tmp_path / "odd" / "00.png").write_bytes(b"no image")
+    alone = json.loads(enrolled(ALONE, tmp_path / "one"))
+    first, second = ranks(enrolled, tmp_path / "two")
+    assert second == "", "rank 0 answers"
+    assert json.loads(first) == alone | {"project": str(tmp_path / "two.frn.json")}
+    assert alone["left_out"] == 1
+    classes = [json.loads((tmp_path / f"{name}.frn.json").read_text())["classes"] for name in ("one", "two")]
+    assert classes[0] == classes[1]
+
+
+def one_dies(met: Ranks, out: Path) -> str:
+    if met.rank == 1:
+        os._exit(9)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, which may come before it has said what happened
+    met.wait()
+    return "went on"
+
+
+def test_a_rank_that_dies_is_told_in_one_line(ranks: Launch, tmp_path: Path) -> None:
+    (said,) = ranks(one_dies, tmp_path / "run")
+    assert said.startswith("error: rank 0 of 2 has lost another one")
+    assert "--resume" in said
+    assert "\n" not in said
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    serve()

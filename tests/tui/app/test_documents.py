@@ -1,0 +1,309 @@
+"""What is open: that opening is no edit, what is offered after a crash, samples, missing photos, bundles, undo."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frn_tui.app import FrnApp
+from frn_tui.dialogs.dialogs import AskText, Choose
+
+from frn.models.zoo import DEFAULT_MODEL
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
+
+Lines = Callable[[Any], list[str]]
+OPENED = {"jay": 6, "owl": 4, "wren": 5}
+SUPPORT = {"path": "/photos/jay/jay-1.jpg", "key": "jay-1.jpg", "size": 1, "mtime_ns": 2}
+
+
+def left(project: str | None = None, place: str | None = None) -> dict[str, Any]:
+    """What an app that was killed has left."""
+    classes = [{"id": 1, "name": "finch", "supports": [SUPPORT]}]
+    state = {"classes": classes, "threshold": None, "next_id": 2}
+    about = {"journal": f"/state/{project}.json", "adding": {}, "time": 1_700_000_000.0}
+    return {"state": state, "model": "conv4", "project": project, "place": place, **about}
+
+
+def title(driver: Driver) -> str:
+    return str(getattr(driver.app.screen, "dialog_title", ""))
+
+
+def test_opening_a_folder_is_no_edit(drive: Drive, fake_engine: FakeEngine, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        assert driver.counts == OPENED
+        assert app.controller.session.is_saved
+        assert "frn-tui  photos/" in lines(app)[0]
+        await driver.keys("u")
+        assert driver.counts == OPENED
+        await app.controller.journal()
+        assert not fake_engine.kept
+        await driver.keys("n")
+        await driver.type("finch")
+        assert "● photos/" in lines(app)[0]
+        await app.controller.journal()
+        assert fake_engine.kept
+        assert fake_engine.kept["place"] == "/photos"
+        await driver.keys("u", "ctrl+q")
+        assert app._exit  # nothing to ask about
+
+    drive(scenario)
+
+
+def test_what_is_told_to_end_keeps_what_is_being_added_and_nothing_that_was_saved(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
+    async def scenario(driver: Driver) -> None:
+        controller, recovery = driver.app.controller, driver.app.recovery
+        with controller.begun({"finch": ["/home/finch-1.jpg"]}):
+            await recovery.keep_at_the_end()
+        assert fake_engine.kept
+        assert fake_engine.kept["adding"] == {"finch": ["/home/finch-1.jpg"]}
+        await recovery.keep_at_the_end()
+        assert not fake_engine.kept
+
+    drive(scenario)
+
+
+def test_an_edit_while_a_folder_opens_stays_an_edit(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        controller = driver.app.controller
+        embed = controller._embed
+
+        async def slowly(*arguments: Any) -> Any:
+            controller.session.create("finch")
+            return await embed(*arguments)
+
+        controller._embed = slowly  # type: ignore[assignment, method-assign]
+        await driver.app.workspace.open_place("/photos")
+        assert driver.counts == {"finch": 0, **OPENED}
+        assert not controller.session.is_saved
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize(
+    ("found", "asked"), [(left(), False), (left(place="/photos"), True), (left(project="/home/other.frn.json"), False)]
+)
+def test_a_crash_does_not_stand_before_what_was_named(
+    drive: Drive, fake_engine: FakeEngine, found: dict[str, Any], asked: bool
+) -> None:
+    fake_engine.left = found
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        await driver.until(lambda: driver.counts == OPENED)
+        if asked:
+            await driver.until(lambda: "Unsaved work of /photos, 2023-11-14" in title(driver))
+            assert "go on with 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
+            await driver.keys("down", "down", "enter")
+        else:
+            await driver.idle()
+            assert app.screen is app.workspace
+            assert any("unsaved work" in note.message for note in app._notifications)
+        await driver.pilot.press("ctrl+o")
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        await driver.type("unsaved work")
+        assert driver.counts == {"finch": 1}
+        assert not app.controller.session.is_saved
+        assert not app.controller.session.can_undo  # one undo emptied the app
+        assert fake_engine.left == {}
+
+    drive(scenario)
+
+
+def test_without_a_place_the_offer_comes_first_and_may_be_forgotten(drive: Drive, fake_engine: FakeEngine) -> None:
+    fake_engine.left = left()
+
+    async def scenario(driver: Driver) -> None:
+        await driver.until(lambda: "a project without a name" in title(driver))
+        await driver.pilot.press("down", "enter")
+        await driver.until(lambda: driver.app.screen is driver.app.workspace)
+        await driver.idle()
+        assert fake_engine.left == {}
+
+    drive(scenario, app=lambda place, **options: FrnApp(None, **options))
+
+
+@pytest.mark.parametrize("option", ["go on", "forget"])
+def test_what_one_app_has_left_does_not_take_away_what_another_has(
+    drive: Drive, fake_engine: FakeEngine, option: str
+) -> None:
+    fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]
+
+    async def scenario(driver: Driver) -> None:
+        await driver.until(lambda: "new.frn.json" in title(driver))
+        await driver.pilot.press(*option, "enter")
+        if option == "forget":
+            await driver.until(lambda: "old.frn.json" in title(driver))
+            await driver.pilot.press("escape")
+        await driver.until(lambda: driver.app.screen is driver.app.workspace)
+        await driver.idle()
+        assert fake_engine.left["project"] == "/home/old.frn.json"
+        await driver.pilot.press("ctrl+o")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        assert "unsaved work of /home/old.frn.json" in str(driver.app.screen.options)  # type: ignore[attr-defined]
+
+    drive(scenario, app=lambda place, **options: FrnApp(None, **options))
+
+
+def test_the_samples_step_aside_for_a_first_class_and_undo_brings_them_back(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        await app.workspace.open_samples("/photos")
+        await driver.idle()
+        assert "frn-tui  samples" in lines(app)[0]
+        await driver.keys("plus")  # playing with them makes them nobody's own
+        for first in ("class", "folder", "photos"):
+            if first == "class":
+                await driver.keys("n")
+                await driver.type("finch")
+                assert driver.counts == {"finch": 0}
+            elif first == "folder":
+                app.workspace.classes_pane.add(["/photos"])
+                await driver.until(lambda: len(driver.counts) == 3)
+                assert "● unsaved" in lines(app)[0]
+            else:
+                app.workspace.classes_pane.add(["/queries/swan-1.jpg"])
+                await driver.until(lambda: isinstance(app.screen, AskText))
+                await driver.keys("enter")
+                assert driver.counts == {"queries": 1}
+            while app.controller.session.can_undo:
+                await driver.keys("u")
+            assert driver.counts == OPENED
+            assert "frn-tui  samples" in lines(app)[0]
+
+    drive(scenario)
+
+
+def test_new_and_save_as(drive: Drive, fake_engine: FakeEngine) -> None:
+    saved: list[str] = []
+
+    def save(tell: object, **arguments: str) -> dict[str, str]:
+        saved.append(arguments["path"])
+        return {}
+
+    fake_engine.op_save = save  # type: ignore[method-assign]
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        await driver.keys("S")
+        assert app.screen.query_one("Input").value == "photos.frn.json"  # type: ignore[attr-defined]
+        await driver.type("/home/one")
+        await driver.keys("S")
+        await driver.type("/home/two.frn.json")
+        assert saved == ["/home/one.frn.json", "/home/two.frn.json"]
+        assert app.controller.title == "two.frn.json"
+        app.controller.session.create("finch")
+        await driver.pilot.press("N")
+        await driver.until(lambda: "unsaved" in title(driver))
+        await driver.type("stay")
+        assert driver.counts == {**OPENED, "finch": 0}
+        await driver.keys("u", "N")
+        assert driver.counts == {}
+        assert app.controller.title == "unsaved"
+        await driver.keys("ctrl+o")
+        assert "/home/two.frn.json" in str(app.screen.options)  # type: ignore[attr-defined]
+
+    drive(scenario)
+
+
+def test_missing_photos_are_counted_told_of_and_found_again(
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, lines: Lines
+) -> None:
+    support = {"path": "/p/jay-2.jpg", "key": "jay-2.jpg", "size": 1, "mtime_ns": 1}
+    other = {**SUPPORT, "path": "/p/jay-1.jpg"}
+    state = {"classes": [{"id": 4, "name": "jay", "supports": [other, support]}], "threshold": None, "next_id": 5}
+    found = {"state": state, "model": DEFAULT_MODEL, "sha256": f"sha of {DEFAULT_MODEL}"}
+    monkeypatch.setattr(fake_engine, "op_load", lambda tell, path: found)
+    fake_engine.away = {"/p/jay-1.jpg", "/p/jay-2.jpg"}
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        fake_engine.known = {"jay-1.jpg"}  # of the other nothing is known
+        await app.workspace.open_place("/home/birds.frn.json")
+        await driver.idle()
+        assert "2 missing (R)" in lines(app)[0]
+        assert app.controller.left_out == {"jay-2.jpg"}
+        assert any("2 missing" in line for line in lines(app)[1:])
+        app.workspace.ask(["/queries/jay-10.jpg"])
+        await driver.idle()
+        assert app.controller.query.answer is not None
+        assert "scores" in app.controller.query.answer
+        assert any("2 examples missing; 1 of them does not count" in note.message for note in app._notifications)
+        await app.workspace.project_bar._relocate("/photos/jay")
+        assert app.controller.missing == app.controller.left_out == frozenset()
+        (entry,) = app.controller.session.state.classes
+        assert [str(one.path) for one in entry.supports] == ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]
+        assert not app.controller.session.is_saved
+        await driver.keys("u")
+        assert driver.app.controller.session.is_saved
+        assert "2 missing (R)" in lines(app)[0]  # the project says again that they are where they are not
+        await driver.keys("ctrl+r")
+        assert "missing" not in lines(app)[0]
+
+    drive(scenario)
+
+
+def test_a_project_is_opened_by_its_whole_path(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        await app.workspace.open_place("birds.frn.json")
+        assert app.controller.project == app.settings.recent[0] == f"{tmp_path}/birds.frn.json"
+        await app.workspace.open_place("~/birds.frn.json")
+        assert app.controller.project == f"{Path.home()}/birds.frn.json"
+        await driver.keys("S")
+        await driver.type("folder/")
+        assert any("folder/: is a folder; name a file in it" in note.message for note in app._notifications)
+
+    drive(scenario)
+
+
+def test_a_bundle_is_written_where_one_says_and_unpacked_where_one_says(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        await driver.keys("B")
+        await driver.type("/home/birds.zip")
+        app.context.start(app.workspace.project_bar._bundle, "/home/birds.zip")
+        await driver.until(lambda: "is there already" in title(driver))
+        await driver.keys("enter")
+        assert fake_engine.written == {"/home/birds.zip": "bundle"}
+        app.workspace.context.start(app.workspace.open_place, "/home/birds.zip")
+        await driver.until(lambda: isinstance(app.screen, AskText))
+        assert app.screen.query_one("Input").value == "/home/birds"  # type: ignore[attr-defined]
+        await driver.keys("enter")
+        assert app.controller.project == "/home/birds/birds.frn.json"
+
+    drive(scenario)
+
+
+def test_undo_covers_the_model_and_the_threshold(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        app, controller = driver.app, driver.app.controller
+        before = controller.model_name
+        app.context.start(app._change_model, "resnet12")
+        await driver.idle()
+        await driver.keys("plus")
+        assert (controller.model_name, controller.threshold) == ("resnet12", 0.41)
+        await driver.keys("u")
+        assert (controller.model_name, controller.threshold) == ("resnet12", 0.4)
+        await driver.keys("u")
+        assert controller.model_name == before
+        assert controller.session.is_saved
+        await driver.keys("ctrl+r")
+        assert controller.model_name == "resnet12"
+        assert "redone" in app.context.jobs._message
+
+    drive(scenario)
+
+
+def test_held_keys_lose_nothing(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.pilot.press(*["plus"] * 10, "minus", "minus")
+        await driver.idle()
+        assert driver.app.controller.threshold == pytest.approx(0.48)
+
+    drive(scenario)

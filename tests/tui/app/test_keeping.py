@@ -1,0 +1,133 @@
+"""Quitting, exporting and showing outside, from the keyboard."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from frn_tui.client.client import EngineError
+from frn_tui.client.protocol import EXISTS
+from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.terminal.viewer import viewer_command
+
+from frn.errors import FrnError
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
+
+
+def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: FakeEngine) -> None:
+    saved: list[str] = []
+
+    def save(tell: object, **arguments: str) -> dict[str, str]:
+        saved.append(arguments["path"])
+        return {}
+
+    fake_engine.op_save = save  # type: ignore[method-assign]
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        app.controller.session.create("finch")
+        await driver.pilot.press("ctrl+q")
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        await driver.pilot.press(*"save", "enter")
+        await driver.until(lambda: isinstance(app.screen, AskText))
+        field = app.screen.query_one("Input")
+        field.value = "/home/mine"  # type: ignore[attr-defined]
+        await driver.pilot.press("enter")
+        await driver.until(lambda: app._exit)
+        assert saved == ["/home/mine.frn.json"]
+
+    drive(scenario)
+
+
+def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) -> None:
+    def save(tell: object, **arguments: str) -> dict[str, str]:
+        raise EngineError("/home/x.frn.json: cannot be written (No space left on device, 9 bytes)")
+
+    fake_engine.op_save = save  # type: ignore[method-assign]
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        app.controller.project = "/home/x.frn.json"
+        app.controller.session.create("finch")
+        await driver.pilot.press("ctrl+q")
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        await driver.pilot.press("enter")
+        await driver.idle()
+        assert not app._exit
+        assert app.screen is app.workspace
+        assert not app.controller.session.is_saved
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize(("name", "what"), [("x.onnx", "classifier"), ("x.npz", "arrays")])
+def test_what_is_exported_follows_the_name_and_replaces_only_if_told(
+    drive: Drive, fake_engine: FakeEngine, name: str, what: str
+) -> None:
+    asked: list[tuple[str, str, bool]] = []
+
+    def export(tell: object, path: str, what: str, replace: bool) -> dict[str, object]:
+        asked.append((path, what, replace))
+        if not replace:
+            raise EngineError(f"{path}: is in the way", code=EXISTS)
+        return {}
+
+    fake_engine.op_export = export  # type: ignore[assignment, method-assign]
+
+    async def scenario(driver: Driver) -> None:
+        await driver.pilot.press("e")
+        await driver.until(lambda: isinstance(driver.app.screen, AskText))
+        field = driver.app.screen.query_one("Input")
+        field.value = f"/home/{name}"  # type: ignore[attr-defined]
+        await driver.pilot.press("enter")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        await driver.pilot.press("enter")
+        await driver.idle()
+        assert asked == [(f"/home/{name}", what, False), (f"/home/{name}", what, True)]
+
+    drive(scenario)
+
+
+def test_a_photo_is_shown_by_what_the_system_has(tmp_path: Path) -> None:
+    opener = tmp_path / "xdg-open"
+    opener.write_text("#!/bin/sh\n")
+    opener.chmod(0o755)
+    desktop = {"DISPLAY": ":0", "PATH": str(tmp_path)}
+    assert viewer_command("/a b.jpg", desktop, "linux") == ["xdg-open", "/a b.jpg"]
+    assert viewer_command("/a.jpg", {}, "darwin") == ["open", "/a.jpg"]
+    assert viewer_command("C:/a.jpg", {}, "win32")[-1] == "C:/a.jpg"
+    assert viewer_command("/a.jpg", {"FRN_VIEWER": "feh"}, "linux") == ["feh", "/a.jpg"]
+    with pytest.raises(FrnError, match="no desktop"):
+        viewer_command("/a.jpg", {"PATH": str(tmp_path)}, "linux")
+    with pytest.raises(FrnError, match="xdg-utils"):
+        viewer_command("/a.jpg", {"DISPLAY": ":0", "PATH": "/nowhere"}, "linux")
+
+
+def test_o_shows_the_photo_in_focus(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+
+    def popen(command: list[str], **options: object) -> None:
+        if command[0] == "broken":
+            raise FileNotFoundError(2, "No such file or directory")
+        assert options["start_new_session"]
+        started.append(command)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setenv("FRN_VIEWER", sys.executable)
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        await driver.keys("o")
+        assert started == []
+        await driver.keys("tab", "o")
+        assert started.pop() == [sys.executable, "/photos/jay/jay-0.jpg"]
+        app.workspace.ask(["/queries/owl-10.jpg"])
+        await driver.idle()
+        await driver.keys("tab", "o")
+        assert started.pop() == [sys.executable, "/queries/owl-10.jpg"]
+        monkeypatch.setenv("FRN_VIEWER", "broken")
+        await driver.keys("o")
+        assert any("broken: cannot be started" in note.message for note in app._notifications)
+
+    drive(scenario)

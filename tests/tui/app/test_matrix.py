@@ -1,0 +1,106 @@
+"""Every size in every kind of colours and theme is painted, and the terminal is sent nothing else."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from frn_tui.settings.settings import Settings
+from textual.screen import Screen
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
+
+COLORS = ["truecolor", "256", "standard", "none"]
+THEMES = ["textual-dark", "textual-light", "ansi-dark"]
+SIZES = [(80, 24), (140, 40), (40, 12), (300, 80), (20, 5)]
+KEYS = ["h t tab", "g question_mark escape", "z i z", "l escape", "shift+tab t i"]
+"""Of each paint: they show other things than the start does."""
+SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
+
+
+@pytest.mark.parametrize("colors", COLORS)
+def test_every_size_and_theme_is_painted_with_the_colours_that_there_are(
+    colors: str,
+    drive: "Drive",
+    lines: Callable[[Any], list[str]],
+    sent: Callable[[Any], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if colors == "none":
+        monkeypatch.setenv("NO_COLOR", "1")
+    else:
+        monkeypatch.setattr("textual.constants.COLOR_SYSTEM", colors)
+
+    async def scenario(driver: "Driver") -> None:
+        assert driver.app.workspace.context.mode == ("half" if colors in ("truecolor", "256") else "ascii")
+        await driver.app.workspace.query_pane.ask_now(["/queries"])
+        for step, size in enumerate(SIZES):  # any two of size, theme and colours meet
+            driver.app.theme = THEMES[(step + COLORS.index(colors)) % len(THEMES)]
+            await driver.pilot.resize_terminal(*size)
+            for key in KEYS[step].split():
+                await driver.pilot.press(key)
+                await driver.pilot.pause()
+                painted = lines(driver.app)
+                assert len(painted) == size[1]
+                assert "".join(painted).strip()
+                assert not [char for line in painted for char in line if not char.isprintable()]
+                check_colors(sent(driver.app), colors)
+
+    drive(scenario, images="auto")
+
+
+def check_colors(text: str, colors: str) -> None:
+    assert not [char for char in SEQUENCE.sub("", text) if not char.isprintable() and char != "\n"]
+    painting = [parameters for parameters, final in SEQUENCE.findall(text) if final == "m"]
+    assert painting
+    if colors in ("256", "standard"):
+        assert not [parameters for parameters in painting if "8;2;" in parameters]
+    if colors == "standard":
+        assert not [parameters for parameters in painting if "8;5;" in parameters]
+    if colors == "none":
+        shades = [match.groups() for p in painting for match in re.finditer(r"[34]8;2;(\d+);(\d+);(\d+)", p)]
+        assert all(red == green == blue for red, green, blue in shades)
+
+
+def test_a_window_of_a_single_cell_comes_to_rest(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scrollbar that takes the room of what it scrolls would come and go for ever."""
+    laid_out = []
+    refresh = Screen._refresh_layout
+
+    def counted(screen: Screen[object], *size: Any, **how: Any) -> None:
+        laid_out.append(screen)
+        refresh(screen, *size, **how)
+
+    monkeypatch.setattr(Screen, "_refresh_layout", counted)
+
+    async def scenario(driver: "Driver") -> None:
+        for key in ("tab", "question_mark", "ctrl+q"):  # the workspace, a page, a list to choose from
+            await driver.pilot.resize_terminal(80, 24)
+            await driver.keys(key)
+            await driver.pilot.resize_terminal(1, 1)
+            for _ in range(50):
+                before = len(laid_out)
+                await driver.pilot.pause(0.1)
+                if len(laid_out) == before:
+                    break
+            else:
+                raise AssertionError(f"{driver.app.screen} is laid out again and again")
+            await driver.pilot.press("escape")
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize(("no_color", "shown"), [(False, "ansi-light"), (True, "textual-dark")])
+def test_a_theme_is_remembered_but_not_one_of_colours_where_there_are_none(
+    no_color: bool, shown: str, drive: "Drive", private_state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Settings(theme="ansi-light").write()
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "")
+
+    async def scenario(driver: "Driver") -> None:
+        assert driver.app.theme == shown
+
+    drive(scenario, size=(80, 24))

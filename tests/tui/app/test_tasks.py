@@ -1,0 +1,188 @@
+"""Ten tasks by keys alone and one by the mouse alone: what docs/tasks.md says each takes is what it takes."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frn_tui.dialogs.closeup import Closeup
+from frn_tui.dialogs.picker import Picker
+from frn_tui.screens.review import Review
+
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
+
+CLASSES = ["finch", "jay", "owl", "tit", "wren"]
+WRONG = (3, 11, 24, 37)
+"""Of the 40 photos that are answered with a class, those that are of the next one."""
+ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
+TABLE = Path(__file__).parents[3] / "docs" / "tasks.md"
+
+
+class User:
+    """Presses keys, and counts them."""
+
+    def __init__(self, driver: Driver, engine: FakeEngine) -> None:
+        self.driver, self.app, self.engine, self.pressed = driver, driver.app, engine, 0
+
+    async def press(self, keys: str | Iterable[str]) -> None:
+        words = keys.split() if isinstance(keys, str) else list(keys)
+        self.pressed += len(words)
+        for word in words:
+            await self.driver.pilot.press(word)
+            if isinstance(self.app.screen, Picker):
+                await self.driver.until(lambda: not any(worker.is_running for worker in self.app.screen.workers))
+        await self.driver.idle()
+
+    async def begin(self) -> None:
+        """What stands before most tasks; it does not count."""
+        await self.press("a left f i f2")
+        await self.press("p a s f2")
+        self.pressed = 0
+
+    @property
+    def asked(self) -> str:
+        """The photo on show."""
+        answer = self.app.controller.query.answer
+        return answer["path"] if answer else ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {Path(item.path).name: item.label or "" for item in self.app.controller.reviewed()}
+
+
+async def classes(user: User) -> None:
+    """Five classes from folders."""
+    await user.press("a left f i f2")
+    assert user.driver.counts == dict.fromkeys(CLASSES, 5)
+
+
+async def questions(user: User) -> None:
+    """Five classes from folders, 200 questions answered, each reviewed and said to be right or what it is."""
+    await classes(user)
+    await user.press("p a s f2")
+    await user.press("l s s s ctrl+a y")
+    review = user.app.screen
+    assert isinstance(review, Review)
+    for path in [item.path for item in review.gallery._items]:
+        number, name = int(path.rpartition("-")[2][:-4]) - 100, Path(path).name.partition("-")[0]
+        if number in WRONG:
+            await go(user, review, path)
+            await user.press(str((CLASSES.index(name) + 1) % 5 + 1))
+    for name, label in user.labels.items():
+        own, number = name.partition("-")[0], int(name.rpartition("-")[2][:-4]) - 100
+        assert label == CLASSES[(CLASSES.index(own) + (number in WRONG)) % 5]
+
+
+async def go(user: User, review: Review, path: str) -> None:
+    """To a photo of the grid: over whole lines, then along."""
+    columns, target = review.gallery._grid.columns, review.gallery.paths.index(path)
+    lines = target // columns - review.gallery.cursor // columns
+    await user.press(["down"] * lines)
+    along = target - review.gallery.cursor
+    await user.press(["right" if along > 0 else "left"] * abs(along))
+    assert review.gallery.cursor == target
+
+
+async def one_photo(user: User) -> None:
+    """Ask about one photo, and see what its class does not explain."""
+    await user.press("p a s enter o w l enter h")
+    shown = user.app.workspace.query_pane.picture
+    assert user.asked.startswith("/asked/owl")
+    assert shown.look != "photo" or shown.has_map
+
+
+async def correction(user: User) -> None:
+    """Say of the photo on show that it is of another class; the next one follows."""
+    await user.press("3")
+    assert next(iter(user.labels.values())) == "owl"
+    assert user.asked.endswith("finch-101.jpg")
+
+
+async def threshold(user: User) -> None:
+    """Set the threshold to 62.5 %."""
+    await user.press("percent_sign home ctrl+k 6 2 full_stop 5 enter")
+    assert user.app.controller.threshold == 0.625
+
+
+async def twelve(user: User) -> None:
+    """Say of the first twelve photos that they are of class 2."""
+    await user.press(["l", *["space"] * 12, "2"])
+    assert list(user.labels.values()) == ["jay"] * 12 + [""] * 188
+
+
+async def merge(user: User) -> None:
+    """Make one class of two."""
+    await user.press("r ctrl+u j a y enter enter")
+    assert user.driver.counts == {"jay": 10, "owl": 5, "tit": 5, "wren": 5}
+
+
+async def closer(user: User) -> None:
+    """See an example large, twice as close, and the next one."""
+    await user.press("shift+tab z z Z right")
+    assert isinstance(user.app.screen, Closeup)
+    assert user.app.screen.at == 1
+
+
+async def sort(user: User) -> None:
+    """Copy 200 photos into a folder for each verdict."""
+    await user.press("l e enter enter")
+    assert len(user.engine.sorted) == 200
+
+
+async def save(user: User) -> None:
+    """Save the project under a name."""
+    await user.press("ctrl+s ctrl+u b enter")
+    assert user.app.controller.session.is_saved
+
+
+async def by_mouse(user: User) -> None:
+    """By the mouse alone: choose a class, ask about an example of it, and say of the photo that it is of another."""
+    pilot = user.driver.pilot
+    await pilot.click("#classes", offset=(3, 2))
+    await user.driver.idle()
+    await pilot.click("#gallery", offset=(3, 2), times=2)
+    await user.driver.until(lambda: user.asked.startswith("/five/owl"))
+    await user.driver.idle()
+    await pilot.click("#bars", offset=(5, 2), times=2)
+    await user.driver.idle()
+    user.pressed = 5
+    assert user.driver.counts["owl"] == 4
+
+
+TASKS: list[Callable[[User], Awaitable[None]]] = [classes, one_photo, correction, threshold, merge, closer]
+LONG: list[Callable[[User], Awaitable[None]]] = [questions, twelve, sort, save, by_mouse]
+
+
+def told() -> dict[str, tuple[str, str]]:
+    """Each task's keys before and now, as they stand in the document."""
+    rows = re.findall(r"^\| (.+?) \| (\S+) \| (\d+) \|", TABLE.read_text(), re.MULTILINE)
+    return {what: (before, now) for what, before, now in rows}
+
+
+@pytest.mark.parametrize(
+    "task", [*TASKS, *(pytest.param(task, marks=pytest.mark.slow) for task in LONG)], ids=lambda task: task.__name__
+)
+def test_a_task_takes_as_many_keys_as_is_told(
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, task: Callable[[User], Awaitable[None]]
+) -> None:
+    world = {f"/five/{name}": [f"{name}-{number}.jpg" for number in range(5)] for name in CLASSES}
+    folders: dict[str, Any] = {"/home": [], "/five": CLASSES, **world, "/asked": ASKED}
+    monkeypatch.setattr(FakeEngine, "FOLDERS", folders)
+
+    async def scenario(driver: Driver) -> None:
+        user = User(driver, fake_engine)
+        driver.app.workspace.context.browsed = "/home"
+        if task not in (classes, questions):
+            await user.begin()
+        await task(user)
+        assert (task.__doc__ or "").strip().rstrip(".") in told()
+        assert str(user.pressed) == told()[(task.__doc__ or "").strip().rstrip(".")][1]
+
+    drive(scenario, place="/home")
+
+
+def test_five_classes_and_200_questions_take_at_most_half_of_the_keys_of_before() -> None:
+    before, now = told()[(questions.__doc__ or "").strip().rstrip(".")]
+    assert 2 * int(now) <= int(before)

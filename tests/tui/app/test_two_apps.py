@@ -1,0 +1,144 @@
+"""A project that is open in two apps at once."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.file_requests import FindHolder, LoadProject, LockProject, SaveProject
+from frn_tui.client.protocol import OPEN_ELSEWHERE, OpenModel
+from frn_tui.client.serialization import StateJson
+from frn_tui.dialogs.dialogs import AskText
+
+from tests import processes
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
+
+PROJECT = "/home/birds.frn.json"
+STATE: StateJson = {"classes": [{"id": 1, "name": "x", "supports": []}], "threshold": None, "next_id": 2}
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    """Another process, which lives until it is told."""
+    with processes.started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        yield process
+
+
+def engine_of(process: int) -> EngineClient:
+    """The engine of an app with this number."""
+    client = EngineClient()
+    client._command[client._command.index("--app") + 1] = str(process)
+    return client
+
+
+def test_the_second_app_is_told_and_cannot_save_over_the_first(
+    tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
+) -> None:
+    path = str(tmp_path / "x.frn.json")
+
+    async def scenario() -> None:
+        first, second = EngineClient(), engine_of(other.pid)
+        try:
+            for client in (first, second):
+                await client.start()
+                await client.call(OpenModel(model="conv4"))
+            await first.call(SaveProject(path=path, state=STATE, replace=False))
+            await first.call(LockProject(path=path))
+            assert (await first.call(FindHolder(path=path)))["holder"] is None
+            assert (await second.call(FindHolder(path=path)))["holder"] == os.getpid()
+            await second.call(LoadProject(path=path))
+            with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
+                await second.call(SaveProject(path=path, state=STATE, replace=True))
+
+            await second.call(LockProject(path=path))  # takes it over: now the first one is told
+            with pytest.raises(EngineError, match="Save under another name"):
+                await first.call(SaveProject(path=path, state=STATE, replace=False))
+            await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
+            await second.call(LockProject(path=None))
+            assert (await first.call(FindHolder(path=path)))["holder"] is None
+
+            await second.call(LockProject(path=path))
+            other.kill()
+            other.wait()
+            assert (await first.call(FindHolder(path=path)))["holder"] is None  # a lock dies with its app
+            await first.call(SaveProject(path=path, state=STATE, replace=False))
+        finally:
+            await first.close()
+            await second.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_is_none(
+    tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
+) -> None:
+    path, link = tmp_path / "x.frn.json", tmp_path / "y.frn.json"
+    link.symlink_to(path)
+
+    async def scenario() -> None:
+        first, second = EngineClient(), engine_of(other.pid)
+        try:
+            await first.start()
+            await second.start()
+            await first.call(LockProject(path=str(path)))
+            assert (await second.call(FindHolder(path=str(link))))["holder"] == os.getpid()
+            (lock,) = (private_state / "open").iterdir()
+            assert json.loads(lock.read_text())["path"] == str(path)
+            for content in ("{", "[]", '{"process": "x", "born": null}'):
+                lock.write_text(content)
+                assert (await second.call(FindHolder(path=str(link))))["holder"] is None
+        finally:
+            await first.close()
+            await second.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("leave it", "before")])
+def test_who_opens_it_second_chooses(drive: Drive, fake_engine: FakeEngine, option: str, project: str | None) -> None:
+    fake_engine.holders[PROJECT] = 4321
+
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        app.controller.project = "before"
+        app.controller.session.mark_saved()
+        app.workspace.classes_pane.add([PROJECT])
+        asked = "open in another frn-tui (process 4321)"
+        await driver.until(lambda: asked in getattr(app.screen, "dialog_title", ""))
+        await driver.type(option)
+        await driver.idle()
+        assert app.controller.project == project
+        assert ("jay" in driver.counts and len(driver.counts) == 1) == (option != "leave it")
+        assert fake_engine.locked == (project if option != "leave it" else None)
+
+    drive(scenario)
+
+
+def test_saving_what_another_app_has_taken_over_asks_for_another_name(drive: Drive, fake_engine: FakeEngine) -> None:
+    saved: list[str] = []
+
+    def save(tell: object, **arguments: str) -> dict[str, str]:
+        if arguments["path"] == PROJECT:
+            raise EngineError(
+                f"{PROJECT}: is open in another frn-tui (process 4321). Save under another name.", OPEN_ELSEWHERE
+            )
+        saved.append(arguments["path"])
+        return {}
+
+    fake_engine.op_save = save  # type: ignore[method-assign]
+
+    async def scenario(driver: Driver) -> None:
+        driver.app.controller.project = PROJECT
+        await driver.pilot.press("ctrl+s")
+        await driver.until(lambda: isinstance(driver.app.screen, AskText))
+        await driver.type("/home/mine")
+        assert saved == ["/home/mine.frn.json"]
+        assert driver.app.controller.session.is_saved
+
+    drive(scenario)

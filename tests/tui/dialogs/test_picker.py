@@ -1,0 +1,259 @@
+"""The file picker: what it takes, what it finds, where it goes; and keys that come before a dialogue is there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from frn_tui.client.file_requests import Entry
+from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.dialogs.finding import narrowed
+from frn_tui.dialogs.picker import Picker
+from frn_tui.panes.picture import LOOKS
+from frn_tui.settings.settings import Settings
+from frn_tui.terminal.paths import natural_order
+from textual import events
+from textual.widgets import Input
+
+from tests.tui.conftest import Drive, Driver
+
+Lines = Callable[[Any], list[str]]
+
+
+async def opened(driver: Driver, key: str = "a") -> Picker:
+    await driver.pilot.press(key)
+    await driver.until(lambda: isinstance(driver.app.screen, Picker) and driver.app.screen.everything)
+    await driver.pilot.pause()
+    assert isinstance(driver.app.screen, Picker)
+    return driver.app.screen
+
+
+def test_it_takes_what_is_highlighted_and_not_the_folder_around_it(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.keys("N")
+        picker = await opened(driver)
+        assert picker.folder == "/photos"
+        await driver.pilot.press("down", "f2")
+        await driver.until(lambda: isinstance(driver.app.screen, AskText))
+        assert driver.app.screen.query_one("Input").value == "owl"  # type: ignore[attr-defined]
+        await driver.keys("enter")
+        assert driver.counts == {"owl": 4}
+        picker = await opened(driver)
+        await driver.keys("home", "f2")  # the folder itself
+        assert driver.counts == {"owl": 4, "jay": 6, "wren": 5}
+
+    drive(scenario)
+
+
+def test_folders_are_marked_too_and_become_classes_of_their_names(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.keys("N")
+        picker = await opened(driver)
+        await driver.pilot.press("space", "down", "space")
+        await driver.until(lambda: sum("✓▸" in line for line in lines(driver.app)) == 2)
+        assert picker.marked == {"jay", "wren"}
+        await driver.keys("f2")
+        assert driver.counts == {"jay": 6, "wren": 5}
+
+    drive(scenario)
+
+
+def test_typing_finds_and_enter_goes_on_with_what_is_found(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        picker = await opened(driver, "p")
+        await driver.pilot.press("w", "n")
+        assert [entry["name"] for entry in picker.entries] == ["wren"]
+        await driver.until(lambda: any("0 folders, 6 photos" in line for line in lines(driver.app)))
+        await driver.pilot.press("enter")
+        await driver.until(lambda: picker.folder == "/photos/wren")
+        await driver.pilot.press("z")
+        assert picker.entries == []
+        await driver.pilot.press("enter", "escape")
+        assert len(picker.entries) == 7
+        await driver.pilot.press("2", "enter")
+        await driver.idle()
+        assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/wren/wren-2.jpg"]
+
+    drive(scenario)
+
+
+def test_bookmarks_and_recent_places_are_kept_and_gone_to(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        picker = await opened(driver)
+        picker.open("/photos/owl")
+        await driver.until(lambda: picker.folder == "/photos/owl")
+        await driver.pilot.press("ctrl+b", "left")
+        await driver.until(lambda: picker.folder == "/photos")
+        await driver.pilot.press("ctrl+t")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        assert driver.app.screen.options == ["★ /photos/owl", "  /photos"]  # type: ignore[attr-defined]
+        await driver.pilot.press("enter")
+        await driver.until(lambda: picker.folder == "/photos/owl")
+        driver.app.settings.write()
+        assert Settings.read().bookmarks == ["/photos/owl"]
+        await driver.pilot.press("ctrl+b")
+        assert driver.app.settings.bookmarks == []
+
+    drive(scenario)
+
+
+def test_letters_in_order_are_found_those_at_the_beginning_first() -> None:
+    entries: list[Entry] = [{"name": name, "kind": "folder"} for name in ("ajar", "a jar", "Jar", "jxaxr", "raj")]
+    assert [entry["name"] for entry in narrowed(entries, "jar")] == ["Jar", "ajar", "a jar", "jxaxr"]
+
+
+def test_names_are_sorted_as_people_count() -> None:
+    names = ["photo 10", "Photo 2", "photo 1b", "photo 1", "2", "10", "x²"]
+    assert sorted(names, key=natural_order) == ["2", "10", "photo 1", "photo 1b", "Photo 2", "photo 10", "x²"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+def test_what_is_typed_ahead_of_a_dialogue_is_not_lost(drive: Drive, size: tuple[int, int]) -> None:
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        for name in ("finch", "greenfinch"):
+            for key in ["n", *name, "enter"]:
+                app.post_message(events.Key(key, None if len(key) > 1 else key))  # faster than they are served
+            await driver.idle()
+            await driver.until(lambda: app.screen is app.workspace)
+        assert list(driver.counts)[3:] == ["finch", "greenfinch"]
+        for key in ["p", *"/queries", "enter"]:
+            app.post_message(events.Key("slash" if key == "/" else key, None if len(key) > 1 else key))
+        await driver.until(lambda: len(app.controller.query.answers) == 6)
+
+    drive(scenario, size=size)
+
+
+def test_renaming_to_another_class_merges_them_if_meant(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        workspace = driver.app.workspace
+        workspace.classes_pane.list.focus()
+        for option, counts in (("leave", {"jay": 6, "owl": 4, "wren": 5}), ("merge", {"owl": 10, "wren": 5})):
+            await driver.keys("r")
+            await driver.type(" owl ")
+            await driver.until(lambda: isinstance(driver.app.screen, Choose))
+            await driver.type(option)
+            assert driver.counts == counts
+        await driver.keys("u")
+        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
+
+    drive(scenario)
+
+
+def test_a_digit_says_of_which_class_the_photo_is_wherever_the_focus_is(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        workspace = driver.app.workspace
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        workspace.classes_pane.list.focus()
+        await driver.keys("3")
+        assert driver.counts == {"jay": 6, "owl": 4, "wren": 6}
+
+    drive(scenario)
+
+
+def test_hjkl_move_where_there_is_something_to_move_in(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        workspace = driver.app.workspace
+        workspace.classes_pane.list.focus()
+        await driver.keys("j", "j", "k")
+        assert workspace.classes_pane.list.highlighted == 1
+        workspace.classes_pane.list.highlighted = 0
+        await driver.pilot.pause()
+        gallery = workspace.photos_pane.gallery
+        gallery.focus()
+        await driver.keys("l", "l", "h")
+        assert (gallery.cursor, workspace.query_pane.picture.look) == (1, LOOKS[0])
+        await driver.keys("j")
+        below = gallery.cursor
+        await driver.keys("k")
+        assert below > 1 == gallery.cursor
+        await driver.keys("H")
+        assert workspace.query_pane.picture.look == LOOKS[1]
+        await workspace.query_pane.ask_now(["/queries"])
+        workspace.query_pane.picture.preview.focus()
+        await driver.keys("j", "j", "k")
+        assert driver.app.controller.query.at == 1
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+c"])
+def test_who_wants_to_leave_is_told_how(drive: Drive, key: str) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.keys(key)
+        assert [note.message for note in driver.app._notifications] == ["ctrl+q quits"]
+
+    drive(scenario)
+
+
+def test_commands_say_what_they_do(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        helps = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
+        assert helps["Relocate"] == "key R: find photos that were moved, by their content"
+        own = [text for text in helps.values() if text.startswith("key ")]
+        assert len(own) > 30
+        assert all(": " in text for text in own)
+
+    drive(scenario)
+
+
+def test_a_bar_shows_its_map_and_twice_clicked_takes_the_photo(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        workspace = driver.app.workspace
+        await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+        await driver.idle()
+        await driver.pilot.click("#bars", offset=(5, 2))
+        await driver.idle()
+        shown = workspace.query_pane.picture.heat_class
+        assert driver.app.controller.names[shown or 0] == "jay"
+        await driver.pilot.click("#bars", offset=(5, 2), times=2)
+        await driver.idle()
+        assert driver.counts["jay"] == 7
+
+    drive(scenario)
+
+
+def test_in_the_list_hjkl_move_and_other_letters_find(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        picker = await opened(driver)
+
+        def highlighted() -> str:
+            return picker.current["name"] if picker.current else ""
+
+        await driver.pilot.press("tab", "j", "j", "k")
+        assert highlighted() == "owl"
+        await driver.pilot.press("l")
+        await driver.until(lambda: picker.folder == "/photos/owl")
+        await driver.pilot.press("h")
+        await driver.until(lambda: picker.folder == "/photos" and highlighted() == "owl")
+        await driver.pilot.press("w")
+        await driver.until(lambda: picker.query_one(Input).value == "w")
+        await driver.pilot.press("r", "e")
+        assert [entry["name"] for entry in picker.entries] == ["wren"]
+        await driver.pilot.press("escape", "j", "a", "y")  # not in the list: letters find
+        assert picker.query_one(Input).value == "jay"
+
+    drive(scenario)
+
+
+def test_a_folder_that_is_gone_leads_to_the_nearest_one_that_is_there(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        driver.app.context.browsed = "/photos/gone/deeper"
+        picker = await opened(driver)
+        assert picker.folder == "/photos"
+        picker.folder, picker.parent_folder = "/photos/gone/deeper", "/photos/gone"  # deleted while it was shown
+        await driver.pilot.press("left")
+        await driver.until(lambda: picker.folder == "/photos")
+
+    drive(scenario)
+
+
+def test_a_path_that_is_typed_is_meant_from_the_folder_that_is_shown(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        for typed in ("./owl-2.jpg", "../owl/owl-2.jpg"):
+            picker = await opened(driver, "p")
+            picker.open("/photos/owl")
+            await driver.until(lambda: getattr(driver.app.screen, "folder", "") == "/photos/owl")
+            await driver.type(typed)
+            assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/owl/owl-2.jpg"]
+
+    drive(scenario)

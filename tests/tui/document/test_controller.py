@@ -1,0 +1,211 @@
+"""The app without its looks, on an engine that answers from a table."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from frn_tui.document.controller import Controller
+
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from tests.tui.fake_engine import FakeEngine
+
+
+def photos(name: str, count: int) -> list[str]:
+    return [f"/photos/{name}-{number}.jpg" for number in range(count)]
+
+
+Run = Callable[[Callable[[Controller, "FakeEngine"], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def run(fake_engine: "FakeEngine") -> Run:
+    """Run a test on a controller with a model."""
+
+    def run(test: Callable[[Controller, "FakeEngine"], Awaitable[None]]) -> None:
+        async def body() -> None:
+            controller = Controller(fake_engine)
+            await controller.open_model("conv4")
+            await test(controller, fake_engine)
+
+        asyncio.run(body())
+
+    return run
+
+
+def names(controller: Controller) -> dict[str, int]:
+    return {entry.name: len(entry.supports) for entry in controller.session.state.classes}
+
+
+def test_an_edit_made_while_saving_is_unsaved(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.add_classes({"jay": photos("jay", 3)})
+        engine.pause = asyncio.Event()
+        saving = asyncio.create_task(controller.save("/p/x.frn.json"))
+        await asyncio.sleep(0)
+        controller.session.create("owl")
+        engine.pause.set()
+        await saving
+        assert controller.project == engine.locked == "/p/x.frn.json"
+        assert not controller.session.is_saved
+        controller.session.undo()
+        assert controller.session.is_saved
+
+    run(test)
+
+
+def test_folders_become_classes_in_one_edit(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        seen: list[tuple[str, int, int]] = []
+        classes = {"jay": photos("jay", 3), "wren": [*photos("wren", 2), "/photos/bad.jpg"]}
+        outcome = await controller.add_classes(classes, lambda *now: seen.append(now))
+        assert str(outcome) == "5 added, 1 cannot be read"
+        assert names(controller) == {"jay": 3, "wren": 2}
+        assert [problem.path for problem in controller.problems] == ["/photos/bad.jpg"]
+        assert seen[-1] == ("Adding 2 classes", 6, 6)
+        assert set(controller.reports) == {entry.id for entry in controller.session.state.classes}
+        assert controller.threshold == 0.4
+        await controller.edit(lambda session: session.undo())
+        assert names(controller) == {}
+        await controller.add_classes({"jay": photos("jay", 4)})
+        await controller.add_classes({"jay": photos("jay", 6)})
+        assert names(controller) == {"jay": 6}  # the same folder again adds what is new
+
+    run(test)
+
+
+def test_a_folder_whose_name_no_class_can_have_stops_no_other(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        classes = {"jay": photos("jay", 2), "jay ": photos("jay", 3), "x" * 210: photos("owl", 1)}
+        outcome = await controller.add_classes(classes)
+        assert names(controller) == {"jay": 3}
+        assert str(outcome) == "3 added, 2 there already, 1 cannot be a class"
+        assert "has 210 characters" in controller.problems[-1].reason
+
+    run(test)
+
+
+def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        with pytest.raises(FrnError, match="no class with an example yet"):
+            await controller.ask(["/q/jay-9.jpg"])
+        await controller.add_classes({"jay": photos("jay", 2), "wren": photos("wren", 2)})
+        await controller.ask(["/q/wren-7.jpg", "/q/bad.jpg", "/q/jay-8.jpg"])
+        wren = controller.session.state.named("wren")
+        assert wren is not None
+        assert controller.query.answer is not None
+        assert controller.query.answer["scores"][0]["id"] == wren.id
+        assert "maps" in controller.query.answer
+        await controller.show(2)
+        assert controller.query.answer["path"] == "/q/jay-8.jpg"
+        assert "maps" in controller.query.answer
+        assert controller.query.rejected == 0
+        await controller.edit(lambda session: session.set_threshold(0.6))
+        assert controller.query.rejected == 2
+        assert controller.query.answer["path"] == "/q/jay-8.jpg"
+        await controller.show(-1)
+        await controller.edit(lambda session: session.delete(wren.id))
+        assert all(score["id"] != wren.id for answer in controller.query.answers for score in answer.get("scores", []))
+
+    run(test)
+
+
+def test_questions_about_the_same_photos_at_once_leave_an_answer_to_each(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.add_classes({"jay": photos("jay", 2)})
+        paths = [f"/q/jay-{number}.jpg" for number in range(9)]
+        await asyncio.gather(controller.ask(paths[:6]), controller.ask(paths[3:]), controller.ask([*paths, paths[0]]))
+        assert [answer["path"] for answer in controller.query.answers] == paths
+        controller.query.drop(paths[1:3])
+        await asyncio.gather(controller.ask(paths[:5]), controller.ask(paths))
+        assert sorted(answer["path"] for answer in controller.query.answers) == paths
+
+    run(test)
+
+
+def test_a_correction_makes_the_photo_an_example_once(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.add_classes({"jay": photos("jay", 2), "wren": photos("wren", 2)})
+        await controller.ask(["/q/owl-1.jpg"])
+        jay = controller.session.state.named("jay")
+        assert jay is not None
+        assert controller.correct(jay.id).added == 1
+        assert names(controller) == {"jay": 3, "wren": 2}
+        again = controller.correct(jay.id)
+        assert (again.added, again.duplicates[0].class_name) == (0, "jay")
+
+    run(test)
+
+
+def test_answers_come_back_with_the_classes(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.add_classes({"jay": photos("jay", 1)})
+        await controller.ask(["/q/jay-1.jpg", "/q/owl-1.jpg"])
+        await controller.edit(lambda session: session.undo())
+        assert [answer.get("reason") for answer in controller.query.answers] == [
+            "there is no class with an example"
+        ] * 2
+        await controller.edit(lambda session: session.redo())
+        assert all("scores" in answer for answer in controller.query.answers)
+        assert "maps" in (controller.query.answer or {})
+        await controller.edit(lambda session: session.undo())
+        with pytest.raises(FrnError, match="no photo on show"):
+            controller.correct(1)
+
+    run(test)
+
+
+def test_what_the_engine_lacks_is_embedded_again_and_changed_files_are_followed(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.content = {"/p/jay-1.jpg": "new"}
+        await controller.load("/p/birds.frn.json")
+        (entry,) = controller.session.state.classes
+        assert [support.key for support in entry.supports] == ["new"]
+        assert entry.id == 4
+        assert "has changed since it was added" in controller.problems[0].reason
+        assert controller.project == "/p/birds.frn.json"
+        await controller.change_model("resnet12")
+        assert engine.known == {"new"}
+
+    run(test)
+
+
+def test_saving_marks_the_state(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.add_classes({"jay": photos("jay", 1)})
+        assert not controller.session.is_saved
+        await controller.save("/p/x.frn.json")
+        assert controller.session.is_saved
+
+    run(test)
+
+
+def test_a_cancelled_adding_changes_nothing(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.add_classes({"jay": photos("jay", 2)})
+        engine.pause = asyncio.Event()
+        adding = asyncio.create_task(controller.add_classes({"wren": photos("wren", 3)}))
+        await asyncio.sleep(0)
+        adding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await adding
+        engine.pause = None
+        assert names(controller) == {"jay": 2}
+        await controller.sync()
+
+    run(test)
+
+
+def test_a_changed_file_does_not_stand_in_the_way_of_undo(run: Run) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.content = {"/p/jay-1.jpg": "new"}
+        await controller.load("/p/birds.frn.json")
+        assert not controller.session.is_saved
+        await controller.edit(lambda session: session.create("owl"))
+        await controller.edit(lambda session: session.undo())
+        assert names(controller) == {"jay": 1}
+        assert not controller.session.can_undo
+
+    run(test)

@@ -1,0 +1,346 @@
+"""The engine knows the classes that are on the screen, whatever was opened, cancelled or undone before it is asked."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from frn_tui.client.client import EngineError
+from frn_tui.dialogs.dialogs import Choose
+from frn_tui.document.controller import Controller
+from frn_tui.document.photo_files import bundle, sort
+
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
+    from tests.tui.fake_engine import FakeEngine
+
+WRENS = {"wren": [f"/photos/wren/wren-{number}.jpg" for number in range(3)]}
+Test = Callable[[Controller, "FakeEngine"], Awaitable[None]]
+
+
+@pytest.fixture
+def run(fake_engine: "FakeEngine") -> Callable[[Test], None]:
+    """Run a test on a controller with a model and a class of wrens."""
+
+    def run(test: Test) -> None:
+        async def body() -> None:
+            controller = Controller(fake_engine)
+            await controller.open_model("conv4")
+            await controller.start_anew()
+            await controller.add_classes(WRENS)
+            await test(controller, fake_engine)
+
+        asyncio.run(body())
+
+    return run
+
+
+async def reached(engine: "FakeEngine", op: str, times: int = 1) -> None:
+    for _ in range(100):
+        if engine.calls.count(op) >= times:
+            return
+        await asyncio.sleep(0)
+    raise AssertionError(f"{op} was not asked for: {engine.calls}")
+
+
+async def cancelled(task: "asyncio.Task[Any]") -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def known(engine: "FakeEngine") -> list[str]:
+    """Names of the classes that the engine answers for."""
+    return [entry["name"] for entry in engine.classes["classes"]]
+
+
+@pytest.mark.parametrize("what", ["export", "query", "hide_and_test"])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_project_that_is_being_opened_is_answered_for_and_never_the_one_before(
+    run: Callable[[Test], None], what: str, is_cancelled: bool
+) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        opening = engine.held["embed"] = asyncio.Event()
+        loading = asyncio.create_task(controller.load("/p/birds.frn.json"))
+        await reached(engine, "embed", 2)
+        assert known(engine) == ["wren"]
+        if is_cancelled:
+            await cancelled(loading)
+        work = {
+            "export": controller.export("/x.onnx"),
+            "query": controller.ask(["/q/jay-9.jpg"]),
+            "hide_and_test": controller.hide_and_test(0),
+        }
+        asking = asyncio.create_task(work.pop(what))
+        for other in work.values():
+            other.close()
+        await asyncio.sleep(0.01)
+        assert what not in engine.calls
+        opening.set()
+        with suppress(EngineError):  # the project has a single class
+            await asking
+        assert what in engine.calls
+        assert known(engine) == ["jay"]
+
+    run(test)
+
+
+def test_after_a_change_of_the_model_that_was_cancelled_the_classes_still_answer(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
+        engine.held["embed"] = asyncio.Event()
+        changing = asyncio.create_task(controller.change_model("resnet12"))
+        await reached(engine, "embed", 2)
+        await cancelled(changing)
+        engine.held.clear()
+        assert not engine.known
+        await controller.show(1)  # asks for its maps
+        assert len(engine.known) == 3
+        assert controller.query.answer is not None
+        assert "maps" in controller.query.answer
+
+    run(test)
+
+
+def test_an_edit_while_the_classes_are_told_is_told_too(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        controller.session.create("jay")
+        engine.held["classes"] = asyncio.Event()
+        telling = asyncio.create_task(controller.sync())
+        await reached(engine, "classes", 3)
+        controller.session.create("owl")
+        engine.held.pop("classes").set()
+        await asyncio.gather(telling, controller.sync())
+        assert known(engine) == ["wren", "jay", "owl"]
+
+    run(test)
+
+
+def test_photos_belong_to_the_project_that_they_were_added_to(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.held["embed"] = asyncio.Event()
+        tasks = [
+            asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"])),
+            asyncio.create_task(controller.add_classes({"jay": ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]})),
+        ]
+        await reached(engine, "embed", 3)
+        await controller.start_anew()
+        assert controller.session.create("owl") == 1
+        engine.held.pop("embed").set()
+        reasons = [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
+        assert reasons == [
+            "another project was opened meanwhile; 1 photo was not added",
+            "another project was opened meanwhile; 2 photos were not added",
+        ]
+        assert [len(entry.supports) for entry in controller.session.state.classes] == [0]
+
+    run(test)
+
+
+def test_photos_of_a_class_that_was_deleted_meanwhile_are_told_of_by_its_name(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.held["embed"] = asyncio.Event()
+        adding = asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"]))
+        await reached(engine, "embed", 2)
+        controller.session.delete(1)
+        engine.held.pop("embed").set()
+        with pytest.raises(FrnError, match="wren was deleted meanwhile; 1 photo was not added"):
+            await adding
+
+    run(test)
+
+
+def test_a_question_ends_with_the_project_that_was_asked(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        controller.arrangement.kind = "unknown"
+        engine.held["query"] = asyncio.Event()
+        asking = asyncio.create_task(controller.ask(["/q/wren-8.jpg", "/q/bad-9.jpg"]))
+        await reached(engine, "query")
+        await controller.start_anew()
+        await asyncio.wait_for(asking, 5)  # of an engine that does not answer yet
+        engine.held.pop("query").set()
+        await controller.add_classes({"jay": ["/photos/jay/jay-1.jpg"]})
+        assert not controller.query.answers
+        assert not controller.problems
+        assert controller.arrangement.kind == "all"
+
+    run(test)
+
+
+def test_photos_that_are_missing_are_those_of_the_project_that_was_looked_at(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.away = {WRENS["wren"][0]}
+        await controller.find_missing()
+        assert controller.missing == engine.away
+        engine.held["missing"] = asyncio.Event()
+        looking = asyncio.create_task(controller.find_missing())
+        await reached(engine, "missing", 2)
+        await controller.start_anew()
+        engine.held.pop("missing").set()
+        await looking
+        assert not controller.missing
+
+    run(test)
+
+
+def test_photos_that_were_moved_before_it_was_cancelled_are_followed(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        photos = [(path, "wren") for path in WRENS["wren"]]
+        await controller.ask([path for path, _ in photos])
+        engine.held["sort"] = asyncio.Event()
+        sorting = asyncio.create_task(sort(controller, "/out", photos, move=True, progress=lambda *_: None))
+        await reached(engine, "sort")
+        sorting.cancel()
+        await asyncio.sleep(0)
+        engine.held["sort"].set()
+        with pytest.raises(asyncio.CancelledError):
+            await sorting
+        paths = ["/out/wren/wren-0.jpg", *WRENS["wren"][1:]]
+        assert len(engine.sorted) == 1
+        assert [answer["path"] for answer in controller.query.answers] == paths
+        assert [str(one.path) for one in controller.session.state.classes[0].supports] == paths
+
+    run(test)
+
+
+def test_an_example_that_was_removed_is_not_missed(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        first, second = engine.away = set(WRENS["wren"][:2])
+        await controller.find_missing()
+        await controller.edit(lambda session: session.remove([first.rpartition("/")[2]]))
+        assert controller.missing == {second}
+        await controller.edit(lambda session: session.delete(1))
+        assert not controller.missing
+
+    run(test)
+
+
+@pytest.mark.parametrize("what", ["save", "bundle"])
+def test_a_model_that_was_gone_back_to_is_the_one_that_is_written(run: Callable[[Test], None], what: str) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.change_model("resnet12")
+        controller.session.undo()
+        engine.calls.clear()
+        write = controller.save("/x.frn.json") if what == "save" else bundle(controller, "/x.zip", lambda *now: None)
+        await asyncio.gather(write, controller.sync())
+        assert controller.model_name == "conv4"
+        assert engine.calls.index("open_model") < engine.calls.index(what)
+
+    run(test)
+
+
+def test_a_project_is_not_saved_in_the_place_of_another(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.held["open_model"] = asyncio.Event()
+        opening = asyncio.create_task(controller.open_model("resnet12"))
+        await reached(engine, "open_model", 2)
+        saving = asyncio.create_task(controller.save("/wrens.frn.json"))
+        await asyncio.sleep(0)
+        controller.begin(controller.session.state)
+        engine.held.pop("open_model").set()
+        await opening
+        with pytest.raises(FrnError, match="another project was opened meanwhile"):
+            await saving
+        assert "save" not in engine.calls
+
+    run(test)
+
+
+def test_who_steps_back_while_answers_are_renewed_sees_new_ones(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.ask([f"/q/wren-{number}.jpg" for number in range(5, 9)])
+        await controller.show(1)  # now two of them have maps
+        controller.session.set_threshold(0.6)
+        renewing = engine.held["query"] = asyncio.Event()
+        telling = asyncio.create_task(controller.sync())
+        await reached(engine, "query", 4)
+        controller.query.show(0)
+        renewing.set()
+        await telling
+        assert controller.query.rejected == 4
+        assert controller.query.answer is not None
+        assert "maps" in controller.query.answer
+
+    run(test)
+
+
+def test_answers_that_are_renewed_half_way_are_renewed_the_next_time(
+    run: Callable[[Test], None],
+) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
+        await controller.sync()
+        controller.session.set_threshold(0.6)
+        telling = asyncio.create_task(controller.sync())
+        while controller.query.rejected == 0:  # the one on show is renewed first
+            await asyncio.sleep(0)
+        await cancelled(telling)
+        await controller.sync()
+        assert controller.query.rejected == 2
+
+    run(test)
+
+
+def test_an_edit_that_changes_nothing_is_no_edit(drive: "Drive", fake_engine: "FakeEngine") -> None:
+    async def scenario(driver: "Driver") -> None:
+        jobs = driver.app.context.jobs
+        await driver.keys("n")
+        await driver.type("mine")
+        told = fake_engine.calls.count("classes")
+        await driver.keys("0")
+        assert jobs._message == "threshold from the examples"  # u would undo the class
+        assert fake_engine.calls.count("classes") == told
+        await driver.keys("plus", "0")
+        assert jobs._message == "threshold from the examples   u: undo"
+        assert fake_engine.calls.count("classes") == told + 2
+
+    drive(scenario)
+
+
+def test_nobody_has_cancelled_what_follows_too_quickly(drive: "Drive", fake_engine: "FakeEngine") -> None:
+    async def scenario(driver: "Driver") -> None:
+        driver.app.workspace.ask(["/queries"])
+        await driver.idle()
+        fake_engine.held["query"] = asyncio.Event()
+        await driver.pilot.press("full_stop", "full_stop", "full_stop")
+        fake_engine.held.pop("query").set()
+        await driver.idle()
+        assert "Cancelled" not in driver.app.context.jobs._message
+
+    drive(scenario)
+
+
+def test_the_threshold_only_rises_whatever_the_engine_knows_of_it(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        controller = driver.app.controller
+        await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        controller.session.set_threshold(0.5)
+        controller.threshold = 0.1  # as it was told last
+        await driver.keys("x")
+        assert controller.session.state.threshold == 0.5
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("key", ["ctrl+q", "N"])
+def test_photos_that_are_being_added_are_asked_about_before_they_are_left_out(
+    drive: "Drive", fake_engine: "FakeEngine", key: str
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        fake_engine.held["embed"] = asyncio.Event()
+        app.workspace.classes_pane.add(["/queries/owl-10.jpg"])
+        await driver.until(lambda: app.controller.adding)
+        await driver.pilot.press(key)
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        assert "still being added" in app.screen.dialog_title  # type: ignore[attr-defined]
+        await driver.pilot.press("escape")
+        fake_engine.held.pop("embed").set()
+        await driver.idle()
+        assert not app._exit
+        assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
+
+    drive(scenario)

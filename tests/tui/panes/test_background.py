@@ -1,0 +1,89 @@
+"""What goes on in the background: a folder that is watched, and how long a job takes."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+from frn_tui.dialogs.picker import Picker
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
+    from tests.tui.fake_engine import FakeEngine
+
+
+def test_new_photos_in_a_watched_folder_are_asked_about(
+    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / 100))
+    monkeypatch.setattr("frn_tui.panes.query.asyncio", quick)
+    folders = {name: list(files) for name, files in fake_engine.FOLDERS.items()}
+    monkeypatch.setattr(fake_engine, "FOLDERS", folders)
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        await driver.pilot.press("w")
+        await driver.until(lambda: isinstance(app.screen, Picker))
+        picker = app.screen
+        picker.dismiss(None)
+        await driver.idle()
+        assert app.workspace.query_pane.watched is None
+        app.workspace.query_pane.watched = "/queries"
+        app.workspace.context.start(app.workspace.query_pane.watch_folder, "/queries", group="watch")
+        await driver.until(lambda: fake_engine.calls.count("scan") > 3)
+        assert app.controller.query.answers == []
+        folders["/queries"].append("owl-99.jpg")
+        await driver.until(lambda: app.controller.query.answers)
+        assert [answer["path"] for answer in app.controller.query.answers] == ["/queries/owl-99.jpg"]
+        folders["/queries"].append("album")
+        folders["/queries/album"] = ["wren-9.jpg"]
+        fake_engine.sizes["/queries/album/wren-9.jpg"] = 1000  # is being copied
+        looks = fake_engine.calls.count("stamp")
+        while fake_engine.calls.count("stamp") < looks + 5:
+            fake_engine.sizes["/queries/album/wren-9.jpg"] += 1
+            await driver.pilot.pause(0.002)
+        assert len(app.controller.query.answers) == 1
+        await driver.until(lambda: len(app.controller.query.answers) == 2)
+        await driver.pilot.press("escape")
+        await driver.idle()
+        assert not app.workspace.query_pane.watched
+        app.workspace.context.start(app.workspace.query_pane.watch_folder, "/nowhere", group="watch")
+        await driver.idle()
+        assert any("/nowhere: cannot be listed" in note.message for note in app._notifications)
+        assert "watching" not in app.context.jobs._message
+        app.workspace.query_pane.watched = "/queries"
+        app.workspace.context.start(app.workspace.query_pane.watch_folder, "/queries", group="watch")
+        await driver.until(lambda: "watching" in app.context.jobs._message)
+        for entry in app.controller.session.state.classes:
+            app.controller.session.delete(entry.id)
+        folders["/queries/album"].append("wren-8.jpg")  # there is no class to ask about it
+        await driver.until(lambda: app.workspace.query_pane.watched is None)
+        await driver.idle()
+        assert any("/queries is not watched any more" in note.message for note in app._notifications)
+
+    drive(scenario)
+
+
+def test_the_time_left_is_that_of_the_job_and_not_of_a_cancelled_one_before(
+    drive: "Drive", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        context = driver.app.context
+        told: list[float] = []
+        clock = iter((1000.0, 5000.0))
+        monkeypatch.setattr("frn_tui.panes.context.time", SimpleNamespace(monotonic=lambda: next(clock)))
+        monkeypatch.setattr(context.jobs, "show", lambda what, done, total, left: told.append(left))
+
+        async def work() -> None:
+            context.progress("Asking", 4, 8)
+            await asyncio.sleep(60)
+
+        for count in (1, 2):
+            worker = context.start(work)
+            await driver.pilot.pause()
+            assert len(told) == count
+            worker.cancel()
+            await driver.idle()
+        assert told == [0, 0]
+
+    drive(scenario)

@@ -1,0 +1,60 @@
+"""The first minute: from the samples to photos of one's own."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from frn_tui.app import FIRST_SAMPLE
+from frn_tui.settings.settings import Settings
+
+from frn.models.zoo import assets_folder
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
+
+Lines = Callable[[Any], list[str]]
+
+
+def test_three_steps_lead_from_the_samples_and_leave_for_good(drive: "Drive", lines: Lines) -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        assert "is the next answer" not in "\n".join(lines(driver.app))  # a place was named
+        await workspace.open_samples("/photos")
+        await workspace.query_pane.ask_now(["/queries"])
+        await driver.idle()
+        text = "\n".join(lines(driver.app))
+        assert "1 . is the next answer" in text
+        await driver.keys("full_stop")
+        assert "✓ . is the next answer" in "\n".join(lines(driver.app))
+        await workspace.classes_pane.add_now(["/photos"])
+        await driver.idle()
+        assert "✓ a adds" in "\n".join(lines(driver.app))
+        await workspace.query_pane.ask_now(["/photos/jay/jay-0.jpg"])
+        await driver.idle()
+        assert "p asks about a photo of yours" not in "\n".join(lines(driver.app))
+
+    drive(scenario)
+    assert Settings.read().guided
+
+    async def again(driver: "Driver") -> None:
+        await driver.app.workspace.open_samples("/photos")
+        await driver.idle()
+        assert not driver.app.workspace.classes_pane.guide.display
+
+    drive(again)
+
+
+def test_the_first_sample_is_there() -> None:
+    assert (assets_folder() / "samples" / "queries" / FIRST_SAMPLE).is_file()
+
+
+def test_a_job_that_is_done_is_no_longer_shown_while_its_watcher_goes_on(drive: "Drive", lines: Lines) -> None:
+    async def scenario(driver: "Driver") -> None:
+        context = driver.app.workspace.context
+        context.progress("Asking", 1, 2)
+        await driver.pilot.pause()
+        assert "Asking" in "".join(lines(driver.app))
+        context.progress("Asking", 2, 2)
+        await driver.pilot.pause()
+        assert "Asking" not in "".join(lines(driver.app))
+
+    drive(scenario)

@@ -1,0 +1,144 @@
+"""How much of the terminal a photo gets, and how it is looked at closer."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from frn_tui.dialogs.closeup import Closeup
+from frn_tui.panes.picture import LOOKS
+from frn_tui.widgets.divider import Divider
+from frn_tui.widgets.gallery.grid import tiled
+from textual.geometry import Size
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
+
+Lines = Callable[[Any], list[str]]
+
+
+def test_an_example_is_looked_at_closer_and_the_next_one(drive: "Drive", lines: Lines) -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        workspace.focus_pane("photos")
+        await driver.keys("z")
+        closeup = driver.app.screen
+        assert isinstance(closeup, Closeup)
+        assert closeup.preview.size.area > 0.9 * 140 * 40
+        await driver.keys("right", "z", "z", "right")  # closer, the arrow moves the photo
+        assert (closeup.at, closeup.preview.zoom) == (1, 4.0)
+        assert closeup.preview.centre[0] > 0.5
+        assert "2/6  jay-1.jpg" in lines(driver.app)[-1]
+        await driver.keys("Z", "Z", "right", "escape")
+        assert driver.app.screen is workspace
+        assert workspace.photos_pane.gallery.cursor == 2
+
+    drive(scenario)
+
+
+def test_the_photo_that_was_asked_about_is_looked_at_closer(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        preview = workspace.query_pane.picture.preview
+        workspace.ask(["/queries/owl-10.jpg"])
+        await driver.idle()
+        before = preview.size.area
+        await driver.keys("z")
+        assert preview.size.area > 2 * before
+        await driver.keys("z", "z", "Z", "left")
+        assert preview.zoom == 2.0
+        assert preview.centre[0] < 0.5
+        await driver.keys("Z", "Z")
+        assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
+        await driver.keys("z", "z", "escape")
+        assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
+
+    drive(scenario)
+
+
+def test_the_query_is_made_wider_by_key_and_by_mouse(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace, pilot = driver.app.workspace, driver.pilot
+        query, photos = workspace.query_pane, workspace.photos_pane
+        assert abs(query.size.width - photos.size.width) <= 2
+        await driver.keys("right_parenthesis", "right_parenthesis")
+        assert query.size.width > 1.4 * photos.size.width
+        divider = workspace.query_one(Divider)
+        await pilot.mouse_down(divider, offset=(0, 5))
+        await pilot.hover(offset=(100, 10))
+        await pilot.mouse_up(offset=(100, 10))
+        assert abs(divider.region.x - 100) <= 1
+        for _ in range(20):
+            await pilot.press("left_parenthesis")
+        await driver.idle()
+        assert 15 <= query.size.width < photos.size.width
+
+    drive(scenario)
+
+
+def test_tiles_grow_and_shrink_by_key(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        gallery = driver.app.workspace.photos_pane.gallery
+        columns = gallery._grid.columns
+        await driver.keys("left_curly_bracket", "left_curly_bracket")
+        assert gallery._grid.columns == columns + 2
+        await driver.keys(*["right_curly_bracket"] * 9)
+        assert gallery._grid.columns == 1
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("count", [1, 2, 6, 40, 10_000])
+@pytest.mark.parametrize("room", [(52, 35), (78, 19), (84, 56), (6, 3), (1, 1)])
+def test_tiles_are_as_large_as_the_room_lets_them(count: int, room: tuple[int, int]) -> None:
+    grid = tiled(count, Size(*room))
+    assert grid.columns * grid.pitch.width <= max(room[0] + 1, 2)
+    smallest = tiled(count, Size(*room), 16)
+    if grid.height <= room[1]:  # all in view: a line or a column more of them would not be, or they would be smaller
+        assert grid.pitch.area >= smallest.pitch.area or smallest.height > room[1]
+    else:
+        assert grid.columns == max((room[0] + 1) // 17, 1)
+
+
+def test_the_map_lies_beside_the_photo_where_there_is_room_and_else_over_it(drive: "Drive", lines: Lines) -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        picture = workspace.query_pane.picture
+        workspace.ask(["/queries/owl-10.jpg"])
+        await driver.idle()
+        assert not picture.map.size.area
+        text = "\n".join(lines(driver.app))
+        assert "frame: what the network sees of it" in text
+        assert "h: what ‹ owl › does not explain" in text
+        workspace.photos_pane.gallery.focus()  # among photos h goes to the left
+        await driver.idle()
+        assert "H: what ‹ owl › does not explain" in "\n".join(lines(driver.app))
+        picture.preview.focus()
+        await driver.idle()
+        await driver.keys("h")
+        assert "clear: explained" in "\n".join(lines(driver.app))
+        await driver.keys("h")
+        assert "dark: explained" in "\n".join(lines(driver.app))
+        await driver.keys("h")
+        await driver.pilot.resize_terminal(200, 60)
+        await driver.idle()
+        assert picture.look == LOOKS[0]
+        assert picture.map.size.area > 0.9 * picture.preview.size.area
+        assert "not explained by ‹ owl ›" in "\n".join(lines(driver.app))
+        assert picture.map._picture is not None
+
+    drive(scenario)
+
+
+def test_eighty_columns_show_one_pane_after_the_other_the_photo_first(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        panes = [workspace.query_pane, workspace.classes_pane, workspace.photos_pane]
+        for pane in (*panes, panes[0]):
+            assert [other.size.width > 70 for other in panes] == [other is pane for other in panes]
+            assert pane.has_focus_within
+            await driver.keys("tab")
+        workspace.ask(["/queries/owl-10.jpg"])
+        await driver.idle()
+        assert workspace.query_pane.picture.preview.size.area > 0.33 * 80 * 24
+
+    drive(scenario, size=(80, 24))

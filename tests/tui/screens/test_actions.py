@@ -1,0 +1,353 @@
+"""What the keys do that other tests do not press, and what is asked before much is done."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from frn_tui.client.client import EngineError
+from frn_tui.client.protocol import EXISTS
+from frn_tui.dialogs import picker as picker_module
+from frn_tui.dialogs.dialogs import AskText, Choose, Page
+from frn_tui.dialogs.picker import Picker
+from frn_tui.screens.workspace import bindings
+from frn_tui.settings.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from textual.app import App
+
+    from tests.tui.conftest import Drive, Driver
+    from tests.tui.fake_engine import FakeEngine
+
+
+def test_m_sorts_by_name(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        workspace.classes_pane.list.focus()
+        await driver.keys("2", "m", "escape")  # there is no photo that could be of a class
+        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
+        await driver.keys("j", "k", "j")
+        assert workspace.classes_pane.entry is not None
+        assert workspace.classes_pane.entry.name == "owl"
+        workspace.photos_pane.gallery.focus()
+        await driver.keys("space", "space", "m")
+        await driver.type("wren")
+        assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
+        await driver.keys("m", "escape")
+        assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        workspace.query_pane.picture.preview.focus()
+        await driver.keys("m")
+        await driver.type("jay")
+        assert driver.counts["jay"] == 7
+        await driver.keys("1", "9")  # it is one already; there is no class 9
+        assert driver.counts["jay"] == 7
+        workspace.classes_pane.list.focus()
+        await driver.keys("d", "d", "d", "d", "r", "m")
+        assert driver.counts == {}
+        assert driver.app.screen is workspace
+
+    drive(scenario)
+
+
+def test_d_deletes_a_class_only_where_classes_are_in_focus(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        before = driver.counts
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        workspace.query_pane.picture.preview.focus()
+        await driver.keys("d")
+        assert driver.counts == before
+        assert "tab goes there" in driver.app.context.jobs._message
+        workspace.classes_pane.list.focus()
+        await driver.keys("d")
+        assert driver.counts == {"owl": 4, "wren": 5}
+        assert "deleted jay, 6 photos" in driver.app.context.jobs._message
+
+    drive(scenario)
+
+
+def test_a_file_that_has_changed_is_two_examples_of_which_one_is_removed(
+    drive: "Drive", fake_engine: "FakeEngine"
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        controller, workspace = driver.app.controller, driver.app.workspace
+        jay = controller.session.state.classes[0]
+        newer = replace(jay.supports[0], key="newer")
+        fake_engine.known.add("newer")
+        controller.session.add(jay.id, [newer])
+        workspace.refresh_all()
+        workspace.photos_pane.gallery.focus()
+        await driver.keys("home", "d")
+        assert controller.session.state.classes[0].supports == (*jay.supports[1:], newer)
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("shot", ["²", "0", "1" * 5000])
+def test_a_number_of_examples_that_is_none_is_said_so(drive: "Drive", fake_engine: "FakeEngine", shot: str) -> None:
+    async def scenario(driver: "Driver") -> None:
+        await driver.keys("T")
+        await driver.type(shot)
+        assert any("a number of examples" in note.message for note in driver.app._notifications)
+        assert "hide_and_test" not in fake_engine.calls
+
+    drive(scenario)
+
+
+def test_how_it_is_shown_is_a_key(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app, workspace = driver.app, driver.app.workspace
+        picture, photos = workspace.query_pane.picture, workspace.photos_pane
+        await driver.keys("c", "right_square_bracket", "l", "x", "full_stop")  # nothing was asked yet
+        assert app.screen is workspace
+        await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+        picture.preview.focus()
+        names = workspace.controller.names
+        await driver.keys("right_square_bracket")
+        assert names[picture.heat_class or 0] == "jay"
+        await driver.keys("left_square_bracket", "left_square_bracket")
+        assert names[picture.heat_class or 0] == "wren"
+        await driver.keys("h", "s", "t", "f", "g")
+        assert (picture.look, picture.smooth, picture.numbers, photos.by_fit) == ("map", False, True, True)
+        assert photos.gallery.view == "list"
+        await driver.keys("i", "z")
+        assert workspace.context.mode == picture.preview.mode == "quad"
+        assert workspace.has_class("-zoomed")
+        await driver.keys("escape", "c")
+        assert not workspace.has_class("-zoomed")
+        assert app.clipboard == "/queries/owl-10.jpg\towl\t0.9000"
+        photos.gallery.focus()
+        await driver.keys("slash")
+        await driver.type("jay-3")
+        assert photos.gallery.cursor_item is not None
+        assert photos.gallery.cursor_item.path == "/photos/jay/jay-3.jpg"
+        await driver.keys("escape")
+        assert photos.wanted_name == ""
+
+    drive(scenario)
+
+
+def test_the_threshold_rises_above_what_is_none_of_them(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        controller, workspace = driver.app.controller, driver.app.workspace
+        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+        workspace.query_pane.picture.preview.focus()
+        workspace.controller.session.set_threshold(0.1)
+        await controller.sync()
+        await driver.keys("x")
+        assert controller.threshold == pytest.approx(0.351)
+        assert controller.query.rejected == 1
+        await driver.keys("minus")
+        assert controller.threshold == pytest.approx(0.341)
+        workspace.query_pane.drag(workspace.query_pane.bars.ThresholdDragged(0.7, released=False))
+        workspace.query_pane.drag(workspace.query_pane.bars.ThresholdDragged(0.6, released=True))
+        await driver.idle()
+        assert controller.threshold == 0.6
+        await driver.keys("0")
+        assert controller.threshold == 0.4
+
+    drive(scenario)
+
+
+def test_the_picker_goes_through_folders_and_takes_what_is_marked(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+
+        async def at(folder: str) -> None:
+            await driver.until(lambda: getattr(app.screen, "folder", "") == folder)
+            await driver.pilot.pause()
+
+        await driver.pilot.press("a")
+        await driver.until(lambda: isinstance(app.screen, Picker))
+        picker = app.screen
+        assert isinstance(picker, Picker)
+        picker.open("/photos/owl")
+        await at("/photos/owl")
+        await driver.pilot.press("left")
+        await at("/photos")
+        assert picker.current == {"name": "owl", "kind": "folder"}
+        await driver.pilot.press("right")
+        await at("/photos/owl")
+        await driver.pilot.press("ctrl+a")
+        assert len(picker.marked) == 4
+        await driver.pilot.press("ctrl+a")
+        assert picker.marked == set()
+        await driver.pilot.press("space", "space", "up", "space")
+        assert picker.marked == {"owl-0.jpg"}
+        picker.open("/nowhere")
+        await driver.pilot.pause()
+        assert picker.folder == "/photos/owl"
+        await driver.pilot.press("f2")
+        await driver.idle()
+        assert driver.counts["jay"] == 6  # it is an owl already
+        assert [problem.path for problem in app.controller.problems][-1:] == ["/photos/owl/owl-0.jpg"]
+        await driver.keys("b")
+        assert isinstance(app.screen, Page)
+
+    drive(scenario)
+
+
+def test_the_picker_lays_out_only_what_is_seen(
+    drive: "Drive",
+    fake_engine: "FakeEngine",
+    lines: "Callable[[App[Any]], list[str]]",
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"elk-{i:05d}.jpg" for i in range(10_000)]
+    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": names})
+    laid_out: list[str] = []
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        await driver.pilot.press("a")
+        await driver.until(lambda: isinstance(app.screen, Picker))
+        picker = app.screen
+        assert isinstance(picker, Picker)
+        render = picker_module._Line.render_strips
+
+        def noted(line: picker_module._Line, *words: Any) -> Any:
+            laid_out.append(line.entry["name"])
+            return render(line, *words)
+
+        monkeypatch.setattr(picker_module._Line, "render_strips", noted)
+        picker.open("/many")
+        await driver.until(lambda: picker.folder == "/many")
+        await driver.pilot.press("space", "pagedown", "space", "end")
+        assert "elk-09999.jpg" in laid_out
+        assert len(picker.marked) == 2
+        assert not any("✓" in line for line in lines(app))  # it is the end of the list that is on the screen
+        await driver.pilot.press("space")
+        assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
+
+    drive(scenario)
+    assert len(set(laid_out)) < 200
+
+
+def test_a_dialogue_does_nothing_before_it_is_there_and_after_it_has_gone(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        choose = Choose("which", ["one", "other"])
+        driver.app.push_screen(choose)
+        able = [choose.check_action(action, (1,)) for action in ("move", "leave")]
+        await driver.until(lambda: choose.begun)
+        able.append(choose.check_action("move", (1,)))
+        await driver.pilot.press("down", "enter")
+        await driver.until(lambda: driver.app.screen is driver.app.workspace)
+        await driver.pilot.pause()
+        able.append(choose.check_action("move", (1,)))
+        assert able == [False, True, True, False]
+
+    drive(scenario)
+
+
+def test_a_photo_without_a_class_gets_one(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app, workspace = driver.app, driver.app.workspace
+        workspace.classes_pane.list.focus()
+        await driver.keys("d", "d", "d")
+        for answer, counts in (("escape", {}), ("enter", {"queries": 1})):
+            workspace.classes_pane.add(["/nowhere", "/queries/swan-1.jpg"])
+            await driver.until(lambda: isinstance(app.screen, AskText))
+            await driver.pilot.press(answer)
+            await driver.idle()
+            assert driver.counts == counts
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize(("option", "count"), [("20 of", 20), ("5 of", 5), ("all", 300), (None, 0)])
+def test_many_photos_are_asked_about_first(
+    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch, option: str | None, count: int
+) -> None:
+    many = {f"/many/{name}": [f"{name}-{i}.jpg" for i in range(300)] for name in ("elk", "fox")}
+    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": ["elk", "fox"], **many})
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        app.workspace.classes_pane.add(["/many"])
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        if option is None:
+            await driver.keys("escape")
+        else:
+            await driver.type(option)
+        assert [driver.counts.get(name, 0) for name in ("elk", "fox")] == [count] * 2
+
+    drive(scenario, size=(80, 24))
+
+
+def test_recent_places_are_offered_and_unsaved_work_is_asked_about(drive: "Drive", private_state: "Path") -> None:
+    Settings(recent=["/home/birds.frn.json"]).write()
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        app.controller.session.create("finch")
+        before = driver.counts
+        await driver.keys("ctrl+o")
+        await driver.type("another")
+        assert isinstance(app.screen, Picker)
+        await driver.keys("escape")
+        for option, counts in (("stay", before), ("go on", {"jay": 1})):
+            await driver.keys("ctrl+o")
+            await driver.pilot.press("down", "enter")  # the first is what is open
+            await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
+            await driver.type(option)
+            assert driver.counts == counts
+        assert app.controller.project == "/home/birds.frn.json"
+        await app.workspace.open_place("/nowhere")
+        assert driver.counts == {"jay": 1}
+        await driver.keys("u", "ctrl+r")  # nothing to take back
+        assert driver.counts == {"jay": 1}
+
+    drive(scenario)
+
+
+def test_a_project_that_was_changed_outside_is_replaced_only_if_told(drive: "Drive", fake_engine: "FakeEngine") -> None:
+    def save(tell: object, **arguments: Any) -> dict[str, str]:
+        if not arguments["replace"]:
+            raise EngineError("/home/x.frn.json: was changed meanwhile", code=EXISTS)
+        return {}
+
+    fake_engine.op_save = save  # type: ignore[method-assign]
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        app.controller.project = "/home/x.frn.json"
+        app.controller.session.create("finch")
+        for option, saved in (("leave", False), ("replace", True)):
+            await driver.pilot.press("ctrl+s")
+            await driver.until(lambda: isinstance(app.screen, Choose))
+            await driver.type(option)
+            assert app.controller.session.is_saved == saved
+
+    drive(scenario)
+
+
+def test_all_commands_and_the_models_are_in_the_palette(
+    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frn_tui.app.named_extractors", lambda: ["conv4", "resnet12"])
+
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        commands = {command.title: command for command in app.get_system_commands(app.screen)}
+        listed = {binding.description for binding in bindings() if not str(binding.id).startswith("class-")}
+        unlisted = {"Cancel", "Next pane", "Previous pane"}
+        assert listed - unlisted | {"Numbers", "Model"} <= set(commands)
+        assert not (unlisted | {"Class 1"}) & set(commands)
+        await commands["Numbers"].callback()
+        assert app.workspace.query_pane.picture.numbers
+        before = driver.counts
+        app.workspace.classes_pane.list.focus()
+        await driver.pilot.pause()
+        await commands["Delete"].callback()
+        await driver.idle()
+        assert len(driver.counts) == len(before) - 1
+        commands["Model"].callback()
+        await driver.pilot.pause()
+        await driver.type("resnet")
+        assert app.controller.model_name == "resnet12"
+        assert fake_engine.calls.count("open_model") == 2
+
+    drive(scenario)

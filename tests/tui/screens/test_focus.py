@@ -1,0 +1,57 @@
+"""Where the keys go after a question, and what the dialogues remember and tell apart."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+from frn_tui.dialogs.picker import Picker
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+def test_a_digit_after_a_question_says_what_the_photo_is(drive: "Drive", size: tuple[int, int]) -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        workspace.ask(["/queries/owl-10.jpg"])
+        await driver.idle()
+        assert "1-9" in str(workspace.query_one("#query-pane").border_subtitle)
+        before = driver.counts["wren"]
+        await driver.keys("3")
+        assert driver.counts["wren"] == before + 1
+
+        workspace.classes_pane.list.focus()
+        await driver.keys("1")
+        assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was said to be a wren
+        workspace.photos_pane.gallery.focus()
+        await driver.pilot.pause()
+        assert "1-9" not in str(workspace.query_one("#query-pane").border_subtitle)
+
+    drive(scenario, size=size)
+
+
+def test_who_looks_through_photos_goes_on_with_that_where_both_are_seen(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        gallery = driver.app.workspace.photos_pane.gallery
+        gallery.focus()
+        await driver.keys("enter")
+        assert driver.app.controller.query.answers
+        assert gallery.has_focus
+
+    drive(scenario)
+
+
+def test_the_file_picker_starts_where_it_was_left(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        folders = []
+        for keys in (("a", "enter", "escape"), ("p", "escape")):
+            await driver.keys(keys[0])
+            for key in keys[1:]:
+                assert isinstance(driver.app.screen, Picker)
+                await driver.keys(key)
+                if isinstance(driver.app.screen, Picker):
+                    await driver.until(lambda: driver.app.screen.folder == "/photos/jay")  # type: ignore[attr-defined]
+            folders.append(driver.app.workspace.context.browsed)
+        assert folders == ["/photos/jay"] * 2
+
+    drive(scenario)

@@ -1,0 +1,348 @@
+"""Going through many answers: order, choice, labels, threshold, sorting; and that asking adds."""
+
+import csv
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from frn_tui.client.protocol import Answer
+from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.dialogs.picker import Picker
+from frn_tui.document.results import as_csv
+from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, folder_of, summary
+from frn_tui.screens.review import Review
+from frn_tui.widgets.histogram import LABEL, Histogram, columns
+
+from frn.inference.session import build_state
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
+
+Lines = Callable[[Any], list[str]]
+FILES = ["bad-2.jpg", "jay-10.jpg", "owl-10.jpg", "owl-11.jpg", "swan-1.jpg", "wren-10.jpg"]
+
+
+async def opened(driver: Driver) -> Review:
+    """The review of a folder of answers."""
+    driver.app.workspace.ask(["/queries"])
+    await driver.idle()
+    await driver.keys("l")
+    assert isinstance(driver.app.screen, Review)
+    return driver.app.screen
+
+
+def shown(driver: Driver) -> str:
+    answer = driver.app.controller.query.answer
+    assert answer is not None
+    return answer["path"]
+
+
+def names(review: Review) -> list[str]:
+    return [path.rpartition("/")[2] for path in review.controller.arrangement.paths]
+
+
+def item(path: str, verdict: str, sure: float, *, first: str | None = None, label: str | None = None) -> Reviewed:
+    scores = [{"id": 1, "probability": sure, "error": 1.0, "explained": sure / 2}]
+    scores.append({"id": 2, "probability": 1 - sure, "error": 1.0, "explained": 0.1})
+    answer: Answer = {"path": path, "scores": scores, "unknown": verdict == "unknown"}  # type: ignore[typeddict-item]
+    return Reviewed(answer, verdict, label, first or verdict, False)
+
+
+def test_the_order_that_was_chosen_stays_while_answers_change() -> None:
+    items = [item("/a", "jay", 0.9), item("/b", "owl", 0.55), item("/c", "unknown", 0.7)]
+    arrangement = Arrangement()
+    arrangement.follow(items)
+    assert arrangement.paths == ["/a", "/b", "/c"]
+    arrangement.choose(items, order="least sure first")
+    assert arrangement.paths == ["/b", "/c", "/a"]
+    surer = [items[0], item("/b", "owl", 0.99), items[2]]
+    arrangement.follow(surer)
+    assert arrangement.paths == ["/b", "/c", "/a"]
+    arrangement.follow([*surer, item("/d", "owl", 0.6)])
+    assert arrangement.paths == ["/d", "/c", "/a", "/b"]
+    arrangement.choose(surer, kind="known", said="owl")
+    assert arrangement.paths == ["/b"]
+    arrangement.choose(surer, kind="all", said="", wanted="JAY")
+    assert arrangement.paths == ["/a"]
+
+
+def test_what_was_done_is_counted() -> None:
+    items = [item("/a", "jay", 0.9, first="owl"), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
+    assert summary(items) == "0 of 3 seen, 1 changed by corrections, 1 labelled, 1 unknown"
+
+
+def test_a_class_may_be_called_as_a_verdict_is() -> None:
+    items = [item("/a", "unknown", 0.9), item("/b", "not readable", 0.9)]
+    items[0].answer["unknown"] = False
+    chosen = {kind: [one.path for one in items if is_one(one)] for kind, is_one in KINDS.items()}
+    assert chosen["unknown"] == chosen["not readable"] == []
+    assert chosen["known"] == chosen["not labelled"] == ["/a", "/b"]
+    assert summary(items).endswith("0 unknown")
+
+
+def test_asking_adds_and_asks_again_in_place(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        query, workspace = driver.app.controller.query, driver.app.workspace
+        for paths in (["/queries/jay-10.jpg"], ["/queries/owl-10.jpg"], ["/queries"], ["/queries/jay-10.jpg"]):
+            workspace.ask(paths)
+            await driver.idle()
+        order = ["jay-10.jpg", "owl-10.jpg", "bad-2.jpg", "owl-11.jpg", "swan-1.jpg", "wren-10.jpg"]
+        assert [answer["path"].rpartition("/")[2] for answer in query.answers] == order
+        assert query.at == 0
+
+    drive(scenario)
+
+
+def test_the_order_of_the_review_is_the_order_of_the_keys_and_survives_closing(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        assert names(review) == FILES
+        await driver.keys("s", "s")  # least explained first
+        assert names(review)[:2] == ["bad-2.jpg", "swan-1.jpg"]
+        await driver.keys("l", "enter")
+        assert shown(driver) == "/queries/swan-1.jpg"
+        await driver.keys("full_stop")
+        assert shown(driver) == "/queries/jay-10.jpg"
+        await driver.keys("comma", "comma")
+        assert shown(driver) == "/queries/bad-2.jpg"
+        await driver.keys("l")
+        assert names(driver.app.screen)[:2] == ["bad-2.jpg", "swan-1.jpg"]  # type: ignore[arg-type]
+
+    drive(scenario)
+
+
+def test_many_are_labelled_at_once_and_one_undo_takes_it_back(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("l", "space", "space", "space", "1")  # jay-10, owl-10, owl-11
+        assert driver.counts == {"jay": 9, "owl": 4, "wren": 5}
+        assert review.gallery.selection == []
+        assert "3 labelled" in "\n".join(lines(driver.app))
+        await driver.keys("u")
+        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
+        await driver.keys("ctrl+a", "y")
+        assert driver.counts == {"jay": 8, "owl": 6, "wren": 6}  # the swan looks like a jay, the broken one like none
+        await driver.keys("u", "home", "l", "m")
+        await driver.type("wren")
+        assert driver.counts["wren"] == 6
+        assert review.gallery.cursor == 2  # the next one
+        await driver.keys("h", "2")
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # it is of one class only
+
+    drive(scenario)
+
+
+def test_only_some_are_shown_and_found(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("f")
+        await driver.type("unknown")
+        assert names(review) == ["swan-1.jpg"]
+        await driver.keys("f")
+        await driver.type("all")
+        await driver.keys("c")
+        await driver.type("owl")
+        assert names(review) == ["owl-10.jpg", "owl-11.jpg"]
+        await driver.keys("c", "enter", "slash")
+        await driver.type("10")
+        assert names(review) == ["jay-10.jpg", "owl-10.jpg", "wren-10.jpg"]
+        await driver.keys("d")
+        assert names(review) == ["owl-10.jpg", "wren-10.jpg"]
+        assert len(review.items) == 5
+        await driver.keys("slash")
+        await driver.type("eagle")
+        told = "no answer matches: as asked · only eagle"
+        assert any(told in note.message for note in driver.app._notifications)
+        await driver.keys("escape", "full_stop")
+        assert told in driver.app.context.jobs._message
+
+    drive(scenario)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+def test_the_threshold_is_set_by_key_by_number_and_by_mouse(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        assert "unknown below 40.0 %: 1 of 5 asked, 0 of 15 examples" in "\n".join(lines(driver.app))
+        await driver.pilot.press(*["plus"] * 6)
+        await driver.idle()
+        assert "unknown below 46.0 %: 5 of 5 asked" in "\n".join(lines(driver.app))
+        await driver.keys("percent_sign")
+        await driver.type("36.5")
+        assert driver.app.controller.threshold == 0.365
+        await driver.keys("percent_sign")
+        await driver.type("")
+        assert driver.app.controller.session.state.threshold is None
+        await driver.keys("percent_sign")
+        await driver.type("many")
+        assert driver.app.controller.threshold == 0.4
+        histogram = driver.app.screen.query_one(Histogram)
+        await driver.pilot.click(histogram, offset=(LABEL, 1))
+        await driver.idle()
+        assert driver.app.controller.threshold == pytest.approx(0.35, abs=0.01)
+        assert driver.app.controller.query.rejected == 0
+
+    drive(scenario, size=size)
+
+
+def test_photos_are_sorted_into_folders_copied_unless_told(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        await driver.keys("l", "2")  # the jay is an owl
+        for option, moved in (("copy", False), ("move", True)):
+            fake_engine.sorted.clear()
+            await driver.pilot.press("e")
+            await driver.until(lambda: isinstance(driver.app.screen, AskText))
+            driver.app.screen.query_one("Input").value = "/out"  # type: ignore[attr-defined]
+            await driver.pilot.press("enter")
+            await driver.until(lambda: isinstance(driver.app.screen, Choose))
+            await driver.type(option)
+            assert fake_engine.sorted[0] == ("/queries/jay-10.jpg", "/out/owl", moved)
+            assert fake_engine.sorted[3] == ("/queries/swan-1.jpg", "/out/unknown", moved)
+        assert driver.app.controller.query.answers[1]["path"] == "/out/owl/jay-10.jpg"
+        owls = driver.app.controller.session.state.named("owl")
+        assert owls is not None
+        assert str(owls.supports[-1].path) == "/out/owl/jay-10.jpg"
+
+    drive(scenario)
+
+
+def test_the_folders_of_classes_do_not_depend_on_the_photos_that_are_sorted(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
+    """Of classes "Jay" and "jay" the first gets the folder Jay, also when photos of the other come first, or alone."""
+
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        await driver.keys("slash", *"owl-11", "enter", "e", "enter", "enter")
+        assert [path for path, *_ in fake_engine.sorted] == ["/queries/owl-11.jpg"]
+        assert fake_engine.sorted_beside == tuple(driver.counts)
+
+    drive(scenario)
+
+
+def test_what_is_unknown_is_not_sorted_beside_photos_of_a_class_called_so() -> None:
+    def asked(verdict: str, *, is_unknown: bool = False, label: str | None = None) -> Reviewed:
+        return Reviewed({"path": "/q/1.jpg", "scores": [], "unknown": is_unknown}, verdict, label, None, is_seen=False)
+
+    rejected, called_so = asked("unknown", is_unknown=True), asked("Unknown")
+    assert [folder_of(one, ["wren"]) for one in (rejected, called_so)] == ["unknown", "Unknown"]
+    assert [folder_of(one, ["Unknown"]) for one in (rejected, called_so)] == ["none of the classes", "Unknown"]
+    assert folder_of(asked("unknown", is_unknown=True, label="Unknown"), ["Unknown"]) == "Unknown"
+    state, _ = build_state([("unknown", ())])
+    rows = list(csv.DictReader(as_csv([rejected, asked("unknown")], state, "").splitlines()))
+    assert [row["verdict"] for row in rows] == ["none of the classes", "unknown"]
+
+
+def test_examples_that_were_moved_stay_so_after_undo(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        await driver.keys("l", "2", "2", "e")  # the jay and an owl are owls
+        driver.app.screen.query_one("Input").value = "/out"  # type: ignore[attr-defined]
+        await driver.pilot.press("enter")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        await driver.type("move")
+        await driver.keys("u")
+        owls = driver.app.controller.session.state.named("owl")
+        assert owls is not None
+        assert str(owls.supports[-1].path) == "/out/owl/jay-10.jpg"
+
+    drive(scenario)
+
+
+def test_who_names_no_place_is_told_that_nothing_is_written(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        app = driver.app
+        for review, keys in ((True, "e"), (True, "w"), (False, "S"), (False, "e"), (False, "B")):
+            if review:
+                await opened(driver)
+            await driver.keys(keys, *(["enter"] if keys == "w" else []))
+            assert isinstance(app.screen, AskText)
+            app.screen.query_one("Input").value = " " if keys == "S" else ""  # type: ignore[attr-defined]
+            await driver.keys("enter")
+            assert [note.message for note in app._notifications] == ["no name was given: nothing is written"]
+            app.clear_notifications()
+            if review:
+                await driver.keys("escape")
+        assert not fake_engine.sorted
+        assert not fake_engine.written
+
+    drive(scenario)
+
+
+def test_results_are_written_and_another_file_is_replaced_only_if_told(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        await driver.keys("l", "3")
+        fake_engine.written["/out.csv"] = "something else"
+        await driver.keys("w", "enter")
+        driver.app.screen.query_one("Input").value = "/out.csv"  # type: ignore[attr-defined]
+        await driver.pilot.press("enter")
+        await driver.until(lambda: "is there already" in getattr(driver.app.screen, "dialog_title", ""))
+        assert fake_engine.written["/out.csv"] == "something else"
+        await driver.keys("enter")
+        rows = [row.split(",") for row in fake_engine.written["/out.csv"].splitlines()]
+        assert rows[0][-3:] == ["said_by_you", "rival", "nearest"]
+        assert rows[2][-3:] == ["wren", "owl 0.10", "jay-0.jpg"]
+        assert [row[0] for row in rows[1:]] == [f"/queries/{name}" for name in FILES]
+
+    drive(scenario)
+
+
+def test_after_a_verdict_the_next_photo_is_on_show(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        driver.app.workspace.ask(["/queries"])
+        await driver.idle()
+        await driver.keys("full_stop")
+        for key, name in (("y", "owl-10.jpg"), ("2", "owl-11.jpg"), ("x", "swan-1.jpg")):
+            await driver.keys(key)
+            assert shown(driver) == f"/queries/{name}"
+        assert driver.counts == {"jay": 7, "owl": 5, "wren": 5}
+        await driver.keys("u", "u", "l")
+        assert "5 of 6 seen" in "\n".join(lines(driver.app))
+
+    drive(scenario)
+
+
+def test_rival_and_nearest_example_stand_beside_every_answer(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        await opened(driver)
+        await driver.keys("l")
+        text = "\n".join(lines(driver.app))
+        assert "jay-10.jpg: jay 0.90, 45 % explained · rival owl 0.10 · nearest example jay-0.jpg" in text
+        await driver.keys("enter")
+        assert "rival owl 0.10   nearest jay-0.jpg" in "\n".join(lines(driver.app))
+
+    drive(scenario)
+
+
+def test_more_is_asked_from_the_review(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("p")
+        assert len([screen for screen in driver.app.screen_stack if isinstance(screen, Picker)]) == 1
+        await driver.type("/photos/owl")
+        assert len(review.items) == 10
+        assert isinstance(driver.app.screen, Review)
+
+    drive(scenario)
+
+
+def test_a_histogram_shows_every_value_and_its_height() -> None:
+    assert columns([0.0, 0.1, 0.1, 0.1, 0.1, 1.0], 0.0, 1.0, 10, 1) == ["▂█       ▂"]
+    tall = columns([0.5] * 100 + [0.95], 0.0, 1.0, 4, 2)
+    assert tall == ["  █ ", "  █▁"]
+    assert columns([], 0.0, 1.0, 3, 1) == ["   "]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (60, 20)])
+def test_the_summary_and_the_caption_are_read_whole(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.app.workspace.query_pane.ask_now(["/queries/jay-10.jpg"])
+        await driver.pilot.pause()
+        words = " ".join("".join(line[1:22] for line in lines(driver.app)).split())
+        if size == (60, 20):
+            assert "dark: explained light: not h: blend" in words
+        await driver.keys("l")
+        assert "unknown" in "".join(lines(driver.app)[1:3])
+
+    drive(scenario, size=size)

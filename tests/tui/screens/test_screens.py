@@ -1,0 +1,216 @@
+"""What each screen looks like, as text that is kept beside the tests; and that what it says of its keys is true.
+
+`FRN_SNAPSHOTS=write pytest tests/tui/screens/test_screens.py` writes the texts anew: read them before they are kept.
+"""
+
+import difflib
+import itertools
+import os
+import re
+import string
+from collections.abc import Awaitable, Callable
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from frn_tui.dialogs.dialogs import Page
+from frn_tui.dialogs.help import KEYS
+from frn_tui.screens.workspace import Workspace, bindings
+from frn_tui.settings.settings import Settings
+from rich.style import Style
+from textual.widgets import Input
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
+
+SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
+SIZES = [(80, 24), (140, 40)]
+LARGE = (200, 60)
+Snapshot = Callable[[Any, str], None]
+
+
+def describe(lines: list[str], styles: list[list[Style]]) -> str:
+    """The text, and below it how many cells in a row look how; each look has a letter."""
+    letters: dict[str, str] = {}
+    rows = []
+    for line in styles:
+        runs = [(len(list(run)), str(style)) for style, run in groupby(line)]
+        for _, style in runs:
+            letters.setdefault(style, (string.ascii_letters + string.digits + "?" * 500)[len(letters)])
+        rows.append(" ".join(f"{count}{letters[style]}" for count, style in runs))
+    looks = [f"{letter}  {style}" for style, letter in letters.items()]
+    text = [f"|{line}|" for line in lines]
+    return "\n".join([*text, "", *looks, "", *rows, ""])
+
+
+@pytest.fixture
+def snapshot(lines: Callable[[Any], list[str]], styles: Callable[[Any], list[list[Style]]]) -> Snapshot:
+    """Compare the screen with what is kept of it."""
+
+    def snapshot(app: Any, name: str) -> None:
+        path = SNAPSHOTS / f"{name}.txt"
+        seen = describe(lines(app), styles(app))
+        if os.environ.get("FRN_SNAPSHOTS") == "write":
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(seen, encoding="utf-8")
+        kept = path.read_text(encoding="utf-8") if path.exists() else ""
+        if seen != kept:
+            difference = difflib.unified_diff(kept.splitlines(), seen.splitlines(), "kept", "seen", "", "", 1, "")
+            pytest.fail(f"{name} looks different:\n" + "\n".join(difference), pytrace=False)
+
+    return snapshot
+
+
+Scene = Callable[["Driver"], Awaitable[None]]
+
+
+async def ask(driver: "Driver") -> None:
+    await driver.app.workspace.query_pane.ask_now(["/queries"])
+    driver.app.workspace.query_pane.picture.preview.focus()
+    await driver.keys("full_stop")
+
+
+async def workspace(driver: "Driver") -> None:
+    await ask(driver)
+    driver.app.workspace.context.jobs.say("")
+
+
+async def unknown(driver: "Driver") -> None:
+    await ask(driver)
+    await driver.keys("full_stop", "full_stop", "full_stop", "t", "s")
+
+
+async def photos(driver: "Driver") -> None:
+    driver.app.workspace.focus_pane("photos")
+    await driver.keys("space", "space", "f")
+
+
+async def empty(driver: "Driver") -> None:
+    driver.app.workspace.focus_pane("classes")
+    await driver.keys("d", "d", "d")
+    driver.app.workspace.context.jobs.say("")
+
+
+async def picker(driver: "Driver") -> None:
+    await driver.keys("a", "enter", "space")
+
+
+async def review(driver: "Driver") -> None:
+    await ask(driver)
+    await driver.keys("l")
+
+
+async def review_table(driver: "Driver") -> None:
+    await ask(driver)
+    await driver.keys("1")
+    driver.app.workspace.context.jobs.say("")
+    await driver.keys("l", "s", "g", "space")
+
+
+async def keys_page(driver: "Driver") -> None:
+    await driver.keys("question_mark")
+
+
+async def choose(driver: "Driver") -> None:
+    driver.app.workspace.focus_pane("classes")
+    await driver.keys("slash", "w")
+
+
+async def problems(driver: "Driver") -> None:
+    await ask(driver)
+    await driver.keys("b")
+
+
+async def confusion(driver: "Driver") -> None:
+    await driver.keys("T")
+    await driver.type("2")
+
+
+SCENES: list[Scene] = [
+    workspace,
+    unknown,
+    photos,
+    empty,
+    picker,
+    review,
+    review_table,
+    keys_page,
+    choose,
+    problems,
+    confusion,
+]
+
+
+@pytest.mark.parametrize(
+    ("scene", "size"),
+    [*itertools.product(SCENES, SIZES), (workspace, LARGE), (photos, LARGE)],
+    ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else value.__name__,
+)
+def test_it_looks_as_it_did(scene: Scene, size: tuple[int, int], drive: "Drive", snapshot: Snapshot) -> None:
+    async def scenario(driver: "Driver") -> None:
+        driver.app.animation_level = "none"
+        driver.app.workspace.context.jobs.say("")
+        await scene(driver)
+        for field in driver.app.screen.query(Input):
+            field.cursor_blink = False
+        await driver.idle()
+        snapshot(driver.app, f"{scene.__name__.replace('_', '-')}-{size[0]}x{size[1]}")
+
+    drive(scenario, size=size)
+
+
+def test_every_binding_is_on_the_help_page_by_its_id() -> None:
+    told = "".join(cell for lines in KEYS.values() for cell, _ in lines)
+    listed = set(re.findall(r"{(.+?)}", told))
+    ids = {str(binding.id) for binding in bindings()}
+    numbers = {f"class-{number}" for number in range(1, 10)}
+    assert listed - {"class-n"} == ids - numbers - {"help"}
+
+
+def test_the_other_keys_of_the_help_page_are_bound(drive: "Drive") -> None:
+    told = {key for lines in KEYS.values() for cell, _ in lines for key in re.sub(r"{.+?}", "", cell).split()}
+
+    async def scenario(driver: "Driver") -> None:
+        nodes = [driver.app, driver.app.workspace.photos_pane.gallery]
+        assert told <= {key for node in nodes for key in node._bindings.key_to_bindings}
+
+    drive(scenario, size=(80, 24))
+
+
+def test_help_shows_the_keys_that_are_in_use(
+    drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]
+) -> None:
+    Settings(keys={"ask": "Q", "threshold-down": "vertical_line,f7", "class-3": "F"}).write()
+
+    async def scenario(driver: "Driver") -> None:
+        await driver.keys("question_mark")
+        text = "\n".join(lines(driver.app))
+        assert re.search(r"  Q +about a photo", text)
+        assert re.search(r"  \|  \+  % +threshold down", text)
+        assert re.search(r"  12F456789  m +send them", text)
+        assert not re.search(r"  p +about a photo", text)
+
+    drive(scenario, size=(140, 60))
+
+
+def test_a_page_closes_with_any_of_its_keys(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        for key in ("escape", "q", "enter", "question_mark"):
+            await driver.keys("question_mark")
+            assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Page]
+            await driver.keys(key)
+            assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Workspace]
+
+    drive(scenario, size=(80, 24))
+
+
+def test_the_title_follows_the_width(drive: "Drive", lines: Callable[[Any], list[str]]) -> None:
+    async def scenario(driver: "Driver") -> None:
+        for width in (100, 80, 140):
+            await driver.pilot.resize_terminal(width, 30)
+            await driver.pilot.pause()
+            title = lines(driver.app)[0].removesuffix(" (b) ")
+            assert (len(title) + 5, title[-9:]) == (width, "1 problem"), title
+
+    drive(scenario, size=(120, 30))

@@ -1,0 +1,229 @@
+"""What is remembered, the settings screen, and keys of the user's own."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frn_tui.app import FrnApp
+from frn_tui.client.protocol import MIRROR
+from frn_tui.dialogs.dialogs import Choose, Page
+from frn_tui.screens.workspace import bindings
+from frn_tui.settings.keys import read_keymap
+from frn_tui.settings.settings import Settings, settings_path
+from textual.widgets import Input
+
+from frn.models.zoo import DEFAULT_MODEL
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All toasts, however long a test takes."""
+    toasts: list[str] = []
+    notify = FrnApp.notify
+
+    def tell(app: FrnApp, message: str, **options: Any) -> None:
+        toasts.append(message)
+        notify(app, message, **options)
+
+    monkeypatch.setattr(FrnApp, "notify", tell)
+    return toasts
+
+
+def test_settings_come_back(private_state: Path) -> None:
+    settings = Settings("dracula", "quad", "/m/features.onnx", 0.4, {"ask": "q"}, ["/a"]).opened("/b")
+    settings.write()
+    assert Settings.read() == settings
+    assert settings.opened("/a").recent == ["/a", "/b"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "null", '{"images": "sixel"}', '{"threshold": 7}', '{"keys": [1]}', '{"recent": [2]}', "[" * 9999],
+)
+def test_a_file_with_a_mistake_is_told_of_and_left_as_it_is(private_state: Path, text: str) -> None:
+    """It may have been edited by hand, and one comma should not cost all of it."""
+    private_state.mkdir()
+    settings_path().write_text(text)
+    settings = Settings.read()
+    assert settings.images == "auto"
+    assert str(settings_path()) in settings.trouble
+    assert "\n" not in settings.trouble
+    settings.opened("/b").write()
+    assert settings_path().read_text() == text
+
+
+def test_no_two_bindings_share_an_id_or_a_key() -> None:
+    names = [binding.id for binding in bindings()]
+    keys = [key for binding in bindings() for key in binding.key.split(",")]
+    assert len(set(names)) == len(names)
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "good", "bad"),
+    [
+        ({"ask": "Q"}, {"ask": "Q"}, []),
+        ({"ask": "?"}, {}, ["question_mark is the key of help already"]),
+        ({"ask": "n", "new": "p"}, {"ask": "n", "new": "p"}, []),
+        ({"ask": "n", "new": "P", "add": "p"}, {"ask": "n", "new": "P", "add": "p"}, []),
+        ({"ask": "n", "new": "nonsense"}, {}, ["'nonsense' is no key", "n is the key of new already"]),
+        ({"next-answer": "ctrl+n, f6"}, {"next-answer": "ctrl+n,f6"}, []),
+        ({"aks": "q"}, {}, ["there is no 'aks'"]),
+        ({"ask": 7, "add": ""}, {}, ["7 is no key", "'' is no key"]),
+        ({"ask": "space"}, {}, ["the app itself"]),
+        ({"ask": "f7", "add": "f7"}, {"ask": "f7"}, ["f7 is the key of ask already"]),
+    ],
+)
+def test_entries_that_cannot_be_used_are_named_and_left_out(
+    wanted: dict[str, object], good: dict[str, str], bad: list[str]
+) -> None:
+    keymap, troubles = read_keymap(wanted, bindings())
+    assert keymap == good
+    assert len(troubles) == len(bad)
+    assert all(part in trouble for part, trouble in zip(bad, troubles, strict=True))
+
+
+def test_own_keys_do_what_they_are_set_to(drive: Drive, private_state: Path, told: list[str]) -> None:
+    Settings(keys={"ask": "q", "undo": "ctrl+z,U", "add": "m"}).write()
+
+    async def scenario(driver: Driver) -> None:
+        await driver.keys("p")
+        assert not driver.app.screen.query("#picker")
+        await driver.keys("q")
+        assert driver.app.screen.query("#picker")
+        await driver.keys("escape")
+        before = driver.counts
+        await driver.keys("delete")
+        assert driver.counts != before
+        await driver.keys("U")
+        assert driver.counts == before
+        shown = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
+        keys = [shown[name].partition(":")[0] for name in ("Ask", "Undo", "Add")]
+        assert keys == ["key q", "key ^z", "key a"]
+        assert ["m is the key of move already" in said for said in told] == [True]
+
+    drive(scenario)
+    assert json.loads(settings_path().read_text())["keys"] == {"ask": "q", "undo": "ctrl+z,U", "add": "m"}
+
+
+def test_places_that_another_app_keeps_meanwhile_stay(drive: Drive, private_state: Path) -> None:
+    Settings(recent=["/old"], bookmarks=["/a", "/b"]).write()
+
+    async def scenario(driver: Driver) -> None:
+        driver.app.context.places.toggle("/a")  # no bookmark any more
+        driver.app.context.places.toggle("/mine")
+        Settings(recent=["/theirs", "/old"], bookmarks=["/a", "/b", "/c"], theme="nord").write()
+
+    drive(scenario)
+    kept = Settings.read()
+    assert kept.recent == ["/photos", "/theirs", "/old"]
+    assert kept.bookmarks == ["/b", "/c", "/mine"]
+
+
+def test_the_settings_screen_changes_what_it_shows(drive: Drive, private_state: Path) -> None:
+    async def scenario(driver: Driver) -> None:
+        app, pilot = driver.app, driver.pilot
+
+        async def take(title: str, words: str) -> None:
+            await driver.until(lambda: getattr(app.screen, "dialog_title", "") == title)
+            app.screen.query_one(Input).value = words
+            await pilot.pause()
+            await pilot.press("enter")
+
+        await pilot.press("f2")
+        await take("Settings", "theme")
+        await take("Theme", "gruvbox")
+        await take("Settings", "pictures")
+        await take("Pictures", "ascii")
+        await take("Settings", "threshold")
+        await take("Threshold of new classes", "900")
+        await take("Settings", "threshold")
+        await take("Threshold of new classes", "62.5")
+        await take("Settings", "model")
+        await take("Model at the start", "features")
+        await take("Path of a features.onnx", "/m/mine.onnx")
+        await take("Settings", "keys")
+        await driver.until(lambda: isinstance(app.screen, Page))
+        await pilot.press("escape")
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        await pilot.press("escape")
+        await driver.idle()
+        assert app.theme == "gruvbox"
+        assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "ascii"
+        await app.workspace.open_place("/photos")
+        assert app.controller.threshold == 0.625
+
+    drive(scenario)
+    kept = Settings.read()
+    assert (kept.theme, kept.images, kept.model, kept.threshold) == ("gruvbox", "ascii", "/m/mine.onnx", 0.625)
+
+
+def test_sizes_are_kept_from_one_start_to_the_next(drive: Drive, private_state: Path) -> None:
+    async def change(driver: Driver) -> None:
+        await driver.keys("tab", "right_parenthesis", "right_parenthesis", "right_curly_bracket")
+
+    async def look(driver: Driver) -> None:
+        workspace = driver.app.workspace
+        assert workspace.query_share == 60
+        assert workspace.photos_pane.gallery.tile_width == Settings.read().tile_width > 0
+        assert abs(workspace.query_pane.size.width / workspace.photos_pane.size.width - 1.5) < 0.15
+
+    drive(change)
+    drive(look)
+
+
+def test_mirror_images_are_a_setting_a_flag_and_an_edit_that_undo_takes_back(
+    drive: Drive, private_state: Path, fake_engine: FakeEngine
+) -> None:
+    async def turn(driver: Driver) -> None:
+        app = driver.app
+        plain = app.controller.model_name
+        app._turn_mirror()
+        await driver.idle()
+        assert app.controller.model_name == app.controller.session.state.model == f"{plain}{MIRROR}"
+        await driver.keys("u")
+        assert app.controller.model_name == plain
+
+    drive(turn)
+    Settings(test_time="mirror").write()
+
+    async def look(driver: Driver) -> None:
+        assert driver.app.controller.model_name.endswith(MIRROR)
+
+    drive(look)
+
+    async def said(driver: Driver) -> None:
+        assert not driver.app.controller.model_name.endswith(MIRROR)
+
+    drive(said, app=lambda place, **more: FrnApp(place, test_time="fast", **more))
+
+
+def test_a_model_of_the_settings_that_is_gone_is_told_of(
+    drive: Drive, private_state: Path, fake_engine: FakeEngine, told: list[str]
+) -> None:
+    from frn_tui.client.client import EngineError
+
+    opened = fake_engine.op_open_model
+
+    def open_model(tell: object, model: str) -> dict[str, object]:
+        if model != DEFAULT_MODEL:
+            raise EngineError(f"{model}: there is no such file")
+        return opened(tell, model)  # type: ignore[arg-type]
+
+    fake_engine.op_open_model = open_model  # type: ignore[method-assign]
+    Settings(model="/gone.onnx").write()
+
+    async def scenario(driver: Driver) -> None:
+        assert driver.app.controller.model_name == DEFAULT_MODEL
+        assert ["/gone.onnx" in said for said in told] == [True]
+
+    drive(scenario)
+
+
+def test_the_theme_and_the_way_of_drawing_come_from_the_settings(private_state: Path) -> None:
+    Settings(theme="nord", images="quad").write()
+    app = FrnApp()
+    assert (app.theme, app._mode(app.settings.images)) == ("nord", "quad")

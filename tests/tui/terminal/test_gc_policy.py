@@ -1,0 +1,39 @@
+"""When garbage is looked for; in a process of its own, as it is the whole process's affair."""
+
+import sys
+
+from tests import processes
+
+PROGRAM = """
+import gc, weakref
+from frn_tui.terminal import gc_policy
+
+class Knot:
+    def __init__(self):
+        self.itself = self
+
+def full_looks():
+    return gc.get_stats()[2]["collections"]
+
+gc.disable()
+gc_policy.begin()
+before, knots, seen = full_looks(), [], []
+for _ in range(120):  # garbage of every age, and what stays
+    knots += [Knot() for _ in range(5_000)]
+    seen.append(weakref.ref(knots[0]))
+    kept = knots[-10:]
+    knots.clear()
+assert full_looks() == before, "it was looked for while someone worked"
+assert not gc_policy.collect(gc_policy.IDLE / 2, is_working=False), "someone was about to work"
+assert not gc_policy.collect(gc_policy.IDLE_WHILE_WORKING / 2, is_working=True), "someone watched"
+assert gc_policy.collect(gc_policy.IDLE, is_working=False)
+assert full_looks() == before + 1
+assert not any(ref() for ref in seen), "garbage is left"
+assert kept[0].itself is kept[0]
+assert not gc_policy.collect(gc_policy.IDLE_WHILE_WORKING, is_working=True), "there was nothing to do"
+"""
+
+
+def test_garbage_is_only_looked_for_in_a_pause() -> None:
+    ran = processes.run([sys.executable, "-c", PROGRAM])
+    assert ran.returncode == 0, ran.stderr

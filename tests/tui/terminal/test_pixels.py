@@ -1,0 +1,161 @@
+"""Pictures as pixels: what the terminal is told, and what stands for them in the text."""
+
+import base64
+import gc
+import re
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from frn_tui.app import FrnApp
+from frn_tui.client.rendered_picture import Picture
+from frn_tui.screens.review import Review
+from frn_tui.terminal.marks import MARKS, PLACEHOLDER
+from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.pixels import Graphics, placeholders
+from frn_tui.terminal.terminal import Answered
+from frn_tui.widgets import cells
+from rich.cells import cell_len
+from rich.style import Style
+from textual.strip import Strip
+
+MESSAGE = {"columns": 3, "rows": 2, "photo": [4, 3], "view": [0.0, 0.0, 1.0, 1.0], "seen": [0.1, 0.0, 0.9, 1.0]}
+COMMAND = re.compile(r"\x1b_G([^;\x1b]*);?([^\x1b]*)\x1b\\")
+
+
+def picture(mode: Mode = "kitty", rgb: bytes = bytes(3 * 6 * 4)) -> Picture:
+    data = base64.b64encode(zlib.compress(rgb)).decode() if mode == "kitty" else "#0;2;9;9;9|#0!6~\n#0;2;9;9;9|#0!6~"
+    return Picture.read(mode, {**MESSAGE, "pixels": [6, 4], "cells": data})  # type: ignore[typeddict-item]
+
+
+def keys(command: str) -> dict[str, str]:
+    return dict(pair.split("=") for pair in command.split(","))
+
+
+def test_every_mark_is_a_combining_character_of_no_width() -> None:
+    assert len(MARKS) == len(set(MARKS)) == 297
+    assert (MARKS[0], MARKS[1], MARKS[296]) == ("\u0305", "\u030d", "\U0001d244")  # of the protocol's table
+    assert all(cell_len(PLACEHOLDER + mark * 3) == 1 for mark in MARKS)
+
+
+def test_a_line_of_placeholders_is_cut_between_cells() -> None:
+    line = cells.segments(placeholders(picture(), Style())[1])
+    strip = Strip(line)
+    assert strip.cell_length == 3
+    assert strip.crop(1, 3).text == "".join(f"{PLACEHOLDER}{MARKS[1]}{MARKS[x]}{line[0].text[3]}" for x in (1, 2))
+
+
+def test_the_terminal_gets_the_pixels_before_the_placeholders_that_name_them() -> None:
+    written: list[str] = []
+    rgb = bytes(range(256)) * 2 + b"x" * (6 * 4 * 3 * 200)
+    shown = picture(rgb=rgb)
+    Graphics(written.append).send(shown)
+    commands = COMMAND.findall("".join(written))
+    about = keys(commands[0][0])
+    number = about.pop("i")
+    assert about == keys("a=T,U=1,q=2,f=24,o=z,s=6,v=4,c=3,r=2,m=1")
+    assert [keys(command)["m"] for command, _ in commands[1:]] == ["1"] * (len(commands) - 2) + ["0"]
+    assert all(len(data) <= 4096 and (len(data) % 4 == 0) for _, data in commands)
+    assert zlib.decompress(base64.b64decode("".join(data for _, data in commands))) == rgb
+    cell, style = placeholders(shown, Style(bgcolor="#101010"))[0][0]
+    assert style.color is not None
+    assert int(number) == MARKS.index(cell[3]) << 24 | (style.color.number or 0)
+    assert "38;5;" in style.render("x")  # a colour of the table, which tmux leaves as it is
+    assert 16 <= (style.color.number or 0) <= 255
+
+
+def test_a_picture_that_nobody_keeps_is_taken_away_and_one_that_is_kept_is_given_again() -> None:
+    written: list[str] = []
+    graphics = Graphics(written.append)
+    kept, dropped = picture(), picture()
+    graphics.send(kept)
+    graphics.send(dropped)
+    graphics.send(dropped)
+    assert len(written) == 2
+    number = keys(COMMAND.findall(written[1])[0][0])["i"]
+    del dropped
+    gc.collect()
+    graphics.send(picture())
+    assert keys(COMMAND.findall(written[2])[0][0]) == {"a": "d", "d": "I", "i": number, "q": "2"}
+    written.clear()
+    graphics.send_again()
+    again = COMMAND.findall("".join(written))
+    assert keys(again[0][0])["i"] == keys(COMMAND.findall(graphics.farewell())[-1][0])["i"]
+
+
+def test_tmux_is_asked_to_hand_everything_on() -> None:
+    written: list[str] = []
+    graphics = Graphics(written.append)
+    graphics.in_tmux = True
+    graphics.send(picture())
+    wrapped = re.findall(r"\x1bPtmux;((?:\x1b\x1b|[^\x1b])*)\x1b\\", written[0])
+    assert len(wrapped) == 2
+    assert all(COMMAND.fullmatch(command.replace("\x1b\x1b", "\x1b")) for command in wrapped)
+
+
+def app_with(images: str) -> Callable[..., FrnApp]:
+    return lambda place, **options: FrnApp(place, **{**options, "images": images})
+
+
+@pytest.mark.parametrize("images", ["kitty", "sixel"])
+def test_the_app_shows_pixels_and_blanks_behind_dialogues(
+    drive: Any, lines: Callable[[Any], list[str]], images: Mode
+) -> None:
+    async def look(user: Any) -> None:
+        await user.until(lambda: "\n".join(lines(user.app)).count(PLACEHOLDER) > 100)
+        user.app.workspace.ask(["/queries/jay-10.jpg", "/queries/owl-10.jpg"])
+        await user.idle()
+        await user.until(lambda: user.app.workspace.query_pane.picture.preview._picture is not None)
+        shown = user.app.workspace.query_pane.picture.preview._picture
+        assert shown.is_pixels
+        assert shown.pixels == (shown.columns * 10, shown.rows * 20)
+        await user.pilot.press("question_mark")
+        await user.pilot.pause()
+        assert PLACEHOLDER not in "\n".join(lines(user.app))
+        await user.pilot.press("escape", "l")
+        await user.pilot.pause()
+        assert isinstance(user.app.screen, Review)
+        await user.until(lambda: PLACEHOLDER in "\n".join(lines(user.app)))
+        await user.pilot.press("escape", "t")
+        await user.idle()
+        assert any(
+            style == cells.ON_PIXELS for strip in user.app.screen._compositor.render_strips() for _, style, _ in strip
+        )
+
+    drive(look, app=app_with(images))
+
+
+def test_what_the_terminal_answers_decides_unless_it_was_said(drive: Any) -> None:
+    async def hear(user: Any) -> None:
+        app = user.app
+        await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))
+        assert app.context.mode == "ascii"  # as nothing was said
+        await app.hear(Answered(can=("62",)))
+        assert app.context.mode == "kitty"
+        assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")
+        await user.keys("i")
+        assert app.context.mode == "half"
+        await app.hear(Answered(can=("62",)))
+        assert app.context.mode == "half"
+
+    drive(hear, app=app_with("auto"))
+
+    async def said(user: Any) -> None:
+        await user.app.hear(Answered(name="kitty(0.41.1)"))
+        await user.app.hear(Answered(can=("62",)))
+        assert user.app.context.mode == "quad"
+
+    drive(said, app=app_with("quad"))
+
+
+def test_sixel_waits_for_the_number_of_colours(drive: Any) -> None:
+    async def hear(user: Any) -> None:
+        app = user.app
+        await app.hear(Answered(can=("62", "4")))
+        assert app.context.mode == "ascii"
+        await app.hear(Answered(colours=16))
+        await app.hear(Answered(can=("62", "4")))
+        assert (app.context.mode, app.graphics.colours) == ("sixel", 16)
+
+    drive(hear, app=app_with("auto"))

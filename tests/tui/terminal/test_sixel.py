@@ -1,0 +1,133 @@
+"""Sixel: the pixels of a picture, and of any part of a line of it in the place of its placeholders."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from frn_tui.client.rendered_picture import Picture
+from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
+from frn_tui.terminal.modes import FRAME
+from frn_tui.terminal.pixels import Graphics, placeholders
+from frn_tui.terminal.sixel import cells_of_piece, cut
+from frn_tui.widgets import cells
+from rich.style import Style
+from textual.strip import Strip
+
+from tests.tui.terminal.test_pixels import MESSAGE
+
+IMAGE = re.compile(r'\x1bP0;1q"1;1;(\d+);(\d+)([^\x1b]*)\x1b\\')
+
+
+def decoded(text: str) -> np.ndarray[Any, Any]:
+    """What a terminal draws: (h, w, 3) in percent, -1 where nothing is said."""
+    width, height, body = IMAGE.fullmatch(text).groups()  # type: ignore[union-attr]
+    drawn = np.full((int(height), int(width), 3), -1)
+    palette: dict[int, tuple[int, ...]] = {}
+    colour, x, y = 0, 0, 0
+    tokens = re.finditer(r"#(\d+);2;(\d+);(\d+);(\d+)|#(\d+)|(\$)|(-)|!(\d+)([?-~])|([?-~])", body)
+    for token in tokens:
+        number, *rgb = token.group(1, 2, 3, 4)
+        if number:
+            palette[int(number)] = tuple(map(int, rgb))
+        elif token[5]:
+            colour = int(token[5])
+        elif token[6] or token[7]:
+            x, y = 0, y + 6 * bool(token[7])
+        else:
+            bits = ord(token[9] or token[10]) - 63
+            times = int(token[8] or 1)
+            for bit in range(6):
+                if bits >> bit & 1:
+                    drawn[y + bit, x : x + times] = palette[colour]
+            x += times
+    return drawn
+
+
+@pytest.fixture
+def photo() -> np.ndarray[Any, Any]:
+    """3 x 5 cells of 8 x 17 pixels, of few colours."""
+    y, x = np.mgrid[:51, :40] // 8 * 8
+    return np.stack([4 * y, 6 * x, 128 + y - x], 2).astype(np.uint8)
+
+
+def rows(photo: np.ndarray[Any, Any]) -> list[list[str]]:
+    return list(sixel_rows(photo, 3, 8, 256))
+
+
+def images(row: list[str]) -> list[str]:
+    return [f'\x1bP0;1q"1;1;40;17{piece.replace("|", "", 1)}\x1b\\' for piece in row]
+
+
+def test_each_row_of_cells_shows_its_pixels_within_a_few_percent(photo: np.ndarray[Any, Any]) -> None:
+    drawn = np.concatenate([decoded(images(row)[0]) for row in rows(photo)])
+    assert drawn.min() >= 0
+    assert np.abs(drawn * 2.55 - photo).mean() < 6
+
+
+def test_a_part_of_a_row_is_that_part_of_its_pixels(photo: np.ndarray[Any, Any]) -> None:
+    piece = rows(photo)[1][0]
+    colours, _, bands = piece.partition("|")
+    whole = decoded(images([piece])[0])
+    for first, last in ((0, 40), (8, 24), (39, 40), (0, 1)):
+        part = f'\x1bP0;1q"1;1;{last - first};17{colours}{cut(bands, first, last)}\x1b\\'
+        np.testing.assert_array_equal(decoded(part), whole[:, first:last])
+
+
+def shown(photo: np.ndarray[Any, Any], columns: int, graphics: Graphics) -> Picture:
+    lines = ["\t".join(row) for row in sixel_rows(photo, 3, photo.shape[1] // columns, 256)]
+    about = {**MESSAGE, "columns": columns, "rows": 3, "pixels": [photo.shape[1], 51], "cells": "\n".join(lines)}
+    picture = Picture.read("sixel", about)  # type: ignore[arg-type]
+    graphics.mode = "sixel"
+    graphics.send(picture)
+    return picture
+
+
+def written(strip: Strip) -> str:
+    return "".join(style.render(text) if style else text for text, style, _ in strip)
+
+
+def test_what_is_written_of_a_picture_is_its_pixels_and_the_text_about_it_stays(photo: np.ndarray[Any, Any]) -> None:
+    graphics = Graphics()
+    picture = shown(photo, 5, graphics)
+    line = cells.segments(placeholders(picture, Style(bgcolor="#102030"))[2])
+    whole = graphics.translated(f"before {written(Strip(line))} after")
+    assert re.sub(r"\x1b(?:\[[\d;]*[mC]|[78]|P[^\x1b]*\x1b\\)", "", whole) == "before " + " " * 5 + " after"
+    row = decoded(IMAGE.search(whole)[0])  # type: ignore[index]
+    assert row.shape == (17, 40, 3)
+    part = graphics.translated(written(Strip(line).crop(1, 3)))
+    np.testing.assert_array_equal(decoded(IMAGE.search(part)[0]), row[:, 8:24])  # type: ignore[index]
+    assert graphics.translated("no picture \x1b[0m") == "no picture \x1b[0m"
+    del picture
+    gone = graphics.translated(written(Strip(line)))
+    assert "\x1bP" not in gone  # of a picture that is gone nothing is shown
+    assert "     " in gone
+
+
+def test_a_wide_row_is_drawn_in_pieces_that_an_xterm_takes() -> None:
+    photo = np.zeros((51, 2000, 3), dtype=np.uint8)
+    graphics = Graphics()
+    picture = shown(photo, 100, graphics)
+    line = cells.segments(placeholders(picture, Style())[0])
+    found = IMAGE.findall(graphics.translated(written(Strip(line).crop(10, 100))))
+    assert [int(width) for width, _, _ in found] == [38 * 20, 48 * 20, 4 * 20]
+    assert cells_of_piece(20) == 48
+
+
+def test_the_frame_is_drawn_where_the_network_does_not_see_all() -> None:
+    photo = np.zeros((40, 60, 3), dtype=np.uint8)
+    framed = draw_frame(photo, (0.25, 0.0, 0.75, 1.0))
+    assert (framed[:, 15:17] == FRAME).all()
+    assert (framed[:, 43:45] == FRAME).all()
+    assert not framed[:, 17:43].any()
+    assert not photo.any()
+    np.testing.assert_array_equal(draw_frame(photo, (0.0, 0.0, 1.0, 1.0)), photo)
+    np.testing.assert_array_equal(draw_frame(photo, (-0.5, -0.5, 1.5, 1.5)), photo)
+
+
+def test_pixels_for_kitty_are_the_pixels() -> None:
+    import base64
+    import zlib
+
+    photo = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    assert zlib.decompress(base64.b64decode(kitty_data(photo))) == photo.tobytes()

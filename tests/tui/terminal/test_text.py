@@ -1,0 +1,62 @@
+import unicodedata
+
+import pytest
+from frn_tui.terminal.text import count_of, display_name
+from rich.cells import cell_len
+
+EVIL = [
+    "\x1b[31mred\x1b[0m.jpg",
+    "two\nlines\r\t.jpg",
+    "\x9b31m.jpg",
+    "\u202egpj.exe\u202c",
+    "\u2066isolated\u2069",
+    "zero\u200bwidth\u200d\ufeff",
+    "\u2028paragraph\u2029",
+    "latin\udce9.jpg",
+    "\ud800lone",
+    "[bold red]m[x].jpg",
+    "-rf",
+    "🦜" * 40 + ".jpg",
+    "⚠️.jpg",
+    "e\u0301" * 30,
+    "\x00",
+    "",
+    "a" * 240,
+]
+
+
+@pytest.mark.parametrize("name", EVIL)
+@pytest.mark.parametrize("width", [None, 0, 1, 2, 5, 16, 80])
+def test_nothing_that_steers_a_terminal_is_left(name: str, width: int | None) -> None:
+    shown = display_name(name, width)
+    assert not [char for char in shown if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+    shown.encode("utf-8")
+    assert width is None or cell_len(shown) <= width
+
+
+def test_harmless_names_stay_as_they_are() -> None:
+    for name in ("blue jay", "Häher.jpg", "カケス.png", "[bold]", "a b", "e\u0301"):
+        assert display_name(name) == name
+        assert display_name(name, 80) == name
+
+
+def test_escapes_say_what_was_there() -> None:
+    assert display_name("a\x1b[0m\n\u202e\udcff") == r"a\x1b[0m\n\u202e\xff"
+    assert display_name("a\u00a0b\u3000c") == "a b c"
+
+
+def test_a_long_name_keeps_its_ends() -> None:
+    assert display_name("a_rather_long_name_0123.jpeg", 15) == "a_rathe…23.jpeg"
+    assert display_name("abc", 1) == "…"
+    assert display_name("🦜🦜🦜🦜", 5) == "🦜…🦜"
+
+
+def test_no_escape_is_cut_in_two() -> None:
+    for width in range(1, 30):
+        shown = display_name("\x1b" * 10, width)
+        assert shown.replace(r"\x1b", "").strip("…") == ""
+
+
+def test_one_is_one_and_more_are_many() -> None:
+    counts = [count_of(1, "photo"), count_of(0, "photo"), count_of(1, "class"), count_of(1200, "class")]
+    assert counts == ["1 photo", "0 photos", "1 class", "1,200 classes"]

@@ -1,0 +1,57 @@
+"""A gallery, and what it says."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from frn_tui.client.protocol import RenderPreview
+from frn_tui.client.rendered_picture import Picture
+from frn_tui.terminal.modes import Mode
+from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from rich.style import Style
+from textual.app import App
+from textual.message import Message
+
+Play = Callable[..., None]
+Lines = Callable[[App[Any]], list[str]]
+Styles = Callable[[App[Any]], list[list[Style]]]
+Told = list[Message]
+
+WIDE, HIGH = 72, 16
+"""Four columns (the scroll bar takes two cells), two lines of tiles."""
+
+
+def items(count: int, first: int = 0) -> list[GalleryItem]:
+    return [GalleryItem(f"/photos/{i:05d}.jpg", f"{i:05d}.jpg", f"key{i}") for i in range(first, first + count)]
+
+
+def paths(*numbers: int) -> list[str]:
+    return [f"/photos/{i:05d}.jpg" for i in numbers]
+
+
+def wants(told: Told) -> list[Gallery.Want]:
+    return [message for message in told if isinstance(message, Gallery.Want)]
+
+
+def choices(told: Told) -> list[list[str]]:
+    return [message.paths for message in told if isinstance(message, Gallery.SelectionChanged)]
+
+
+def opened(told: Told) -> list[str]:
+    return [message.item.path for message in told if isinstance(message, Gallery.Opened)]
+
+
+@pytest.fixture
+def gallery() -> Gallery:
+    made = Gallery(mode="half")
+    made.set_reactive(Gallery.tile_width, 16)
+    return made
+
+
+def picture(path: str, colour: bytes = bytes(3), mode: Mode = "half") -> tuple[RenderPreview, Picture]:
+    """A request of a tile of the gallery above, and what comes of it."""
+    return RenderPreview(path, 16, 7, mode), Picture(mode, 16, 7, (b"\x01" + 2 * colour) * 16 * 7)
+
+
+def asked(want: Gallery.Want) -> list[str]:
+    return [request.path for request in want.requests]

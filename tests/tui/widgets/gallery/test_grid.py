@@ -1,0 +1,36 @@
+from frn_tui.widgets.gallery.grid import Grid
+from textual.geometry import Region, Size
+
+TEN = Grid(10, 4, Size(17, 9))  # 4 + 4 + 2
+
+
+def test_each_item_is_found_where_it_lies() -> None:
+    assert TEN.height == 27
+    for index in range(TEN.count):
+        region = TEN.region(index)
+        for x, y in (region.offset, region.bottom_right - (1, 1)):
+            assert TEN.at(x, y) == index
+    assert TEN.region(5) == Region(17, 9, 17, 9)
+
+
+def test_there_is_nothing_beside_and_below_the_items() -> None:
+    assert TEN.at(4 * 17, 0) is None
+    assert TEN.at(2 * 17, 18) is None
+    assert TEN.at(0, 27) is None
+
+
+def test_items_count_as_visible_when_a_part_of_them_is() -> None:
+    assert TEN.within(0, 9) == range(4)
+    assert TEN.within(8, 2) == range(8)
+    assert TEN.within(9, 9) == range(4, 8)
+    assert TEN.within(0, 100) == range(10)
+    assert Grid(0, 4, Size(17, 9)).within(0, 100) == range(0)
+
+
+def test_moving_down_ends_at_the_last_item_and_up_in_the_first_line() -> None:
+    assert TEN.below(1, 1) == 5
+    assert TEN.below(7, 1) == 9
+    assert TEN.below(0, 50) == 9
+    assert TEN.below(8, 1) == 8
+    assert TEN.below(9, -1) == 5
+    assert TEN.below(9, -50) == 1

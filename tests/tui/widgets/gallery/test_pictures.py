@@ -1,0 +1,147 @@
+"""Which pictures the gallery asks for, and what it looks like."""
+
+from frn_tui.client.protocol import RenderPreview
+from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+from textual.pilot import Pilot
+
+from tests.tui.widgets.gallery.conftest import (
+    HIGH,
+    WIDE,
+    Lines,
+    Play,
+    Styles,
+    Told,
+    asked,
+    items,
+    paths,
+    picture,
+    wants,
+)
+
+
+def test_only_visible_pictures_are_asked_for(play: Play, gallery: Gallery) -> None:
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        gallery.set_items(items(1000))
+        await pilot.pause()
+        assert [want.requests for want in wants(told)] == [
+            [RenderPreview(path, 16, 7, "half") for path in paths(*range(8))]
+        ]
+        gallery.scroll_to(y=8 * 100, animate=False)
+        await pilot.pause()
+        assert asked(wants(told)[-1]) == paths(*range(400, 408))
+
+    play(gallery, scenario, size=(WIDE, HIGH))
+
+
+def test_what_came_or_is_on_its_way_is_not_asked_for_again(play: Play, gallery: Gallery) -> None:
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        gallery.set_items(items(100))
+        await pilot.pause()
+        gallery.provide(*picture(paths(0)[0]))
+        gallery.set_items(items(100))
+        await pilot.pause()
+        assert len(wants(told)) == 1
+        gallery.mode = "quad"
+        await pilot.pause()
+        assert [want.requests[0].mode for want in wants(told)] == ["half", "quad"]
+        gallery.mode = "ascii"
+        await pilot.pause()
+        assert wants(told)[-1].requests[0].mode == "ascii"
+
+    play(gallery, scenario, size=(WIDE, HIGH))
+
+
+def test_broken_files_and_the_list_need_no_pictures(play: Play, gallery: Gallery) -> None:
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        gallery.set_items([GalleryItem("/a", "a", None, "broken", "no image"), *items(1)])
+        await pilot.pause()
+        assert asked(wants(told)[-1]) == paths(0)
+        gallery.view = "list"
+        gallery.set_items(items(50))
+        await pilot.pause()
+        assert len(wants(told)) == 1
+
+    play(gallery, scenario, size=(WIDE, HIGH))
+
+
+def test_a_file_that_has_changed_is_asked_for_again(play: Play, gallery: Gallery) -> None:
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        gallery.set_items(items(2))
+        for path in paths(0, 1):
+            gallery.provide(*picture(path))
+        await pilot.pause()
+        before = len(wants(told))
+        gallery.set_items([GalleryItem(paths(0)[0], "new", "another key"), *items(1, first=1)])
+        gallery.scroll_to(y=0, animate=False)
+        await pilot.pause()
+        assert [asked(want) for want in wants(told)[before:]] == [paths(0)]
+
+    play(gallery, scenario, size=(WIDE, HIGH))
+
+
+def test_a_picture_appears_in_its_tile(play: Play, gallery: Gallery, styles: Styles) -> None:
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        gallery.set_items(items(8))
+        gallery.provide(*picture(paths(5)[0], bytes([0, 255, 0])))
+        await pilot.pause()
+        seen = styles(pilot.app)
+        green = {
+            (x, y)
+            for y, line in enumerate(seen)
+            for x, style in enumerate(line)
+            if style.bgcolor and style.bgcolor.triplet == (0, 255, 0)
+        }
+        assert green == {(17 + x, 8 + y) for x in range(16) for y in range(7)}
+
+    play(gallery, scenario, size=(WIDE, HIGH))
+
+
+def test_names_stand_below_the_tiles_with_their_marks(play: Play, gallery: Gallery, lines: Lines) -> None:
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        gallery.set_items(
+            [
+                GalleryItem("/a", "first.jpg"),
+                GalleryItem("/b", "a_very_long_file_name.jpg", mark="near"),
+                GalleryItem("/c", "c.jpg", mark="outlier"),
+                GalleryItem("/d", "d.jpg", mark="broken"),
+            ]
+        )
+        gallery.select(["/b"])
+        await pilot.pause()
+        row = lines(pilot.app)[7]
+        assert [row[x : x + 17].rstrip() for x in (0, 17, 34, 51)] == [
+            "›first.jpg",
+            " ✓≈a_very…me.jpg",
+            " !c.jpg",
+            " ⚠d.jpg",
+        ]
+        assert "broken" in lines(pilot.app)[2]
+        gallery.mode = "ascii"
+        await pilot.pause()
+        assert lines(pilot.app)[7].startswith(">first.jpg        *~a_very")
+
+    play(gallery, scenario, size=(WIDE, HIGH))
+
+
+def test_the_list_has_a_line_per_item_with_its_note(play: Play, gallery: Gallery, lines: Lines) -> None:
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        gallery.view = "list"
+        gallery.set_items([GalleryItem("/a", "a.jpg", mark="broken", note="image file is truncated"), *items(50)])
+        await pilot.pause()
+        assert lines(pilot.app)[0].rstrip() == "›⚠a.jpg" + " " * 38 + "  image file is truncated"
+        assert lines(pilot.app)[1].startswith(" 00000.jpg ")
+        await pilot.press("down", "down")
+        assert lines(pilot.app)[2].startswith("›00001.jpg ")
+
+    play(gallery, scenario, size=(WIDE, HIGH))
+
+
+def test_without_pictures_it_is_always_a_list(play: Play, gallery: Gallery, lines: Lines) -> None:
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        gallery.mode = "none"
+        gallery.set_items(items(5))
+        await pilot.pause()
+        assert lines(pilot.app)[4].startswith(" 00004.jpg")
+        assert not wants(told)
+
+    play(gallery, scenario, size=(WIDE, HIGH))

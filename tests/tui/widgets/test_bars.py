@@ -1,0 +1,203 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from frn_tui.terminal.text import bar
+from frn_tui.widgets.bars import BarRow, Bars
+from rich.cells import cell_len
+from rich.style import Style
+from textual.app import App
+from textual.message import Message
+from textual.pilot import Pilot
+
+Play = Callable[..., None]
+Lines = Callable[[App[Any]], list[str]]
+Styles = Callable[[App[Any]], list[list[Style]]]
+Told = list[Message]
+
+BIRDS = [
+    BarRow("blue jay", 0.87, 0.67, 1),
+    BarRow("starling", 0.08, 0.41, 5),
+    BarRow("a class without a key and with a long name", 0.05, 0.2),
+]
+
+
+def many(count: int) -> list[BarRow]:
+    return [BarRow(f"class {i}", 1 / count, 0.5, i + 1 if i < 9 else None) for i in range(count)]
+
+
+def dragged(told: Told) -> list[tuple[float, bool]]:
+    return [(message.value, message.released) for message in told if isinstance(message, Bars.ThresholdDragged)]
+
+
+def seen(lines: Lines, pilot: Pilot[None]) -> list[str]:
+    return [line.rstrip() for line in lines(pilot.app)]
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [(0.0, "    "), (1.0, "████"), (0.5, "██  "), (1 / 32, "▏   "), (7 / 32, "▉   "), (9 / 32, "█▏  "), (2.0, "████")],
+)
+def test_a_bar_has_eighths_of_cells(share: float, drawn: str) -> None:
+    assert bar(share, 4) == drawn
+
+
+def test_a_bar_of_something_that_is_no_number_is_empty() -> None:
+    assert bar(float("nan"), 3) == "   "
+
+
+def test_the_verdict_the_classes_and_the_gauge(play: Play, lines: Lines) -> None:
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show(BIRDS, 0.63, False)
+        await pilot.pause()
+        assert seen(lines, pilot)[:6] == [
+            "▌ blue jay  0.87",
+            "1 blue jay             ████████████▏  0.87  67 %",
+            "5 starling             █▏             0.08  41 %",
+            "  a class wi…long name ▊              0.05  20 %",
+            "██████████████████████████████┆█▏───────────────",
+            "67 % explained, unknown below 63 %",
+        ]
+
+    play(bars, scenario, size=(48, 8))
+
+
+def test_unknown_is_said_in_words(play: Play, lines: Lines) -> None:
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show(BIRDS, 0.7, True)
+        await pilot.pause()
+        assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
+
+    play(bars, scenario, size=(48, 8))
+
+
+def test_shares_that_round_to_the_same_get_a_decimal(play: Play, lines: Lines) -> None:
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show([BarRow("wren", 1.0, 0.626)], 0.634, True)
+        await pilot.pause()
+        assert seen(lines, pilot)[3] == "62.6 % explained, unknown below 63.4 %"
+
+    play(bars, scenario, size=(48, 8))
+
+
+def test_what_does_not_fit_is_counted(play: Play, lines: Lines) -> None:
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show(many(15), 0.4, False)
+        await pilot.pause()
+        found = seen(lines, pilot)
+        assert found[1].startswith("1 class 0")
+        assert found[3].startswith("3 class 2")
+        assert found[4] == "… and 12 more"
+        assert found[6] == "50 % explained, unknown below 40 %"
+        await pilot.resize_terminal(48, 18)
+        assert not any("more" in line for line in seen(lines, pilot))
+
+    play(bars, scenario, size=(48, 7))
+
+
+@pytest.mark.parametrize("width", [1, 3, 8, 20, 23, 33, 34, 80, 300])
+def test_every_size_is_filled_and_no_more(play: Play, lines: Lines, width: int) -> None:
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        for height in (1, 2, 3, 4, 12):
+            await pilot.resize_terminal(width, height)
+            for rows in ([], [BarRow("🦜\x1b" * 30, 1.0, 1.2)], BIRDS):
+                bars.show(rows, 0.5, unknown=True)
+                await pilot.pause()
+                assert [cell_len(line) for line in lines(pilot.app)] == [width] * height
+            if width >= 20:
+                assert "unknown" in lines(pilot.app)[0]
+                assert height < 2 or any("< 50 %" in line or "below 50 %" in line for line in lines(pilot.app))
+                assert height < 3 or "0.87" in lines(pilot.app)[1]
+
+    play(bars, scenario, size=(width, 1))
+
+
+def test_names_that_steer_terminals_are_escaped(play: Play, lines: Lines) -> None:
+    bars = Bars()
+
+    names = ("\x1b[2J", "a\nb", "\u202eb", "[bold]", "\udcff")
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show([BarRow(name, 0.5, 0.5) for name in names], 0.5, True)
+        await pilot.pause()
+        text = lines(pilot.app)
+        assert all(char.isprintable() for line in text for char in line)
+        assert any("[bold]" in line for line in text)
+
+    play(bars, scenario, size=(60, 10))
+
+
+def test_the_mark_is_dragged_with_the_mouse(play: Play, lines: Lines) -> None:
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show(BIRDS, 0.63, False)
+        await pilot.pause()
+        await pilot.mouse_down(bars, offset=(0, 4))
+        await pilot.hover(bars, offset=(50, 1))
+        await pilot.mouse_up(bars, offset=(80, 2))
+        assert dragged(told) == [(0.0, False), (0.5, False), (0.8, False), (0.8, True)]
+        assert seen(lines, pilot)[4][80] == "┆"
+        assert seen(lines, pilot)[5].endswith("unknown below 80 %")
+        await pilot.hover(bars, offset=(10, 4))
+        await pilot.click(bars, offset=(10, 2))
+        assert len(dragged(told)) == 4
+
+    play(bars, scenario, size=(101, 8))
+
+
+def test_a_click_sets_the_mark(play: Play) -> None:
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show(BIRDS, 0.63, False)
+        await pilot.pause()
+        await pilot.click(bars, offset=(25, 4))
+        assert dragged(told)[-1] == (0.25, True)
+
+    play(bars, scenario, size=(101, 8))
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
+def test_no_color_loses_nothing(play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show(BIRDS, 0.63, True)
+        await pilot.pause()
+        assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
+
+    play(bars, scenario, size=(48, 8), theme=theme)
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "solarized-light"])
+def test_every_part_stands_out_from_its_ground(play: Play, styles: Styles, theme: str) -> None:
+    """At least 3 : 1, what WCAG asks of large text and of graphics."""
+
+    def luminance(rgb: tuple[int, ...]) -> float:
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in rgb)]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    bars = Bars()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        bars.show(BIRDS, 0.63, True)
+        await pilot.pause()
+        for style in {style for line in styles(pilot.app)[:6] for style in line}:
+            assert style.color is not None
+            assert style.bgcolor is not None
+            pair = sorted(luminance(tuple(c.get_truecolor())) for c in (style.color, style.bgcolor))
+            assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 3, style
+
+    play(bars, scenario, size=(48, 8), theme=theme)

@@ -1,0 +1,209 @@
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from frn_tui.widgets.class_list import ClassList, ClassRow
+from textual.app import App
+from textual.message import Message
+from textual.pilot import Pilot
+from textual.widget import Widget
+from textual.widgets import OptionList
+
+Play = Callable[..., None]
+Lines = Callable[[App[Any]], list[str]]
+Told = list[Message]
+
+BIRDS = [
+    ClassRow(4, "blue jay", 12, 0.95),
+    ClassRow(7, "house sparrow with a long name", 31, 0.7),
+    ClassRow(9, "wren", 2, 0.2, "too few photos"),
+    ClassRow(11, "robin", 1),
+]
+
+
+def rows(count: int) -> list[ClassRow]:
+    return [ClassRow(i, f"class {i}", i, 0.8) for i in range(count)]
+
+
+def chosen(told: Told) -> list[int]:
+    return [message.class_id for message in told if isinstance(message, ClassList.Chosen)]
+
+
+def test_a_line_per_class(play: Play, lines: Lines) -> None:
+    classes = ClassList()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.show(BIRDS)
+        await pilot.pause()
+        assert lines(pilot.app)[:5] == [
+            "1 blue jay         12 ●●● ",
+            "2 house s…ng name  31 ●●○ ",
+            "3 wren              2 ●○○!",
+            "4 robin             1     ",
+            " " * 26,
+        ]
+
+    play(classes, scenario, size=(26, 10))
+
+
+def test_only_the_first_nine_have_keys(play: Play, lines: Lines) -> None:
+    classes = ClassList()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.show(rows(11))
+        await pilot.pause()
+        assert lines(pilot.app)[8].startswith("9 class 8")
+        assert lines(pilot.app)[9].startswith("  class 9")
+        assert lines(pilot.app)[9].endswith("●●○ ")
+
+    play(classes, scenario, size=(26, 12))
+
+
+@pytest.mark.parametrize("width", [1, 4, 10, 18, 26, 100])
+def test_rows_take_the_width_they_get(play: Play, lines: Lines, width: int) -> None:
+    classes = ClassList()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.show([*BIRDS, ClassRow(99, "🦜" * 50, 123456, 1.0, "!")])
+        await pilot.resize_terminal(width, 4)
+        await pilot.resize_terminal(width, 10)
+        assert len({len(line) for line in lines(pilot.app)[:4]}) == 1
+        assert len(lines(pilot.app)[0]) == width
+        if width >= 10:
+            assert lines(pilot.app)[0].startswith("1 blu")
+
+    play(classes, scenario, size=(50, 10))
+
+
+def test_the_highlight_stays_with_its_class(play: Play) -> None:
+    classes = ClassList()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.focus()
+        classes.show(BIRDS)
+        await pilot.pause()
+        assert classes.chosen_id == 4
+        await pilot.press("down", "down")
+        assert chosen(told) == [4, 7, 9]
+        classes.show(BIRDS[::-1])
+        await pilot.pause()
+        assert classes.chosen_id == 9
+        assert classes.highlighted == 1
+        classes.show([ClassRow(9, "renamed", 3)])
+        await pilot.pause()
+        assert chosen(told) == [4, 7, 9]
+        classes.show([row for row in BIRDS if row.id != 9])
+        await pilot.pause()
+        assert chosen(told) == [4, 7, 9, 4]
+        classes.show([])
+        await pilot.pause()
+        assert not classes.option_count
+        classes.show(BIRDS)
+        await pilot.pause()
+        assert chosen(told) == [4, 7, 9, 4, 4]
+
+    play(classes, scenario, size=(26, 10))
+
+
+def test_without_classes_none_is_chosen() -> None:
+    assert ClassList().chosen_id is None
+
+
+def test_a_class_is_chosen_by_its_id(play: Play) -> None:
+    classes = ClassList()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.show(BIRDS)
+        classes.choose(11)
+        await pilot.pause()
+        assert classes.chosen_id == 11
+        assert chosen(told)[-1] == 11
+        classes.choose(12345)
+        assert classes.chosen_id == 11
+
+    play(classes, scenario, size=(26, 10))
+
+
+def test_a_click_chooses(play: Play) -> None:
+    classes = ClassList()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.show(BIRDS)
+        await pilot.pause()
+        await pilot.click(classes, offset=(5, 2))
+        assert chosen(told)[-1] == 9
+
+    play(classes, scenario, size=(26, 10))
+
+
+def test_new_counts_do_not_scroll(play: Play) -> None:
+    classes = ClassList()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.show(rows(100))
+        await pilot.pause()
+        classes.scroll_to(y=40, animate=False)
+        classes.highlighted = 45
+        await pilot.pause()
+        classes.show([ClassRow(row.id, row.name, row.images + 1, row.quality) for row in rows(100)])
+        await pilot.pause()
+        assert classes.scroll_offset.y == 40
+        assert classes.chosen_id == 45
+
+    play(classes, scenario, size=(26, 10))
+
+
+def test_evil_names_stay_in_their_line(play: Play, lines: Lines) -> None:
+    classes = ClassList()
+    names = ["\x1b[2J", "a\nb", "\u202eb", "[bold red]x[/]", "\udcff", "[@click=app.quit]x"]
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.show([ClassRow(i, name, 1) for i, name in enumerate(names)])
+        await pilot.pause()
+        text = lines(pilot.app)
+        assert all(char.isprintable() for line in text for char in line)
+        assert "[bold red]x[/]" in text[3]
+        assert "[@click=app.quit]x" in text[5]
+
+    play(classes, scenario, size=(40, 10))
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
+@pytest.mark.parametrize("focused", [True, False])
+def test_the_highlight_shows_without_colours(
+    play: Play, digest: Lines, monkeypatch: pytest.MonkeyPatch, theme: str, focused: bool
+) -> None:
+    if "ansi" not in theme:  # Textual shows these black on black there
+        monkeypatch.setenv("NO_COLOR", "1")
+    classes = ClassList()
+
+    async def scenario(pilot: Pilot[None], told: Told) -> None:
+        classes.show(BIRDS)
+        pilot.app.set_focus(classes if focused else None)
+        await pilot.pause()
+        highlighted, other, *_ = digest(pilot.app)
+        assert highlighted != other
+
+    play(classes, scenario, size=(26, 10), theme=theme)
+
+
+@pytest.mark.slow
+def test_two_hundred_classes_take_no_longer_than_plain_options(play: Play) -> None:
+    def quickest(widget: Widget, show: Callable[[int], object]) -> float:
+        spent = []
+
+        async def scenario(pilot: Pilot[None], told: Told) -> None:
+            for step in range(6):
+                start = time.process_time()
+                show(step)
+                await pilot.pause()
+                spent.append(time.process_time() - start)
+
+        play(widget, scenario)
+        return min(spent)
+
+    classes, plain = ClassList(), OptionList(markup=False)
+    rows_took = quickest(classes, lambda step: classes.show([ClassRow(i, f"class {i}", step) for i in range(200)]))
+    options_took = quickest(plain, lambda step: plain.set_options(f"class {i} {step}" for i in range(200)))
+    assert rows_took < 2 * options_took

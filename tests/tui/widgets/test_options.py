@@ -1,0 +1,99 @@
+"""Keys that come before a list is laid out, or after a screen was answered."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from frn_tui.dialogs.dialogs import Choose
+from frn_tui.dialogs.picker import Picker
+from frn_tui.widgets.options import Options, Palette
+from textual.command import CommandPalette
+from textual.message import Message
+from textual.pilot import Pilot
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Drive, Driver
+
+
+def test_page_keys_do_nothing_where_there_is_no_room(play: Callable[..., None]) -> None:
+    options = Options("a", "b", "c")
+    options.display = False
+
+    async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
+        options.highlighted = 1
+        options.action_page_up()
+        options.action_page_down()
+        assert options.highlighted == 1
+        options.display = True
+        await pilot.pause()
+        options.action_page_down()
+        assert options.highlighted == 2
+        options.action_page_up()
+        assert options.highlighted == 0
+
+    play(options, scenario)
+
+
+def test_page_keys_do_nothing_in_a_palette_without_room(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        for show in (app.action_command_palette, app.search_themes):
+            show()
+            palette = app.screen
+            assert isinstance(palette, Palette)
+            palette._action_command_list("page_up")  # it has no list yet
+            await driver.pilot.pause()
+            palette.dismiss()
+            palette.dismiss()
+            assert app.screen is app.workspace
+            await driver.pilot.pause()
+        assert not [screen for screen in app.screen_stack if isinstance(screen, CommandPalette)]
+
+    drive(scenario, size=(80, 24))
+
+
+def test_a_palette_that_was_left_does_not_search(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        app.action_command_palette()
+        palette = app.screen
+        assert isinstance(palette, Palette)
+        await driver.pilot.pause()
+        palette._gather_commands("a")
+        palette.dismiss()
+        palette._gather_commands("ab")
+        assert not [worker for worker in app.workers if worker.node is palette and not worker.is_cancelled]
+        await driver.pilot.pause()
+        assert app.screen is app.workspace
+
+    drive(scenario, size=(80, 24))
+
+
+def test_only_the_screen_on_top_can_be_answered(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        app = driver.app
+        await driver.keys("p")
+        below = app.screen
+        assert isinstance(below, Picker)
+        app.push_screen(Choose("above", ["a"]))
+        await driver.pilot.pause()
+        below.dismiss(None)
+        assert [type(screen) for screen in app.screen_stack[-2:]] == [Picker, Choose]
+        await driver.keys("escape", "escape")
+        assert app.screen is app.workspace
+
+    drive(scenario, size=(80, 24))
+
+
+def test_work_may_be_cancelled_before_its_first_step(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        begun = []
+
+        async def work(number: int) -> None:
+            begun.append(number)
+
+        driver.app.workspace.context.start(work, 1).cancel()
+        driver.app.workspace.context.start(work, 2)
+        await driver.idle()
+        assert begun == [2]
+
+    drive(scenario, size=(80, 24))

@@ -1,0 +1,333 @@
+"""The app's end of the pipe: asks the engine, and outlives it.
+
+The engine may be killed by a file it reads, by the system or by us. A call never waits on a dead pipe: it fails, the
+engine is started again and given its model and classes, and the app is told.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import sys
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from frn_tui.client import protocol
+from frn_tui.client.engine_process import EngineError, Process, cause_of_death, end, hear_hello, kill, spawn
+from frn_tui.client.protocol import AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
+from frn_tui.client.rendered_picture import Picture
+
+__all__ = ["EngineClient", "EngineError", "render"]
+
+CANCEL_TIMEOUT = 2.0
+"""Seconds that a cancelled request has to stop before the engine is killed."""
+SILENCE_TIMEOUT = 10.0
+"""Seconds without a sign of life, while someone waits, from which on the app is told."""
+EXIT_TIMEOUT = 0.3
+"""Seconds that the engine has to leave."""
+CRASHES, WITHIN = 3, 60.0
+"""So many crashes within so many seconds, and the engine is not started again by itself."""
+REPLAYED = (OpenModel, SetClasses)
+"""What a new engine is told first: the last of each that succeeded."""
+RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", AskClasses: "answer"}
+"""What goes on in a new engine without the file that was being read, and its event for a file."""
+
+Message = dict[str, Any]
+
+
+class EngineDiedError(EngineError):
+    """The engine ended while a request waited."""
+
+    def __init__(self, reason: str, opened: Collection[str], *, was_ended: bool) -> None:
+        super().__init__(reason)
+        self.opened = opened
+        """Files that it had begun to read for the request, where one of them may be what ended it."""
+        self.was_ended = was_ended
+        """Whether it was made to end, as another request did not stop."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    end: asyncio.Future[Message]
+    on_event: OnEvent | None
+    opened: set[str] = field(default_factory=set)
+
+
+class EngineClient:
+    """Starts the engine, asks it, starts it again where it dies, and ends it."""
+
+    def __init__(
+        self,
+        *,
+        log: Path | None = None,
+        program: Sequence[str] = ("-m", "frn_tui.engine"),
+        cancel_timeout: float = CANCEL_TIMEOUT,
+        silence_timeout: float = SILENCE_TIMEOUT,
+    ) -> None:
+        """Prepare. `log` takes what the engine's libraries print, and tracebacks; the others are for tests."""
+        self.on_restart: Callable[[], Awaitable[object] | None] | None = None
+        """Called once a new engine has taken a dead one's place."""
+        self.on_silence: Callable[[], object] | None = None
+        """Called where a call waits and nothing is heard."""
+        self.state: Literal["new", "starting", "ready", "dead", "closed"] = "new"
+        self.log = log
+        self._command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), "--app", str(os.getpid())]
+        self._cancel_timeout, self._silence_timeout = cancel_timeout, silence_timeout
+        self._process: Process | None = None
+        self._settled = asyncio.Event()
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, _Pending] = {}
+        self._replayed: dict[type[Request[Any]], Request[Any]] = {}
+        self._crashes: deque[float] = deque(maxlen=CRASHES)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last_message = self._engine_quiet = 0.0
+        self._silence_reported = self._stopping = False
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's process, while there is one."""
+        return self._process.pid if self._process and self._process.returncode is None else None
+
+    async def start(self) -> None:
+        """Start the engine, also one that is dead; raises EngineError where it does not start."""
+        if self.state in ("new", "dead"):
+            self._crashes.clear()
+            await self._begin()
+        await self._ready()
+
+    async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
+        """Ask the engine and wait for the end; `on_event` is told of events on the way.
+
+        Cancelling the task that waits cancels the request. EngineError tells why it failed, or that the engine died.
+        """
+        if isinstance(request, EmbedImages | AskClasses):
+            return cast(Result, await self._ask_for_files(request, on_event))
+        if isinstance(request, REPLAYED):
+            result = await self._ask_whoever_is_there(request, on_event)
+            self._replayed[type(request)] = request
+        else:
+            result = await self._ask(request, on_event)
+        return cast(Result, result)
+
+    async def close(self) -> None:
+        """End the engine; calls that wait fail."""
+        self._settle("closed")
+        self._fail_all("the engine was closed", blame=False)
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._process is not None:
+            await end(self._process, EXIT_TIMEOUT)
+            self._process = None
+
+    # One life of an engine: begin, listen, and after its death begin again.
+
+    async def _begin(self) -> None:
+        if self.state == "closed":
+            raise EngineError("the engine was closed")
+        self.state = "starting"
+        self._settled.clear()
+        try:
+            process = await self._spawn()
+        except EngineError:
+            self._settle("dead")
+            raise
+        self._last_message, self._engine_quiet, self._stopping = _now(), 0.0, False
+        for request in self._replayed.values():  # ahead of whatever waits: a queue keeps the order
+            self._send({"id": 0, "op": request.op, **vars(request)})
+        self._settle("ready")
+        self._start_task(self._listen(process))
+        self._start_task(self._watch(process))
+
+    async def _spawn(self) -> Process:
+        process = await spawn(self._command)
+        if self.state == "closed":  # meanwhile
+            await end(process, 0)
+            raise EngineError("the engine was closed")
+        self._process = process
+        await hear_hello(process)
+        return process
+
+    async def _listen(self, process: Process) -> None:
+        assert process.stdout is not None
+        # A line may have no end, or hold no message.
+        with contextlib.suppress(ValueError, protocol.ProtocolError, ConnectionError):
+            while line := await process.stdout.readline():
+                self._receive(protocol.decode(line))
+        await end(process, EXIT_TIMEOUT)
+        intended = self._stopping
+        self._settle("dead")
+        cause = f"the engine stopped ({cause_of_death(process.returncode)})"
+        self._fail_all(cause if intended else self._with_log(cause), blame=not intended)
+        if not intended:
+            self._crashes.append(_now())
+            if len(self._crashes) == CRASHES and self._crashes[-1] - self._crashes[0] <= WITHIN:
+                return
+        with contextlib.suppress(EngineError):
+            await self._begin()
+            if self.on_restart and (waiting := self.on_restart()) is not None:
+                await waiting
+
+    async def _watch(self, process: Process) -> None:
+        while self._process is process and self.state == "ready":
+            await asyncio.sleep(min(1.0, self._silence_timeout / 4))
+            silent = max(_now() - self._last_message, self._engine_quiet) >= self._silence_timeout
+            if not (silent and self._pending):
+                self._silence_reported = False
+            elif not self._silence_reported:
+                self._silence_reported = True
+                if self.on_silence:
+                    self.on_silence()
+
+    def _settle(self, state: Literal["ready", "dead", "closed"]) -> None:
+        if self.state != "closed":
+            self.state = state
+        self._settled.set()
+
+    def _start_task(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _kill_unless_ended(self, number: int) -> None:
+        """Kill an engine that still works on a request; `_listen` notices and starts another."""
+        if number in self._pending and self.state == "ready" and self._process is not None:
+            self._stopping = True
+            self.state = "starting"
+            self._settled.clear()
+            kill(self._process)
+
+    # Requests.
+
+    async def _ready(self) -> None:
+        while self.state == "starting":
+            await self._settled.wait()
+        if self.state != "ready":
+            what = {"new": "was not started", "dead": "is dead", "closed": "was closed"}[self.state]
+            raise EngineError(f"the engine {what}")
+
+    async def _ask(self, request: Request[Any], on_event: OnEvent | None) -> Message:
+        await self._ready()
+        number = next(self._numbers)
+        pending = self._pending[number] = _Pending(asyncio.get_running_loop().create_future(), on_event)
+        self._send({"id": number, "op": request.op, **vars(request)})
+        try:
+            return await pending.end
+        except asyncio.CancelledError:
+            self._cancel(number)
+            raise
+
+    async def _ask_whoever_is_there(self, request: Request[Any], on_event: OnEvent | None) -> Message:
+        """Ask for what a new engine is told anyway, of that one too where another request had the first one ended."""
+        try:
+            return await self._ask(request, on_event)
+        except EngineDiedError as death:
+            if not death.was_ended:
+                raise
+        return await self._ask(request, on_event)
+
+    async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> Message:
+        """Ask about files; where one of them kills the engine, go on once with the others."""
+        paths, file_event = request.paths, RESUMED[type(request)]
+        answered = 0
+
+        def note(event: Message) -> None:
+            nonlocal answered
+            if event["event"] == file_event:
+                answered += 1
+            elif event["event"] == "progress":
+                event = {**event, "done": answered, "total": len(paths)}
+            if on_event:
+                on_event(event)
+
+        try:
+            return await self._ask(request, note)
+        except EngineDiedError as death:
+            rest = paths[answered:]
+            suspects = [path for path in rest if path in death.opened]
+            if not rest:
+                raise
+        for path in suspects:
+            if len(suspects) > 1:  # files are read side by side: the culprit is the one that does it again alone
+                with contextlib.suppress(EngineDiedError):
+                    await self._ask(replace(request, paths=[path]), note)
+                    continue
+            note({"event": file_event, "path": path, "reason": f"{path}: reading it stopped the engine"})
+            break
+        if rest := paths[answered:]:
+            await self._ask(replace(request, paths=rest), note)
+        return {}
+
+    def _cancel(self, number: int) -> None:
+        """Cancel a request; an engine that does not stop is killed."""
+        pending = self._pending.get(number)
+        if pending is None or self.state != "ready":
+            return
+        pending.on_event = None
+        self._send({"op": "cancel", "target": number})
+        asyncio.get_running_loop().call_later(self._cancel_timeout, self._kill_unless_ended, number)
+
+    def _send(self, message: Message) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError, RuntimeError):  # it has died: `_listen` tells everyone
+            self._process.stdin.write(protocol.encode(message))
+
+    def _receive(self, message: Message) -> None:
+        self._last_message = _now()
+        if message.get("event") == "alive":
+            self._engine_quiet = message["quiet"]
+            return
+        number = message.pop("id", None)
+        pending = self._pending.get(number)
+        if pending is None:
+            return
+        if "end" in message:
+            del self._pending[number]
+            self._finish(pending.end, message)
+        elif message["event"] == "reading":
+            pending.opened.add(message["path"])
+        elif pending.on_event is not None:
+            try:
+                pending.on_event(message)
+            except Exception as error:  # the caller's mistake is the caller's to see
+                _fail(pending.end, error)
+                self._cancel(number)
+
+    def _fail_all(self, reason: str, *, blame: bool) -> None:
+        for pending in self._pending.values():
+            opened = pending.opened if blame else ()
+            _fail(pending.end, EngineDiedError(reason, opened, was_ended=not blame))
+        self._pending.clear()
+
+    def _finish(self, future: asyncio.Future[Message], message: Message) -> None:
+        outcome = message.pop("end")
+        if outcome != "done":
+            reason, code = str(message.get("reason", outcome)), str(message.get("code", ""))
+            _fail(future, EngineError(self._with_log(reason) if code == protocol.INTERNAL else reason, code))
+        elif not future.done():
+            future.set_result(message)
+
+    def _with_log(self, reason: str) -> str:
+        return reason if self.log is None else f"{reason}; more in {self.log}"
+
+
+async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Picture | None:
+    """A picture, or None where there is none."""
+    try:
+        return Picture.read(request.mode, await engine.call(request))
+    except EngineError:
+        return None
+
+
+def _fail(future: asyncio.Future[Message], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,84 @@
+"""The engine as a process: started with a pipe on either side, greeted, and ended."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from frn_tui.client.protocol import PROTOCOL_VERSION, ProtocolError, decode
+
+MAX_LINE = 64 << 20
+"""Bytes that a message may have."""
+START_TIMEOUT = 30.0
+"""Seconds within which an engine says hello."""
+ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+
+Process = asyncio.subprocess.Process
+
+
+class EngineError(Exception):
+    """A request failed: the engine's reason, in one line."""
+
+    def __init__(self, reason: str, code: str = "") -> None:
+        super().__init__(reason)
+        self.code = code
+        """Names failures that the app goes on from, see `protocol`."""
+
+
+async def spawn(command: Sequence[str]) -> Process:
+    """Start an engine; it has yet to say `hello`."""
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=nothing,
+            start_new_session=True,  # ctrl-c in the terminal is the app's
+            limit=MAX_LINE,
+            env={**os.environ, **ENVIRONMENT},
+        )
+    except OSError as error:
+        raise EngineError(f"the engine cannot be started ({error.strerror})") from error
+
+
+async def hear_hello(process: Process) -> None:
+    """Wait for an engine's first message; one that says something else is ended, with an EngineError."""
+    assert process.stdout is not None
+    try:
+        hello = decode(await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT))
+    except (TimeoutError, ProtocolError, ValueError) as error:
+        await end(process, 0)
+        raise EngineError("the engine does not start") from error
+    if hello.get("protocol") != PROTOCOL_VERSION:
+        await end(process, 0)
+        raise EngineError(f"the engine speaks protocol {hello.get('protocol')}, the app {PROTOCOL_VERSION}")
+
+
+async def end(process: Process, timeout: float) -> None:
+    """Let a process go: it leaves when its input ends, or is killed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        await asyncio.wait_for(process.wait(), timeout)
+    except TimeoutError:
+        kill(process)
+        await process.wait()
+
+
+def kill(process: Process) -> None:
+    """Kill a process, if it runs."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        if sys.platform == "win32":
+            process.kill()
+        else:  # `kill` would look for its status first, and take that from the one who waits for it
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def cause_of_death(status: int | None) -> str:
+    """Why a process ended."""
+    return f"signal {-status}" if status is not None and status < 0 else f"status {status}"

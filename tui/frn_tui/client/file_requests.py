@@ -1,0 +1,241 @@
+"""What the app asks its engine about files: folders, projects, bundles, results, and what it keeps of unsaved work.
+
+Each is a `Request` of `frn_tui.client.protocol`, or what one's end holds. Photos and classes are asked about there.
+"""
+
+from typing import Literal, NotRequired, TypedDict
+
+from frn_tui.client.protocol import Nothing, Request
+from frn_tui.client.serialization import StateJson, SupportJson
+
+
+class Entry(TypedDict):
+    """Something in a folder."""
+
+    name: str
+    kind: Literal["folder", "image", "project", "bundle", "model"]
+
+
+class Listing(TypedDict):
+    """What a file picker shows of a folder. Folders first, each kind by name; hidden ones left out."""
+
+    path: str
+    """Absolute, `~` and `..` resolved."""
+    parent: str
+    entries: list[Entry]
+
+
+class ListFolder(Request[Listing], op="list", queue="files"):
+    """List a folder."""
+
+    path: str
+
+
+class Inside(TypedDict):
+    """What is in a folder, at a glance."""
+
+    folders: int
+    photos: int
+    """In it and below."""
+    more: bool
+    """Whether there are more than were counted."""
+    classes: list[tuple[str, int]]
+    """The first of its folders, and their photos."""
+
+
+class LookInside(Request[Inside], op="inside", queue="files"):
+    """Count what is in a folder."""
+
+    path: str
+
+
+class Found(TypedDict):
+    """What a path holds."""
+
+    kind: Literal["image", "folder", "classes", "project", "bundle", "nothing"]
+    """One image; a folder of images; a folder of class folders; a project, or one with its photos in a zip; none of
+    these (then `reason` says why)."""
+    files: list[str]
+    """Of an image or a folder of images; beside the folders where there are classes."""
+    classes: dict[str, list[str]]
+    """Of a folder of class folders."""
+    reason: NotRequired[str]
+
+
+class ScanPath(Request[Found], op="scan", queue="files"):
+    """Look at a path: a photo, a folder, a folder of class folders, a project."""
+
+    path: str
+
+
+class Loaded(TypedDict):
+    """A project as it was read."""
+
+    state: StateJson
+    model: str
+    """As `OpenModel` takes it."""
+    sha256: str
+
+
+class LoadProject(Request[Loaded], op="load", queue="files"):
+    """Read a project file."""
+
+    path: str
+
+
+class SaveProject(Request[Nothing], op="save", queue="files"):
+    """Write a project file. Fails with `EXISTS` or `OPEN_ELSEWHERE`."""
+
+    path: str
+    state: StateJson
+    replace: bool = False
+
+
+class ExportClasses(Request[Nothing], op="export", queue="compute"):
+    """Write the whole classifier as ONNX, or the numbers of its classes as .npz. Fails with `EXISTS`."""
+
+    path: str
+    what: Literal["classifier", "arrays"] = "classifier"
+    replace: bool = False
+
+
+class MissingFiles(TypedDict):
+    """Photos that are not where they were."""
+
+    missing: list[str]
+
+
+class FindMissing(Request[MissingFiles], op="missing", queue="files"):
+    """Ask which of some files are not there."""
+
+    paths: list[str]
+
+
+class Stamps(TypedDict):
+    """Size in bytes and time of change of files, by path."""
+
+    stamps: dict[str, list[int]]
+
+
+class StampFiles(Request[Stamps], op="stamp", queue="files"):
+    """Ask how large files are, and when they were changed; those that are not there are left out."""
+
+    paths: list[str]
+
+
+class Relocated(TypedDict):
+    """Photos that were found again, by key."""
+
+    found: dict[str, SupportJson]
+
+
+class RelocatePhotos(Request[Relocated], op="relocate", queue="files"):
+    """Look for photos by their content, in a folder and all below it. Events: `progress` {done, total} of the found."""
+
+    folder: str
+    sizes: dict[str, int]
+    """Bytes of each file, by its key: only files of such a size are read."""
+
+
+class WriteBundle(Request[Nothing], op="bundle", queue="compute"):
+    """Write a project with its photos into a new folder, or a .zip. Fails with `EXISTS`."""
+
+    path: str
+    state: StateJson
+    replace: bool = False
+
+
+class Unpacked(TypedDict):
+    """The project of a bundle."""
+
+    project: str
+
+
+class UnpackBundle(Request[Unpacked], op="unpack", queue="files"):
+    """Unpack a bundle into a new folder. Fails with `EXISTS`."""
+
+    path: str
+    folder: str
+
+
+class SortedPhotos(TypedDict):
+    """What came of sorting photos into folders."""
+
+    places: dict[str, str]
+    """By the paths that were given: where each lies now."""
+    failed: list[tuple[str, str]]
+    """Paths that could not be put anywhere, and why."""
+
+
+class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
+    """Copy photos into a folder for each verdict, or move them. Events: `progress` {done, total}."""
+
+    folder: str
+    photos: list[tuple[str, str]]
+    """Path and verdict of each."""
+    move: bool = False
+    verdicts: tuple[str, ...] = ()
+    """Those of all photos, where these are some of them: no two have one folder."""
+
+
+class WriteText(Request[Nothing], op="write", queue="files"):
+    """Write results. Fails with `EXISTS`."""
+
+    path: str
+    text: str
+    replace: bool = False
+
+
+class Holder(TypedDict):
+    """Process of another app that a project is open in, if any."""
+
+    holder: int | None
+
+
+class FindHolder(Request[Holder], op="holder", queue="files"):
+    """Ask who else has a project open."""
+
+    path: str
+
+
+class LockProject(Request[Nothing], op="lock", queue="files"):
+    """Make a project this app's, also where another app has it; None lets go of the last one."""
+
+    path: str | None
+
+
+class WriteJournal(Request[Nothing], op="journal", queue="files"):
+    """Keep the unsaved state and what is being added aside; where `saved`, there is nothing to keep any more."""
+
+    state: StateJson
+    model: str
+    project: str | None
+    place: str | None
+    """Folder that was opened, where it is no project."""
+    adding: dict[str, list[str]]
+    saved: bool
+
+
+class Recovered(TypedDict, total=False):
+    """What an app that is gone has left unsaved; empty where there is nothing."""
+
+    journal: str
+    """Path of the file that holds it."""
+    state: StateJson
+    model: str
+    project: str | None
+    place: str | None
+    time: float
+    """When it was kept, in seconds since the epoch."""
+    adding: dict[str, list[str]]
+
+
+class Recover(Request[Recovered], op="recover", queue="files"):
+    """The newest journal of an app that is gone."""
+
+
+class DiscardJournal(Request[Nothing], op="discard", queue="files"):
+    """Remove a journal that an app has left, or this app's own; those of others that are gone stay."""
+
+    journal: str | None
+    """As `Recovered` has it; None: the own one."""

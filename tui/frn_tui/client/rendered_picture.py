@@ -1,0 +1,114 @@
+"""Pictures as the engine sends them: cells of a terminal, ready to be drawn, or pixels for it."""
+
+import base64
+import binascii
+from dataclasses import dataclass, replace
+from math import floor
+
+from frn_tui.client import protocol
+from frn_tui.terminal.modes import PIXELS, Mode
+from frn_tui.terminal.pixels import next_number
+from frn_tui.terminal.sixel import Rows
+
+CELL = 7
+"""Bytes of a cell: the character's place among those of the mode, the colour of its ink, the colour of its ground."""
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom in shares of the photo."""
+WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Picture:
+    """A picture of columns * rows cells, row by row."""
+
+    mode: Mode
+    columns: int
+    rows: int
+    cells: bytes
+    """Empty where the picture is of pixels."""
+    photo: tuple[int, int] = (1, 1)
+    """Width and height of the file's image."""
+    view: Box = WHOLE
+    """The part of the photo that is shown."""
+    seen: Box = WHOLE
+    """The part that the network sees."""
+    pixels: tuple[int, int] = (0, 0)
+    """Width and height of what is drawn."""
+    data: str = ""
+    """Its pixels, as the terminal takes them."""
+    number: int = 0
+    """Of a picture of pixels."""
+
+    def __post_init__(self) -> None:
+        if self.is_pixels:
+            return
+        if self.columns < 1 or self.rows < 1 or len(self.cells) != CELL * self.columns * self.rows:
+            raise ValueError(f"{len(self.cells)} bytes are no {self.columns} x {self.rows} cells")
+
+    @classmethod
+    def read(cls, mode: Mode, message: protocol.Picture) -> "Picture":
+        """A picture from a message; raises ValueError if it is no base64, or not that many cells."""
+        width, height = message["photo"]
+        view, seen = _box(message["view"]), _box(message["seen"])
+        if mode in PIXELS:
+            shown = cls(mode, message["columns"], message["rows"], b"", (width, height), view, seen)
+            across, down = message["pixels"]
+            return replace(shown, pixels=(across, down), data=message["cells"], number=next_number())
+        try:
+            cells = base64.b64decode(message["cells"], validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"a picture that is no base64: {error}") from error
+        return cls(mode, message["columns"], message["rows"], cells, (width, height), view, seen)
+
+    @property
+    def is_pixels(self) -> bool:
+        return self.mode in PIXELS
+
+    @property
+    def sixels(self) -> Rows:
+        cell = self.pixels[0] // self.columns, self.pixels[1] // self.rows
+        return Rows(cell, tuple(tuple(row.split("\t")) for row in self.data.split("\n")), self.columns)
+
+    def resized(self, columns: int, rows: int) -> "Picture":
+        """The nearest cells, to show a picture until one of the right size comes."""
+        if (columns, rows) == (self.columns, self.rows):
+            return self
+        across = [CELL * ((2 * x + 1) * self.columns // (2 * columns)) for x in range(columns)]
+        lines = []
+        for y in range(rows):
+            start = CELL * self.columns * ((2 * y + 1) * self.rows // (2 * rows))
+            line = self.cells[start : start + CELL * self.columns]
+            lines.append(b"".join([line[x : x + CELL] for x in across]))
+        return Picture(self.mode, columns, rows, b"".join(lines), self.photo, self.view, self.seen)
+
+    def fitted(self, columns: int, rows: int) -> "Picture":
+        """As large as it fits into an area of cells; of pixels, as much of it, until those of the right size come."""
+        if self.is_pixels:
+            return replace(self, columns=min(columns, self.columns), rows=min(rows, self.rows))
+        if self.columns <= columns and self.rows <= rows and (self.columns == columns or self.rows == rows):
+            return self
+        scale = min(columns / self.columns, rows / self.rows)
+        return self.resized(max(int(self.columns * scale + 0.5), 1), max(int(self.rows * scale + 0.5), 1))
+
+    @property
+    def seen_cells(self) -> tuple[int, int, int, int]:
+        """Left, top, right, bottom of what the network sees, in cells; may lie outside of what is shown."""
+        left, right = (self._place(share, 0) for share in self.seen[::2])
+        top, bottom = (self._place(share, 1) for share in self.seen[1::2])
+        return round(left), round(top), round(right), round(bottom)
+
+    def _place(self, share: float, axis: int) -> float:
+        """Where a point of the photo lies among the columns (axis 0) or rows (1)."""
+        first, last = self.view[axis], self.view[axis + 2]
+        return (share - first) / (last - first) * (self.rows if axis else self.columns)
+
+    def cell_at(self, x: float, y: float) -> tuple[int, int] | None:
+        """Column and row of a point of what the network sees, in shares of its sides; None where it is out of view."""
+        left, top, right, bottom = self.seen
+        column, row = floor(self._place(left + x * (right - left), 0)), floor(self._place(top + y * (bottom - top), 1))
+        return (column, row) if 0 <= column < self.columns and 0 <= row < self.rows else None
+
+
+def _box(numbers: list[float]) -> Box:
+    left, top, right, bottom = numbers
+    return left, top, right, bottom

@@ -1,0 +1,65 @@
+"""One photo of several, as large as the terminal."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from frn_tui.client.client import render
+from frn_tui.client.protocol import Engine
+from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.text import display_name
+from frn_tui.widgets.preview import STEP, Preview
+
+
+class Closeup(ModalScreen[int]):
+    """Shows a photo whole or closer, and those before and after it; gives the place of the last one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "leave", "Back"),
+        Binding("z,plus", "zoom(1)", "Closer"),
+        Binding("Z,minus", "zoom(-1)", "Less close"),
+        Binding("left,up,h,k,pageup,comma", "step(-1)", "Photo before"),
+        Binding("right,down,l,j,pagedown,full_stop", "step(1)", "Next photo"),
+    ]
+
+    def __init__(self, engine: Engine, paths: Sequence[str], at: int, mode: Mode) -> None:
+        super().__init__()
+        self.engine, self.paths, self.at = engine, paths, at
+        self.preview = Preview(mode=mode, id="closeup")
+
+    def compose(self) -> ComposeResult:
+        yield self.preview
+        yield Static(id="closeup-caption")
+
+    def on_mount(self) -> None:
+        self.preview.focus()
+
+    @on(Preview.Wanted)
+    @work(exclusive=True, exit_on_error=False)
+    async def draw(self) -> None:
+        path = self.paths[self.at]
+        place = f"{self.at + 1}/{len(self.paths)}  " if len(self.paths) > 1 else ""
+        keys = "arrows: move   " if self.preview.zoom > 1 else "‹ › others   " if len(self.paths) > 1 else ""
+        name = display_name(path.rpartition("/")[2], max(self.size.width - 60, 12))
+        caption = f"{place}{name}   {keys}z Z: closer, less   esc: back"
+        self.query_one("#closeup-caption", Static).update(Text(caption, no_wrap=True))
+        if request := self.preview.request(path):
+            self.preview.show(await render(self.engine, request))
+
+    def action_zoom(self, step: int) -> None:
+        self.preview.look_at(self.preview.zoom * STEP**step, self.preview.centre)
+
+    def action_step(self, step: int) -> None:
+        """Where the photo is seen whole; closer, the arrows move it."""
+        self.at = min(max(self.at + step, 0), len(self.paths) - 1)
+        self.preview.look_at(1.0)
+        self.draw()
+
+    def action_leave(self) -> None:
+        self.dismiss(self.at)

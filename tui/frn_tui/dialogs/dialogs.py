@@ -1,0 +1,156 @@
+"""Small dialogues: a line of text, one of a list, a page to read."""
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.segment import Segment
+from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.fuzzy import Matcher
+from textual.screen import ModalScreen, ScreenResultType
+from textual.strip import Strip
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from frn_tui.terminal.text import display_name
+from frn_tui.widgets.backdrop import dimmed
+
+
+class Dialog(ModalScreen[ScreenResultType]):
+    """A screen over the others that gives something back, once."""
+
+    begun = False
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Close it. Keys come faster than screens go: a late answer must not close another screen."""
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+
+    def on_mount(self) -> None:
+        if self.children:  # else it was left before it had any
+            self.begun = True
+            self.begin()
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys may come before there is a field for them: what is typed ahead goes into it."""
+        if isinstance(self.focused, Input) and event.is_printable and event.character is not None:
+            event.stop()
+            self.focused.insert_text_at_cursor(event.character)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys come before the widgets are there, and after they have gone: then it can only be left."""
+        return action == "leave" or (self.begun and self.is_attached)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def begin(self) -> None:
+        """Fill the widgets, now that they are there."""
+
+    def render(self) -> RenderableType:
+        return dimmed(super().render())
+
+
+class Line(Input):
+    """A field for text from anywhere: what could steer the terminal is shown as a dot."""
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        if strip.text.isprintable():
+            return strip
+        safe = [Segment("".join(c if c.isprintable() else "·" for c in text), style) for text, style, _ in strip]
+        return Strip(safe).adjust_cell_length(strip.cell_length)
+
+
+class AskText(Dialog[str | None]):
+    """Asks for a line of text."""
+
+    BINDINGS = [Binding("escape", "leave", "Back")]
+
+    def __init__(self, title: str, value: str = "", hint: str = "") -> None:
+        super().__init__()
+        self.dialog_title, self.value, self.hint = title, value, hint
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = Text(self.dialog_title)
+            yield Line(self.value)
+            yield Static(Text(self.hint or "enter: done   esc: back"), classes="hint")
+
+    @on(Input.Submitted)
+    def done(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class Choose(Dialog[int | None]):
+    """Asks for one of a list; typing narrows it down."""
+
+    BINDINGS = [
+        Binding("escape", "leave", "Back"),
+        Binding("down", "move(1)", "Next", show=False, priority=True),
+        Binding("up", "move(-1)", "Previous", show=False, priority=True),
+    ]
+
+    def __init__(self, title: str, options: Sequence[str]) -> None:
+        super().__init__()
+        self.dialog_title, self.options = title, options
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = Text(self.dialog_title)
+            yield Line(placeholder="type to narrow down")
+            yield OptionList()
+            yield Static("enter: take it   esc: back", classes="hint")
+
+    def begin(self) -> None:
+        self.query_one(OptionList).can_focus = False
+        self._show("")
+
+    @on(Input.Changed)
+    def narrow(self, event: Input.Changed) -> None:
+        self._show(event.value)
+
+    def _show(self, wanted: str) -> None:
+        found = [(0.0, i) for i in range(len(self.options))]
+        if wanted:
+            match = Matcher(wanted).match
+            found = sorted((-score, i) for i, option in enumerate(self.options) if (score := match(option)) > 0)
+        listing = self.query_one(OptionList)
+        listing.clear_options()
+        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for _, i in found])
+        listing.highlighted = 0 if found else None
+
+    def action_move(self, step: int) -> None:
+        listing = self.query_one(OptionList)
+        if listing.option_count:
+            listing.highlighted = ((listing.highlighted or 0) + step) % listing.option_count
+
+    @on(Input.Submitted)
+    def take(self) -> None:
+        listing = self.query_one(OptionList)
+        if listing.highlighted is not None:
+            self.dismiss(int(listing.get_option_at_index(listing.highlighted).id or 0))
+
+    @on(OptionList.OptionSelected)
+    def click(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(int(event.option.id or 0))
+
+
+class Page(Dialog[None]):
+    """Something to read: help, problems, a confusion table."""
+
+    BINDINGS = [Binding("escape,q,enter,question_mark", "leave", "Back")]
+
+    def __init__(self, title: str, content: RenderableType, *, wide: bool = False) -> None:
+        """Show some content; what is `wide` is not wrapped, but moved with the arrow keys."""
+        super().__init__(classes="-wide-page" if wide else None)
+        self.dialog_title, self.content = title, content
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog", id="page") as box:
+            box.border_title = Text(self.dialog_title)
+            box.border_subtitle = "esc back"
+            yield Static(self.content)

@@ -1,0 +1,346 @@
+"""The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style as RichStyle
+from rich.text import Text
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal, Vertical
+from textual.css.styles import RulesMap
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+from frn_tui.client.client import EngineError, render
+from frn_tui.client.file_requests import Entry, Inside, ListFolder, Listing, LookInside
+from frn_tui.client.protocol import Engine
+from frn_tui.dialogs.dialogs import Choose, Dialog, Line
+from frn_tui.dialogs.finding import narrowed
+from frn_tui.settings.places import Places
+from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.paths import absolute, name_of, parse_paths, shortened
+from frn_tui.terminal.text import count_of, display_name
+from frn_tui.widgets.options import Options
+from frn_tui.widgets.preview import Preview
+
+GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "model": "◇"}
+HERE: Entry = {"name": ".", "kind": "folder"}
+"""The folder itself, as the first of what is in it."""
+
+
+class _Line(Visual):
+    """An entry; only those on the screen are laid out, as a folder may have ten thousand."""
+
+    def __init__(self, entry: Entry, marked: set[str]) -> None:
+        self.entry, self.marked = entry, marked
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return cell_len(display_name(self.entry["name"])) + 3
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return 1
+
+    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+        mark = "✓" if self.entry["name"] in self.marked else " "
+        name = "this folder" if self.entry is HERE else self.entry["name"]
+        text = f"{mark}{GLYPHS[self.entry['kind']]} {display_name(name, max(width - 3, 0))}"
+        drawn = style.rich_style + RichStyle(bold=True) if self.entry["kind"] == "folder" else style.rich_style
+        return [Strip([Segment(set_cell_size(text, width), drawn)])]
+
+
+class _Finder(Line):
+    """Takes letters to find names by, or a path: only in that a blank is a blank."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return (key != "space" or _is_path(self.value)) and super().check_consume_key(key, character)
+
+
+class Picker(Dialog[list[str] | None]):
+    """Asks for photos, a folder of them, or a project. What is typed narrows the list down, or is a path."""
+
+    BINDINGS = [
+        Binding("escape", "leave", "Back", priority=True),
+        Binding("ctrl+a", "all", "All", priority=True),
+        Binding("space", "mark", "Mark", show=False, priority=True),
+        Binding("left", "up", "Up", show=False, priority=True),
+        Binding("backspace", "up", "Up", show=False, priority=True),
+        Binding("right", "enter_folder", "Into", show=False, priority=True),
+        Binding("ctrl+j,f2", "accept", "Take", priority=True),
+        Binding("ctrl+t", "go_to", "Go to", priority=True),
+        Binding("ctrl+b", "bookmark", "Bookmark", priority=True),
+        Binding("tab", "to_list", "To the list", show=False, priority=True),
+        Binding("h", "by_letter('up')", "Up", show=False, priority=True),
+        Binding("j", "by_letter('cursor_down')", "Down", show=False, priority=True),
+        Binding("k", "by_letter('cursor_up')", "Up the list", show=False, priority=True),
+        Binding("l", "by_letter('enter_folder')", "Into", show=False, priority=True),
+        *(
+            Binding(key, f"in_list('{action}')", show=False, priority=True)
+            for key, action in (
+                ("down", "cursor_down"),
+                ("up", "cursor_up"),
+                ("pagedown", "page_down"),
+                ("pageup", "page_up"),
+                ("home", "first"),
+                ("end", "last"),
+            )
+        ),
+    ]
+
+    def __init__(self, engine: Engine, title: str, mode: Mode, places: Places, *, start: str = ".") -> None:
+        super().__init__()
+        self.engine, self.dialog_title, self.places = engine, title, places
+        self.folder = self.parent_folder = start
+        self.everything: list[Entry] = []
+        """In the folder."""
+        self.entries: list[Entry] = []
+        """Those of it that are listed."""
+        self.marked: set[str] = set()
+        self._is_first = True
+        self.list, self.preview = Options(id="picker-list"), Preview(id="picker-preview", mode=mode)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="picker") as box:
+            box.border_title = Text(self.dialog_title)
+            yield _Finder(placeholder="type to find; or a path, or several: type, paste or drop it here")
+            with Horizontal(id="picker-body"):
+                yield self.list
+                yield self.preview
+            yield Static(
+                Text(
+                    "f2: take what is highlighted, or the marked   enter: open a folder, take a photo   space: mark   "
+                    "ctrl+a: all photos   ← →: up, into   tab: hjkl   ctrl+t: go to   ctrl+b: bookmark   esc: back"
+                ),
+                classes="hint",
+            )
+
+    def begin(self) -> None:
+        self.preview.can_focus = False
+        self.open(self.folder, rising=True)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Where a path is typed, blanks and arrows are part of that."""
+        text = self.query_one(Input).value if self.begun else ""
+        if action == "by_letter":  # letters are for finding, until the list has the focus
+            return self.list.has_focus
+        if action == "mark" and _is_path(text):
+            return False
+        if (action == "up" and text) or (action == "enter_folder" and _is_path(text)):
+            return False
+        return super().check_action(action, parameters)
+
+    @work(exclusive=True, group="list")
+    async def open(self, folder: str, then: str = "", *, rising: bool = False) -> None:
+        """List a folder; `rising`, the nearest one above it that can be: folders may be deleted meanwhile."""
+        box = self.query_one("#picker", Vertical)  # now: the screen may be going when the engine answers
+        try:
+            found = await self._listed(folder, rising=rising)
+        except EngineError as error:
+            self.notify(display_name(str(error)), severity="error", markup=False)
+            return
+        self.folder, self.parent_folder, self.everything = found["path"], found["parent"], found["entries"]
+        self.marked.clear()
+        box.border_subtitle = Text(display_name(shortened(self.folder), 70))
+        field = self.query_one(Input)
+        if not self._is_first:
+            with self.prevent(Input.Changed):
+                field.value = ""
+        self._is_first = False  # what was typed before the first folder was listed counts
+        self._list("" if _is_path(field.value) else field.value, then)
+
+    async def _listed(self, folder: str, *, rising: bool) -> Listing:
+        while True:
+            try:
+                return await self.engine.call(ListFolder(folder))
+            except EngineError:
+                above = absolute(f"{absolute(folder)}/..")
+                if not rising or above == absolute(folder):
+                    raise
+                folder = above
+
+    def _list(self, wanted: str, then: str = "") -> None:
+        """List what has the wanted letters in its name; highlight the first, or one by its name."""
+        self.entries = [HERE, *self.everything] if not wanted else narrowed(self.everything, wanted)
+        self.list.set_options(Option(_Line(entry, self.marked)) for entry in self.entries)
+        names = [entry["name"] for entry in self.entries]
+        first = 1 if not wanted and len(names) > 1 else 0
+        self.list.highlighted = (names.index(then) if then in names else first) if names else None
+        if not names:
+            self._show(None, "nothing here is called that")
+
+    def _refresh(self) -> None:
+        """Draw the marks anew."""
+        if (at := self.list.highlighted) is not None:
+            self.list.replace_option_prompt_at_index(at, self.list.options[at].prompt)
+
+    @property
+    def current(self) -> Entry | None:
+        at = self.list.highlighted
+        return self.entries[at] if at is not None and at < len(self.entries) else None
+
+    def path_of(self, name: str) -> str:
+        return self.folder if name == HERE["name"] else f"{self.folder.rstrip('/')}/{name}"
+
+    @on(OptionList.OptionHighlighted)
+    def preview_current(self) -> None:
+        entry = self.current
+        if entry is None:
+            return
+        self._show(None, "")
+        if entry["kind"] == "image":
+            self.draw(self.path_of(entry["name"]))
+        elif entry["kind"] == "folder":
+            self.look_inside(self.path_of(entry["name"]))
+
+    def _show(self, picture: object, text: str) -> None:
+        self.preview.empty_text = text
+        self.preview.show(None)
+
+    @work(exclusive=True, group="preview")
+    async def draw(self, path: str) -> None:
+        if request := self.preview.request(path):
+            self.preview.show(await render(self.engine, request))
+
+    @work(exclusive=True, group="preview")
+    async def look_inside(self, path: str) -> None:
+        try:
+            inside = await self.engine.call(LookInside(path))
+        except EngineError as error:
+            self.preview.empty_text = display_name(str(error))
+        else:
+            self.preview.empty_text = told(inside)
+
+    @on(Input.Changed)
+    def narrow(self, event: Input.Changed) -> None:
+        if not _is_path(event.value):
+            self._list(event.value)
+
+    @on(Input.Submitted)
+    def entered(self, event: Input.Submitted) -> None:
+        """Take the paths that were typed, or do what there is to do with the highlighted entry."""
+        if _is_path(event.value):
+            if paths := self._typed(event.value):
+                self.dismiss(paths)
+        else:
+            self.choose()
+
+    def _typed(self, text: str) -> list[str]:
+        """The paths that were typed, as seen from the folder that is shown."""
+        typed = parse_paths(text)
+        return [absolute(path if path.startswith(("/", "~")) else f"{self.folder}/{path}") for path in typed]
+
+    @on(OptionList.OptionSelected)
+    def choose(self) -> None:
+        entry = self.current
+        if entry is None:
+            return
+        if self.marked or entry["kind"] != "folder" or entry is HERE:
+            self.action_accept()
+        else:
+            self.action_enter_folder()
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        if paths := parse_paths(event.text):
+            self.dismiss(paths)
+
+    def action_leave(self) -> None:
+        """Take back what was typed; without that, leave."""
+        if self.begun and (field := self.query_one(Input)).value:
+            field.value = ""
+        else:
+            self.dismiss(None)
+
+    def on_key(self, event: events.Key) -> None:
+        """In the list: whatever else is typed is for finding."""
+        if self.list.has_focus and event.is_printable and event.character:
+            event.prevent_default()
+            event.stop()
+            field = self.query_one(Input)
+            field.focus()
+            field.insert_text_at_cursor(event.character)
+
+    def action_to_list(self) -> None:
+        """To the list, where letters move, and back."""
+        (self.query_one(Input) if self.list.has_focus else self.list).focus()
+
+    def action_by_letter(self, action: str) -> None:
+        if action in ("up", "enter_folder"):
+            getattr(self, f"action_{action}")()
+        else:
+            self.action_in_list(action)
+
+    def action_in_list(self, action: str) -> None:
+        getattr(self.list, f"action_{action}")()
+
+    def action_mark(self) -> None:
+        entry = self.current
+        if entry is not None and entry is not HERE:
+            self.marked ^= {entry["name"]}
+            self._refresh()
+            if entry is not self.entries[-1]:  # from the last one the cursor would go round to the first
+                self.list.action_cursor_down()
+
+    def action_all(self) -> None:
+        images = {entry["name"] for entry in self.entries if entry["kind"] == "image"}
+        everything = self.marked == images
+        self.marked.clear()
+        self.marked.update(() if everything else images)
+        self._refresh()
+
+    def action_up(self) -> None:
+        self.open(self.parent_folder, then=name_of(self.folder), rising=True)
+
+    def action_enter_folder(self) -> None:
+        entry = self.current
+        if entry is not None and entry["kind"] == "folder" and entry is not HERE:
+            self.open(self.path_of(entry["name"]))
+
+    def action_accept(self) -> None:
+        """Take the marked entries, or the highlighted one; a path that was typed goes first."""
+        if _is_path(text := self.query_one(Input).value):
+            self.dismiss(self._typed(text))
+            return
+        names = [entry["name"] for entry in self.everything if entry["name"] in self.marked]
+        if not names and self.current is not None:
+            names = [self.current["name"]]
+        if names:
+            self.dismiss([self.path_of(name) for name in names])
+
+    def action_go_to(self) -> None:
+        """Bookmarks, and what was opened before."""
+        known = self.places.known()
+        if not known:
+            self.notify("ctrl+b bookmarks a folder; what was opened is listed here too")
+            return
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                path = known[index]
+                self.dismiss([path]) if path.lower().endswith((".frn.json", ".zip")) else self.open(path)
+
+        marks = ["★" if path in self.places.bookmarks else " " for path in known]
+        options = [f"{mark} {shortened(path)}" for mark, path in zip(marks, known, strict=True)]
+        self.app.push_screen(Choose("Go to", options), chosen)
+
+    def action_bookmark(self) -> None:
+        is_one = self.places.toggle(self.folder)
+        said = "is a bookmark: ctrl+t goes there" if is_one else "is no bookmark any more"
+        self.notify(f"{display_name(shortened(self.folder), 60)} {said}", markup=False)
+
+
+def told(inside: Inside) -> str:
+    """What is inside a folder, in words."""
+    if not inside["folders"] and not inside["photos"]:
+        return "no photos and no folders"
+    counts = f"{count_of(inside['folders'], 'folder')}, {count_of(inside['photos'], 'photo')}"
+    more = " and more" if inside["more"] else ""
+    lines = [f"{display_name(name, 24)}  {photos:,}" for name, photos in inside["classes"]]
+    return "\n".join([f"{counts}{more}", "", *lines])
+
+
+def _is_path(text: str) -> bool:
+    return any(character in text for character in "/~\\")

@@ -1,0 +1,250 @@
+"""What the app does, whatever it looks like: opening, saving, adding, asking, correcting.
+
+The app shows what is here and calls its methods; a listener is told when something has changed. Only this module edits
+the session.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from frn.errors import FrnError
+from frn.inference.session import Duplicate, Session, State, Support
+from frn_tui.client import file_requests
+from frn_tui.client.file_requests import Found
+from frn_tui.client.protocol import Answer, Confusion, Engine, HideAndTest
+from frn_tui.client.serialization import state_from_json, state_to_json, support_from_json
+from frn_tui.document.queries import Problem, ShowProgress
+from frn_tui.document.review_state import Reviewed, reviewed
+from frn_tui.document.synced_document import SyncedDocument
+from frn_tui.terminal.text import count_of
+
+
+@dataclass(slots=True)
+class Added:
+    """What came of adding files."""
+
+    added: int = 0
+    broken: list[Problem] = field(default_factory=list)
+    duplicates: list[Duplicate] = field(default_factory=list)
+    refused: list[Problem] = field(default_factory=list)
+    """Folders whose names no class can have."""
+
+    def __str__(self) -> str:
+        others = (
+            (self.duplicates, "there already"),
+            (self.broken, "cannot be read"),
+            (self.refused, "cannot be a class"),
+        )
+        return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
+
+
+def not_added(count: int) -> str:
+    """What became of photos that have no place any more."""
+    return "1 photo was not added" if count == 1 else f"{count:,} photos were not added"
+
+
+class Controller(SyncedDocument):
+    """What can be done with the document that is open."""
+
+    def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
+        super().__init__(engine, listener)
+        self.adding: list[dict[str, list[str]]] = []
+        """Photos that are being added, by class."""
+
+    async def scan(self, path: str) -> Found:
+        return await self.engine.call(file_requests.ScanPath(path))
+
+    async def holder(self, path: str) -> int | None:
+        return (await self.engine.call(file_requests.FindHolder(path)))["holder"]
+
+    async def start_anew(self) -> None:
+        """Begin with no class."""
+        await self.engine.call(file_requests.LockProject(None))
+        self.begin(State(threshold=self.first_threshold))
+        await self.sync()
+
+    async def open_folder(
+        self, path: str | None, classes: dict[str, list[str]], progress: ShowProgress | None = None
+    ) -> Added:
+        """Open class folders in place of what is there: no edit, as they are on the disk; None: the samples."""
+        await self.start_anew()
+        session, begun = self.session, self.session.state
+        self.place = path
+        everything = [path for paths in classes.values() for path in paths]
+        supports, broken = await self._embed(everything, f"Opening {count_of(len(classes), 'class')}", progress)
+        if session is not self.session:  # another was opened meanwhile
+            return Added()
+        unedited = session.state is begun
+        outcome = self._make_classes(classes, supports, broken)
+        if unedited:
+            self.session = Session(session.state)
+        if path is None:
+            self.sample_classes = frozenset(self.names)
+        await self.sync(progress)
+        return outcome
+
+    async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
+        """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
+        found = await self.engine.call(file_requests.LoadProject(path))
+        if found["model"] != self.model_name:
+            await self.open_model(found["model"])
+        if self.model is not None and self.model["sha256"] != found["sha256"]:
+            self.problems.append(
+                Problem(path, "was made with another version of this model; its classes are made anew")
+            )
+        self.begin(state_from_json(found["state"]))
+        self.project = None if copy else path
+        await self.engine.call(file_requests.LockProject(self.project))
+        await self.find_missing()
+        await self.sync(progress)
+
+    async def save(self, path: str, *, replace: bool = False) -> None:
+        """Write the project as it is now; edits that are made meanwhile are unsaved."""
+        session = self.session
+        async with self.own_model():
+            if session is not self.session:
+                raise FrnError(f"{path}: is not saved, as another project was opened meanwhile")
+            state = session.state
+            await self.engine.call(file_requests.SaveProject(path, state_to_json(state), replace))
+        session.mark_saved(state)
+        if session is self.session:  # no other was opened meanwhile
+            self.project, self.place, self.sample_classes = path, None, frozenset()
+            await self.engine.call(file_requests.LockProject(path))
+        self._changed()
+
+    async def journal(self) -> None:
+        """Keep what is unsaved, and what is being added, in case the app ends without a word."""
+        adding: dict[str, list[str]] = {}
+        for name, paths in (pair for classes in self.adding for pair in classes.items()):
+            adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
+        saved = self.session.is_saved and not adding
+        state = state_to_json(self.session.state)
+        await self.engine.call(
+            file_requests.WriteJournal(state, self.model_name, self.project, self.place, adding, saved)
+        )
+
+    async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
+        """Make photos examples of a class; one edit for all of them, made when the last is embedded."""
+        session, name = self.session, self.session.state.find(class_id).name
+        with self.begun({name: list(paths)}):
+            supports, broken = await self._embed(paths, f"Adding to {name}", progress)
+        self._refuse_another(session, len(supports))
+        if self.entry(class_id) is None:
+            raise FrnError(f"{name} was deleted meanwhile; {not_added(len(supports))}")
+        duplicates = self.session.add(class_id, supports)
+        self.problems += broken
+        await self.sync()
+        return Added(len(supports) - len(duplicates), broken, duplicates)
+
+    async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
+        """Make a class of each folder; one that is there already gets more examples. One edit for all."""
+        session, everything = self.session, [path for paths in classes.values() for path in paths]
+        with self.begun(classes):
+            supports, broken = await self._embed(everything, f"Adding {count_of(len(classes), 'class')}", progress)
+        self._refuse_another(session, len(supports))
+        outcome = self._make_classes(classes, supports, broken)
+        await self.sync()
+        return outcome
+
+    def _refuse_another(self, session: Session, count: int) -> None:
+        """Photos belong to the document that they were added to."""
+        if session is not self.session:
+            raise FrnError(f"another project was opened meanwhile; {not_added(count)}")
+
+    def _make_classes(self, classes: dict[str, list[str]], supports: Sequence[Support], broken: list[Problem]) -> Added:
+        by_path = {str(support.path): support for support in supports}
+        outcome = Added(broken=broken)
+        self.problems += broken
+        with self.session.one_edit():
+            self.step_aside()
+            for name, paths in classes.items():
+                there = self.session.state.named(name.strip())
+                try:
+                    class_id = there.id if there is not None else self.session.create(name)
+                except FrnError as error:  # the other folders have good names
+                    outcome.refused.append(Problem(name, str(error)))
+                    continue
+                found = [by_path[path] for path in paths if path in by_path]
+                duplicates = self.session.add(class_id, found)
+                outcome.added += len(found) - len(duplicates)
+                outcome.duplicates += duplicates
+        self.problems += outcome.refused
+        return outcome
+
+    @contextmanager
+    def begun(self, classes: dict[str, list[str]]) -> Iterator[None]:
+        """While photos are being added: an app that is killed meanwhile goes on with them."""
+        self.adding.append(classes)
+        try:
+            yield
+        finally:
+            self.adding.remove(classes)
+
+    def reviewed(self) -> list[Reviewed]:
+        """All answers with what has become of them; the arrangement follows."""
+        items = reviewed(self.query, self.session.state)
+        self.arrangement.follow(items)
+        return items
+
+    def place_after(self, step: int) -> int:
+        """The answer so many steps further in the order that was chosen, round the end."""
+        self.reviewed()
+        paths = self.arrangement.paths
+        places = {answer["path"]: place for place, answer in enumerate(self.query.answers)}
+        shown = self.query.answer
+        if not paths or shown is None:
+            return self.query.at
+        at = paths.index(shown["path"]) + step if shown["path"] in paths else 0
+        return places.get(paths[at % len(paths)], self.query.at)
+
+    async def edit(self, change: Callable[[Session], object]) -> None:
+        """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
+        change(self.session)
+        await self.sync()
+
+    async def export(self, path: str, *, replace: bool = False) -> None:
+        """Write the whole classifier as one ONNX file, or into an .npz the numbers of its classes."""
+        arrays = path.lower().endswith(".npz")
+        await self.sync()
+        await self.engine.call(file_requests.ExportClasses(path, "arrays" if arrays else "classifier", replace))
+
+    async def hide_and_test(self, shot: int) -> Confusion:
+        """How well the classes are told apart by so many examples of each."""
+        await self.sync()
+        return await self.engine.call(HideAndTest(shot))
+
+    async def show(self, index: int) -> None:
+        """Put one of the answers on show, with its error maps."""
+        self.query.show(index)
+        await self.sync()
+        await self.query.add_maps()
+
+    async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> None:
+        await self.sync(progress)
+        if not self._has_examples:
+            raise FrnError("there is no class with an example yet: add photos to one first")
+        self.problems += await self.query.ask(paths, progress)
+        self._changed()
+        await self.query.add_maps()
+
+    def correct(self, class_id: int) -> Added:
+        """Say which class the photo on show is of, and make it an example; `sync` tells the engine."""
+        return self.label([] if self.query.answer is None else [self.query.answer], class_id)
+
+    def label(self, answers: Sequence[Answer], class_id: int) -> Added:
+        """Say which class photos are of, and make them examples of that, in one edit; `sync` tells the engine.
+
+        An example of another class moves: it was said to be of that.
+        """
+        supports = [support_from_json(answer) for answer in answers if "key" in answer]
+        if not supports:
+            raise FrnError("there is no photo on show that could become an example")
+        name = self.session.state.find(class_id).name
+        with self.session.one_edit():
+            twins = self.session.add(class_id, supports)
+            elsewhere = [twin.key for twin in twins if twin.class_name != name]
+            if elsewhere:
+                self.session.move(elsewhere, class_id)
+        there = [twin for twin in twins if twin.class_name == name]
+        return Added(len(supports) - len(there), [], there)

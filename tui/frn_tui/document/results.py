@@ -1,0 +1,57 @@
+"""Answers as text, for other programs."""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+
+from frn.inference.session import State
+from frn_tui.document.queries import best_score
+from frn_tui.document.review_state import Reviewed, example_names, nearest, rival, verdict_beside
+
+
+def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
+    """The answers as CSV: one row per photo."""
+    names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    columns = ["image", "verdict", "label", "probability", "explained", "error", "reason", "model"]
+    writer.writerow([*columns, "said_by_you", "rival", "nearest"])
+    for item in items:
+        answer = item.answer
+        path = answer["path"].encode(errors="surrogateescape").decode(errors="backslashreplace")
+        told = ["", "", "", ""]
+        if best := best_score(answer):
+            numbers = best["probability"], best["explained"], best["error"]
+            told = [names.get(best["id"], "?"), *(f"{number:.6f}" for number in numbers)]
+        more = [item.label or "", rival(answer, names), nearest(answer, examples)]
+        writer.writerow([path, verdict_beside(item, names.values()), *told, answer.get("reason", ""), model, *more])
+    return text.getvalue()
+
+
+def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: float) -> str:
+    """The answers as JSON lines with the fields of `frn classify --json`, the model, and what a person said."""
+    names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
+    lines: list[dict[str, object]] = []
+    for item in items:
+        answer = item.answer
+        if "scores" not in answer:
+            lines.append({"image": answer["path"], "error": answer.get("reason", "")})
+            continue
+        best = answer["scores"][0]
+        lines.append(
+            {
+                "image": answer["path"],
+                "label": names.get(best["id"], "?"),
+                "probability": best["probability"],
+                "probabilities": {names.get(s["id"], "?"): s["probability"] for s in answer["scores"]},
+                "errors": {names.get(s["id"], "?"): s["error"] for s in answer["scores"]},
+                "explained": best["explained"],
+                "threshold": threshold,
+                "unknown": answer.get("unknown", False),
+                "model": model,
+                "said_by_you": item.label,
+                "nearest": nearest(answer, examples),
+            }
+        )
+    return "".join(json.dumps(line) + "\n" for line in lines)

@@ -1,0 +1,1 @@
+"""Classes in the engine: embedded, enrolled, scored."""

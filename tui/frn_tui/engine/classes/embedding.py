@@ -1,0 +1,83 @@
+"""Feature maps of image files: computed once, kept in memory up to a limit and in the user's cache beyond it."""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import islice, tee
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.inference.extractor import Embedded as Found
+from frn.inference.feature_cache import FeatureStore, Maps
+from frn.inference.session import Support
+from frn_tui.client.protocol import EmbedImages, Nothing
+from frn_tui.client.serialization import support_to_json
+from frn_tui.engine.lru import ByteLimitedLRU
+from frn_tui.engine.models import Models
+from frn_tui.engine.worker_queues import Job
+
+BATCH = 4
+"""Images per run: a cancelled run is over, and progress shown, after few."""
+MAX_CACHED = 128 << 20
+"""Bytes of maps to keep in memory."""
+
+
+class Embedding:
+    """Feature maps by content key, of the open model. For one thread."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+        self._maps: ByteLimitedLRU[Maps] = ByteLimitedLRU(MAX_CACHED)
+        """By the model's hash and the image's key."""
+
+    def embed(self, request: EmbedImages, job: Job) -> Nothing:
+        """Embed files; tells of each what it is, or why it is of no use."""
+        paths = request.paths
+        for done, (name, outcome) in enumerate(self.read(job, paths), 1):
+            job.event("embedded", describe(name, outcome))
+            if done % BATCH == 0 or done == len(paths):
+                job.progress(done, len(paths))
+        return {}
+
+    def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
+        """Feature maps of files, in order; stops where the request is cancelled."""
+        extractor = self._models.model.extractor
+        opened, named = tee(names)
+
+        def opening(path: Path) -> None:
+            job.check()
+            job.event("reading", {"path": next(opened)})
+
+        while batch := list(islice(named, BATCH)):
+            found = extractor.read(map(Path, batch), store=self._store, opening=opening)
+            for name, (_, outcome) in zip(batch, found, strict=True):
+                if not isinstance(outcome, FrnError):
+                    self._keep(outcome.key, outcome.maps)
+                yield name, outcome
+                job.check()
+
+    def find(self, key: str) -> Maps | None:
+        """The feature maps (r, d) of an image that was embedded before."""
+        extractor = self._models.model.extractor
+        if (maps := self._maps.get((extractor.sha256, key))) is not None:
+            return maps
+        stored = self._store.get(extractor.sha256, key)
+        if stored is None or stored.shape != extractor.shape:
+            return None
+        self._keep(key, stored)
+        return stored
+
+    @cached_property
+    def _store(self) -> FeatureStore:
+        return FeatureStore()  # not at the start, because SQLite insists on one thread
+
+    def _keep(self, key: str, maps: Maps) -> None:
+        place = self._models.model.extractor.sha256, key
+        if self._maps.get(place) is None:
+            self._maps.put(place, maps.copy())  # a view would keep its whole batch
+
+
+def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:
+    """What the app is told of a file; it is called as the app calls it."""
+    if isinstance(outcome, FrnError):
+        return {"path": name, "reason": " ".join(str(outcome).splitlines())}
+    return {**support_to_json(Support.of(Path(name), outcome.key)), "path": name}

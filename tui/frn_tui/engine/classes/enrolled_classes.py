@@ -1,0 +1,204 @@
+"""The enrolled classes. A class is enrolled anew only where its examples have changed: one more example costs little.
+
+Shape letters: way classes, n examples of all classes together, k examples of a class, r locations, d channels.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from frn.errors import FrnError
+from frn.inference.feature_cache import Maps
+from frn.inference.session import ClassEntry
+from frn.inference.unknown import Shares, calibrate, explained
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
+from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.parameters import HeadParameters
+from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
+from frn_tui.client.serialization import state_from_json
+from frn_tui.engine.classes.class_ranks import ClassErrors
+from frn_tui.engine.classes.embedding import Embedding
+from frn_tui.engine.classes.near_duplicates import NearDuplicates
+from frn_tui.engine.models import Models
+from frn_tui.engine.worker_queues import Check, Job
+
+Keys = tuple[str, ...]
+MAX_CACHED = 96 << 20
+"""Bytes of enrolled classes to keep that are not in use, for undo."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRecord:
+    """An enrolled class, whatever it is called."""
+
+    enrolled: EnrolledClass
+    left_out_errors: Array
+    """Error of each example without itself, (k,); empty for a single one."""
+    left_out_shares: Shares
+    """What the rest of the class explains of each, (k,); empty for a single one."""
+
+
+def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
+    """Enroll the examples of a class, (k, r, d), and leave out each of them once."""
+    if len(maps) < 2:
+        return ClassRecord(enroll(maps, head), np.zeros(0), np.zeros(0))
+    errors = leave_one_out(maps, head)
+    return ClassRecord(enroll(maps, head), errors, explained(errors[:, None], maps)[:, 0])
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The classes that queries are asked about: those with examples."""
+
+    sha256: str
+    """Of the model they were enrolled with."""
+    head: HeadParameters
+    """The model's own or, where nobody trained it, chosen with these classes."""
+    gamma: float
+    """Temperature of the probabilities, for so many examples."""
+    entries: tuple[ClassEntry, ...]
+    members: tuple[ClassRecord, ...]
+    bank: ClassScorer
+    threshold: float
+
+
+class EnrolledClasses:
+    """Enrolls the app's classes and answers for them. For one thread."""
+
+    def __init__(self, models: Models, embedding: Embedding) -> None:
+        self._models = models
+        self._embedding = embedding
+        self._members: dict[Keys, ClassRecord] = {}
+        self._sha256 = ""
+        self._head: HeadParameters | None = None
+        """That the members were enrolled with."""
+        self._near_duplicates = NearDuplicates()
+        self._class_errors = ClassErrors()
+        self._current: Classes | None = None
+
+    @property
+    def current(self) -> Classes:
+        """The classes in use; raises FrnError if there are none, or they belong to another model."""
+        sha256 = self._models.model.extractor.sha256
+        if self._current is None or self._current.sha256 != sha256:
+            raise FrnError("there is no class with examples yet")
+        return self._current
+
+    def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
+        """Answer for the classes of a state from now on; where maps are missing, the classes stay as they were."""
+        state = state_from_json(request.state)
+        self._follow_model()
+        entries = tuple(entry for entry in state.classes if entry.supports)
+        maps, missing = self._find_maps(entries, job.check)
+        if missing:
+            return {"reports": [], "threshold": state.threshold or 0.0, "calibrated": 0.0, "missing": missing}
+        head = self._choose_head(entries, maps)
+        members = [self._member(entry, maps, head, job.check) for entry in entries]
+        calibrated = calibrate([member.left_out_shares for member in members if len(member.left_out_shares)])
+        threshold = calibrated if state.threshold is None else state.threshold
+        reports = self._report(entries, members, maps, job.check) if entries else []
+        self._use(entries, members, head, threshold)
+        empty = [c.id for c in state.classes if not c.supports]
+        reports += [{"id": number, "explained": {}, "rank": {}, "rival": {}, "near": {}} for number in empty]
+        return {"reports": reports, "threshold": threshold, "calibrated": calibrated, "missing": []}
+
+    def _follow_model(self) -> None:
+        """Keep nothing that another model has made."""
+        sha256 = self._models.model.extractor.sha256
+        if sha256 != self._sha256:
+            self._members, self._near_duplicates, self._class_errors = {}, NearDuplicates(), ClassErrors()
+            self._sha256, self._current = sha256, None
+
+    def _choose_head(self, entries: Sequence[ClassEntry], maps: dict[str, Maps]) -> HeadParameters:
+        """The head of these classes; keep nothing that was enrolled with another."""
+        before, groups = self._current, _groups(entries)
+        if before and _groups(before.entries) == groups:
+            head = before.head
+        else:
+            head = self._models.model.choose_head(np.stack([maps[key] for key in keys]) for keys in groups)
+        if head != self._head:
+            self._members, self._class_errors, self._head = {}, ClassErrors(), head
+        return head
+
+    def _find_maps(self, entries: Sequence[ClassEntry], check: Check) -> tuple[dict[str, Maps], list[str]]:
+        found: dict[str, Maps | None] = {}
+        for key in (support.key for entry in entries for support in entry.supports):
+            check()
+            found[key] = self._embedding.find(key)
+        known = {key: maps for key, maps in found.items() if maps is not None}
+        return known, [key for key in found if key not in known]
+
+    def _member(self, entry: ClassEntry, maps: dict[str, Maps], head: HeadParameters, check: Check) -> ClassRecord:
+        check()
+        keys = keys_of(entry)
+        if keys not in self._members:
+            self._members[keys] = enroll_class(np.stack([maps[key] for key in keys]), head)
+        return self._members[keys]
+
+    def _use(
+        self, entries: tuple[ClassEntry, ...], members: Sequence[ClassRecord], head: HeadParameters, threshold: float
+    ) -> None:
+        if not entries:
+            self._current = None
+            return
+        before = self._current
+        same = before and _groups(before.entries) == _groups(entries)
+        bank = before.bank if before and same else ClassScorer([member.enrolled for member in members])
+        gamma = self._models.model.extractor.temperature(head, [len(entry.supports) for entry in entries] or [1])
+        self._current = Classes(self._sha256, head, gamma, entries, tuple(members), bank, threshold)
+        used = {keys_of(entry) for entry in entries}
+        unused = [keys for keys in self._members if keys not in used]
+        kept = sum(self._members[keys].enrolled.rows.nbytes for keys in unused)
+        for keys in unused:  # the oldest first
+            if kept > MAX_CACHED:
+                kept -= self._members.pop(keys).enrolled.rows.nbytes
+
+    def _report(
+        self, entries: Sequence[ClassEntry], members: Sequence[ClassRecord], maps: dict[str, Maps], check: Check
+    ) -> list[ClassReport]:
+        near = self._near_duplicates.find(maps, check)
+        groups = _groups(entries)
+        errors = self._class_errors.errors(groups, [member.enrolled for member in members], maps, check)
+        reports: list[ClassReport] = []
+        first = 0
+        for column, (entry, member) in enumerate(zip(entries, members, strict=True)):
+            keys = groups[column]
+            others = errors[first : first + len(keys)]
+            first += len(keys)
+            reports.append(
+                {
+                    "id": entry.id,
+                    "explained": dict(zip(keys, member.left_out_shares.tolist(), strict=False)),
+                    "rank": (ranks := _ranks(keys, others, column, member)),
+                    "rival": _rivals(keys, others, column, ranks, [entry.id for entry in entries]),
+                    "near": {key: near[key] for key in keys if key in near},
+                }
+            )
+        return reports
+
+
+def keys_of(entry: ClassEntry) -> Keys:
+    """What makes a class what it is."""
+    return tuple(support.key for support in entry.supports)
+
+
+def _groups(entries: Sequence[ClassEntry]) -> list[Keys]:
+    return [keys_of(entry) for entry in entries]
+
+
+def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:
+    """How many other classes rebuild each example better than the rest of its own; errors are (k, way)."""
+    if not len(member.left_out_errors):
+        return {}
+    better = np.less(errors, member.left_out_errors[:, None])
+    better[:, column] = False
+    known = np.isfinite(errors.sum(axis=1))
+    return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}
+
+
+def _rivals(keys: Keys, errors: Array, column: int, ranks: dict[str, int], ids: Sequence[int]) -> dict[str, int]:
+    """The class that rebuilds an example best of those that do so better than its own; errors are (k, way)."""
+    others = errors.copy()
+    others[:, column] = np.inf
+    return {key: ids[int(others[row].argmin())] for row, key in enumerate(keys) if ranks.get(key, 0) > 0}

@@ -1,0 +1,1 @@
+"""Folders, projects and bundles: everything the engine reads or writes for the app."""

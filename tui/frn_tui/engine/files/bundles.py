@@ -1,0 +1,150 @@
+"""A project with its photos, in one folder or zip that opens on another machine.
+
+Inside is `NAME.frn.json`, a folder of photos for each class, and the model where it is none that ships.
+"""
+
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+
+from frn.errors import FrnError, one_line
+from frn.images.opening import read_file
+from frn.inference.feature_cache import content_key
+from frn.inference.project import SUFFIX, ModelReference, Project, is_project, save_project
+from frn.inference.session import ClassEntry, State, Support
+from frn.models.zoo import EXTRACTOR, shipped_extractors
+from frn.system.archives import DAMAGE, MAX_ARCHIVE, Limits, open_zip
+from frn.system.files import require_regular, write_atomically
+from frn_tui.client.file_requests import UnpackBundle, Unpacked, WriteBundle
+from frn_tui.client.protocol import EXISTS, Nothing
+from frn_tui.client.serialization import state_from_json
+from frn_tui.engine.files.file_names import fresh_name, safe_name
+from frn_tui.engine.files.scan import is_bundle
+from frn_tui.engine.models import LoadedModel, Models
+from frn_tui.engine.worker_queues import Job
+
+
+class Bundles:
+    """Writes bundles, with the model that is open."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    def write(self, request: WriteBundle, job: Job) -> Nothing:
+        """Write a bundle whole or not at all. FrnError if a photo is missing or has changed."""
+        path, state = Path(request.path), state_from_json(request.state)
+        zipped = is_bundle(path.name)
+        if path.exists() and not (zipped and request.replace and path.is_file()):
+            code = EXISTS if zipped and path.is_file() else ""
+            raise FrnError(f"{path}: is there already. Choose another name.", code=code)
+        name = path.stem if zipped else path.name
+        with _beside(path) as home:
+            folder, packed = home / "files" / name, home / "packed"
+            self._fill(folder, name, state, job)
+            if zipped:
+                _zip(folder, packed, job)
+            os.replace(packed if zipped else folder, path)
+        return {}
+
+    def _fill(self, folder: Path, name: str, state: State, job: Job) -> None:
+        names: set[str] = set()
+        total = sum(len(entry.supports) for entry in state.classes)
+        classes, done = [], 0
+        for entry in state.classes:
+            home = folder / fresh_name(safe_name(entry.name), names)
+            home.mkdir(parents=True)
+            classes.append(_copy(entry, home, job))
+            done += len(entry.supports)
+            job.progress(done, total)
+        project = Project(_carry(self._models.model, folder), replace(state, classes=tuple(classes)))
+        save_project(folder / f"{name}{SUFFIX}", project)
+
+
+def unpack(request: UnpackBundle, job: Job) -> Unpacked:
+    """Unpack a bundle whole or not at all. FrnError if it is none, or leads out of its folder."""
+    folder = Path(request.folder)
+    if folder.exists():
+        raise FrnError(f"{folder}: is there already. Name a folder that is not.", code=EXISTS)
+    path = require_regular(Path(request.path), MAX_ARCHIVE)
+    try:
+        with open_zip(path) as archive, _beside(folder) as home:
+            project = _check(archive, path, folder.parent)
+            members = archive.infolist()
+            for done, member in enumerate(members, 1):
+                job.check()
+                archive.extract(member, home)
+                job.progress(done, len(members))
+            os.replace(home / project.parent if project.parent.parts else home, folder)
+    except FrnError:
+        raise
+    except DAMAGE as error:
+        raise FrnError(f"{path}: cannot be unpacked ({one_line(error)})") from error
+    return {"project": str(folder / project.name)}
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A folder on the same disk, for what is not finished; gone afterwards."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        home = Path(tempfile.mkdtemp(prefix=".bundle-", dir=path.parent))
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be written ({error.strerror})") from error
+    try:
+        yield home
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
+    """A class with its photos in a folder of their own."""
+    names: set[str] = set()
+    copies = []
+    for support in entry.supports:
+        job.check()
+        data = read_file(support.path)
+        if content_key(data) != support.key:
+            raise FrnError(f"{support.path}: has changed since it was added. Remove it and add it anew.")
+        copy = home / fresh_name(safe_name(support.path.name), names)
+        copy.write_bytes(data)
+        copies.append(Support.of(copy, support.key))
+    return replace(entry, supports=tuple(copies))
+
+
+def _carry(model: LoadedModel, folder: Path) -> ModelReference:
+    """How the bundle names its model; one that does not ship comes along."""
+    if model.name in shipped_extractors():
+        return ModelReference.of(model.name, model.extractor, folder)
+    write_atomically(folder / EXTRACTOR, model.extractor.data)
+    extractor = model.extractor
+    return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.test_time)
+
+
+def _zip(folder: Path, packed: Path, job: Job) -> None:
+    """Put a folder into a zip, under its own name; photos are compressed as they are."""
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+        for path in sorted(folder.rglob("*")):
+            job.check()
+            if path.is_file():
+                archive.write(path, path.relative_to(folder.parent).as_posix())
+
+
+def _check(archive: zipfile.ZipFile, path: Path, folder: Path) -> PurePosixPath:
+    """The project inside a bundle."""
+    projects = [PurePosixPath(name) for name in archive.namelist() if is_project(Path(name))]
+    if len(projects) != 1 or len(projects[0].parts) > 2:
+        raise FrnError(f"{path}: is no bundle: it should hold one project ({SUFFIX}), not {len(projects)}")
+    limits = Limits(path, path.stat().st_size)
+    for member in archive.infolist():
+        limits.check(member.filename, member.file_size)
+    free = shutil.disk_usage(folder).free
+    if limits.size > free:
+        raise FrnError(f"{path}: needs {limits.size >> 20:,} MiB; {folder} has {free >> 20:,} MiB free")
+    return projects[0]

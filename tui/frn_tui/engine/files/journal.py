@@ -1,0 +1,93 @@
+"""What was not saved yet, kept aside after every edit, so that a crash or a lost terminal takes nothing.
+
+One file per app, named by its process. A file whose process is gone is what a crash has left.
+"""
+
+import json
+import time
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.inference.project import MAX_BYTES
+from frn.system.files import read_json, write_atomically
+from frn_tui.client.file_requests import DiscardJournal, Recover, Recovered, WriteJournal
+from frn_tui.client.protocol import Nothing
+from frn_tui.client.serialization import state_from_json, state_to_json
+from frn_tui.engine.files.locks import birth, lives
+from frn_tui.engine.worker_queues import Job
+from frn_tui.settings.settings import state_folder
+
+FORMAT = "frn-journal"
+JOURNAL_VERSION = 1
+
+
+class Journals:
+    """The app's own journal, and those of others that are gone."""
+
+    def __init__(self, app: int) -> None:
+        self._app = app
+        self._path = state_folder() / f"journal-{app}.json"
+
+    def keep(self, request: WriteJournal, job: Job) -> Nothing:
+        """Keep what is unsaved aside; where all is saved there is nothing to keep any more."""
+        if request.saved:
+            _remove(self._path)
+            return {}
+        entry = {
+            "format": FORMAT,
+            "version": JOURNAL_VERSION,
+            "process": self._app,
+            "born": birth(self._app),
+            "time": time.time(),
+            "state": state_to_json(state_from_json(request.state)),
+            "model": request.model,
+            "project": request.project,
+            "place": request.place,
+            "adding": request.adding,
+        }
+        write_atomically(self._path, json.dumps(entry))
+        return {}
+
+    def recover(self, request: Recover, job: Job) -> Recovered:
+        """The newest journal of an app that is gone; the others are found once that is discarded."""
+        left = self._left()
+        return max(left, key=lambda one: one["time"]) if left else {}
+
+    def discard(self, request: DiscardJournal, job: Job) -> Nothing:
+        """Remove the own journal, or one whose app is gone."""
+        if request.journal is None:
+            _remove(self._path)
+        elif request.journal in [left["journal"] for left in self._left()]:
+            _remove(Path(request.journal))
+        return {}
+
+    def _left(self) -> list[Recovered]:
+        """Journals whose apps are gone."""
+        return [left for path in self._path.parent.glob("journal-*.json") if (left := _read(path))]
+
+
+def _read(path: Path) -> Recovered | None:
+    """A journal whose app is gone."""
+    try:
+        entry = read_json(path, MAX_BYTES)
+        known = (entry["format"], entry["version"]) == (FORMAT, JOURNAL_VERSION)
+        if not known or lives(int(entry["process"]), entry["born"]):
+            return None
+        return {
+            "journal": str(path),
+            "state": state_to_json(state_from_json(entry["state"])),
+            "model": str(entry["model"]),
+            "project": None if entry["project"] is None else str(entry["project"]),
+            "place": None if entry.get("place") is None else str(entry["place"]),
+            "time": float(entry["time"]),
+            "adding": {str(name): [*map(str, paths)] for name, paths in (entry["adding"] or {}).items()},
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):  # half a journal is none
+        return None
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be removed ({error.strerror})") from error

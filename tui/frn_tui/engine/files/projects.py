@@ -1,0 +1,119 @@
+"""Project files, results and exports: read and written so that nothing of anyone's is lost."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from frn.errors import FrnError
+from frn.inference.project import ModelReference, Project, load_project, save_project
+from frn.system.files import write_atomically
+from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
+from frn_tui.client.protocol import EXISTS, MIRROR, OPEN_ELSEWHERE, Nothing
+from frn_tui.client.serialization import state_from_json, state_to_json
+from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
+from frn_tui.engine.files.locks import Locks
+from frn_tui.engine.models import Models
+from frn_tui.engine.worker_queues import Job
+
+
+class Projects:
+    """Loads and saves; remembers what it has read, so that keys it does not know survive."""
+
+    def __init__(self, models: Models, locks: Locks) -> None:
+        self._models, self._locks = models, locks
+        self._known: dict[Path, Project] = {}
+        self._last: Project | None = None
+
+    def load(self, request: LoadProject, job: Job) -> Loaded:
+        path = Path(request.path)
+        project = load_project(path)
+        self._note(path, project)
+        return {
+            "state": state_to_json(project.state),
+            "model": project.model.locate(path.parent) + (MIRROR if project.model.test_time == "mirror" else ""),
+            "sha256": project.model.sha256,
+        }
+
+    def save(self, request: SaveProject, job: Job) -> Nothing:
+        """Write a project file. Saved under another name, a project keeps what was unknown in it."""
+        path = Path(request.path)
+        if (holder := self._locks.holder(str(path))) is not None:
+            raise FrnError(
+                f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
+            )
+        state = state_from_json(request.state)
+        model = self._models.model
+        reference = ModelReference.of(model.name, model.extractor, path.parent)
+        known = self._known.get(path.absolute())
+        origin = known or self._last
+        document = origin.document if origin else {}
+        stamp = known.stamp if known else None
+        saved = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
+        self._note(path, saved)
+        return {}
+
+    def _note(self, path: Path, project: Project) -> None:
+        self._known[path.absolute()] = self._last = project
+
+
+class Exports:
+    """Writes the classes in use for other programs: a whole classifier in ONNX, or the numbers of its classes."""
+
+    def __init__(self, models: Models, classes: EnrolledClasses) -> None:
+        self._models = models
+        self._classes = classes
+
+    def export(self, request: ExportClasses, job: Job) -> Nothing:
+        path = Path(request.path)
+        refuse_overwriting(path, replace=request.replace)
+        data = self._arrays_file() if request.what == "arrays" else self._classifier_file()
+        job.check()
+        write_atomically(path, data)
+        return {}
+
+    def _classifier_file(self) -> bytes:
+        from frn_export.graphs.classifier import classifier_graph  # here: few sessions export
+
+        classes = self._classes.current
+        named = zip(classes.entries, classes.members, strict=True)
+        graph = classifier_graph(
+            self._models.model.extractor.data,
+            {entry.name: member.enrolled for entry, member in named},
+            threshold=classes.threshold,
+            gamma=classes.gamma,
+        )
+        data: bytes = graph.SerializeToString(deterministic=True)
+        return data
+
+    def _arrays_file(self) -> bytes:
+        classes = self._classes.current
+        names = np.array([entry.name for entry in classes.entries])
+        enrolled = classes.bank.classes
+        rows = np.concatenate([each.rows for each in enrolled])
+        signs = np.concatenate([each.signs for each in enrolled])
+        starts = np.cumsum([0, *(len(each.rows) for each in enrolled[:-1])])
+        file = io.BytesIO()
+        np.savez(file, rows=rows, signs=signs, starts=starts, names=names)
+        return file.getvalue()
+
+
+def write_text(request: WriteText, job: Job) -> Nothing:
+    """Write results; file names in them that are no UTF-8 become the bytes they are."""
+    path = Path(request.path)
+    data = request.text.encode("utf-8", "surrogateescape")
+    refuse_overwriting(path, replace=request.replace)
+    write_atomically(path, data)
+    return {}
+
+
+def refuse_overwriting(path: Path, *, replace: bool) -> None:
+    """Raise FrnError if a path is a folder, or a file and `replace` is not given."""
+    try:
+        is_folder, is_there = path.is_dir(), path.exists()
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
+    if is_folder:
+        raise FrnError(f"{path}: is a folder; name a file in it")
+    if is_there and not replace:
+        raise FrnError(f"{path}: is there already. Choose another name, or replace it.", code=EXISTS)

@@ -1,0 +1,54 @@
+"""Photos that are not where they were: which they are, and where they are now."""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.images.opening import read_file
+from frn.inference.feature_cache import content_key
+from frn.inference.session import Support
+from frn_tui.client.file_requests import FindMissing, MissingFiles, Relocated, RelocatePhotos
+from frn_tui.client.serialization import support_to_json
+from frn_tui.engine.files.scan import images_below
+from frn_tui.engine.worker_queues import Check, Job
+
+
+def find_missing(request: FindMissing, job: Job) -> MissingFiles:
+    """The files among some that are not there."""
+    missing = []
+    for path in request.paths:
+        job.check()
+        if not os.path.isfile(path):  # noqa: PTH113
+            missing.append(path)
+    return {"missing": missing}
+
+
+def relocate(request: RelocatePhotos, job: Job) -> Relocated:
+    """Find photos by their content; files of another size are not read."""
+    if not os.path.isdir(request.folder):  # noqa: PTH112
+        raise FrnError(f"{request.folder}: is no folder; name one to look for the photos in")
+    wanted, sizes = set(request.sizes), set(request.sizes.values())
+    found: dict[str, Support] = {}
+    for path, size in _images(request.folder, job.check):
+        if size not in sizes:
+            continue
+        try:
+            key = content_key(read_file(Path(path)))
+        except FrnError:  # that file is none of them, or cannot be read now
+            continue
+        if key in wanted:
+            wanted.discard(key)
+            found[key] = Support.of(Path(path), key)
+            job.progress(len(found), len(request.sizes))
+            if not wanted:
+                break
+    return {"found": {key: support_to_json(support) for key, support in found.items()}}
+
+
+def _images(root: str, check: Check) -> Iterator[tuple[str, int]]:
+    """Image files in a folder and all below it, with their sizes; what is gone meanwhile is left out."""
+    for path in images_below(root, set(), check):
+        with suppress(OSError):
+            yield path, os.stat(path).st_size  # noqa: PTH116

@@ -1,0 +1,187 @@
+"""What a path holds: an image, a folder of images, of class folders, a project; and what a file picker lists."""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.images.opening import EXTENSIONS
+from frn.inference.project import SUFFIX, is_project
+from frn_tui.client.file_requests import (
+    Entry,
+    Found,
+    Inside,
+    ListFolder,
+    Listing,
+    LookInside,
+    ScanPath,
+    StampFiles,
+    Stamps,
+)
+from frn_tui.engine.worker_queues import Check, Job
+from frn_tui.terminal.paths import absolute, natural_order
+
+ORDER = ("folder", "image", "project", "bundle", "model")
+SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}
+"""Names of folders that hold the parts of a data set, and are no classes."""
+MOST, LISTED = 20_000, 40
+"""Photos that are counted, and folders that are named, where somebody only looks."""
+
+
+def scan(request: ScanPath, job: Job) -> Found:
+    """Look at a path. Of a folder of folders each is a class, with the images in it and below."""
+    if not request.path.strip():
+        return _nothing("no path was given")
+    path = absolute(request.path)
+    try:
+        mode = os.stat(path).st_mode  # noqa: PTH116
+    except (OSError, ValueError) as error:
+        return _nothing(f"{path}: {getattr(error, 'strerror', None) or error}")
+    if stat.S_ISDIR(mode):
+        return scan_folder(path, job.check)
+    if not stat.S_ISREG(mode):
+        return _nothing(f"{path}: is not a regular file")
+    if is_project(Path(path)):
+        return {"kind": "project", "files": [path], "classes": {}}
+    if is_bundle(path):
+        return {"kind": "bundle", "files": [path], "classes": {}}
+    if looks_like_image(path):
+        return {"kind": "image", "files": [path], "classes": {}}
+    return _nothing(f"{path}: is no folder, no image ({', '.join(sorted(EXTENSIONS))}) and no project (*{SUFFIX})")
+
+
+def looks_like_image(name: str) -> bool:
+    """Whether a file is named like an image."""
+    return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122
+
+
+def is_bundle(name: str) -> bool:
+    """Whether a file is named like a project with its photos."""
+    return name.lower().endswith(".zip")
+
+
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder, or a link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:  # a loop of links
+        return False
+
+
+def _nothing(reason: str) -> Found:
+    return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
+
+
+def scan_folder(root: str, check: Check) -> Found:
+    """The images of a folder, or those of its folders as classes."""
+    visited: set[tuple[int, int]] = set()
+    try:
+        files, folders = _list(root, visited, check)
+    except OSError as error:
+        return _nothing(f"{root}: cannot be listed ({error.strerror})")
+    classes: dict[str, list[str]] = {}
+    folders.sort(key=natural_order)
+    names = [os.path.basename(folder) for folder in folders]  # noqa: PTH119
+    if folders and {name.casefold() for name in names} <= SPLITS:
+        return _nothing(f"{root}: has the parts of a data set in it ({', '.join(names)}). Open one of them.")
+    for name, folder in zip(names, folders, strict=True):
+        if images := list(images_below(folder, visited, check)):
+            classes[name] = sorted(images, key=natural_order)
+    if classes:
+        return {"kind": "classes", "files": sorted(files, key=natural_order), "classes": classes}
+    if files:
+        return {"kind": "folder", "files": sorted(files, key=natural_order), "classes": {}}
+    if not folders:
+        return _nothing(f"{root}: has no images")
+    return _nothing(f"{root}: has no images, and its folders have none either ({', '.join(names[:8])})")
+
+
+def look_inside(request: LookInside, job: Job) -> Inside:
+    """Count what is in a folder and below, up to a limit: it is a glance."""
+    visited: set[tuple[int, int]] = set()
+    try:
+        files, folders = _list(absolute(request.path), visited, job.check)
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{request.path}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
+    classes, photos = [], len(files)
+    for folder in sorted(folders, key=natural_order):
+        count = sum(1 for _ in islice(images_below(folder, visited, job.check), MOST - min(photos, MOST)))
+        photos += count
+        classes.append((os.path.basename(folder), count))  # noqa: PTH119
+    return {"folders": len(folders), "photos": photos, "more": photos >= MOST, "classes": classes[:LISTED]}
+
+
+def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
+    """Images in a folder and all below it; a folder that cannot be listed is left out, and none else."""
+    waiting = [root]
+    while waiting:
+        try:
+            files, folders = _list(waiting.pop(), visited, check)
+        except OSError:
+            continue
+        yield from files
+        waiting += folders
+
+
+def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[list[str], list[str]]:
+    """Images and folders directly in a folder; no folder is listed twice, whatever links lead there."""
+    check()
+    status = os.stat(folder)  # noqa: PTH116
+    if (place := (status.st_dev, status.st_ino)) in visited:
+        return [], []
+    visited.add(place)
+    files, folders = [], []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if is_folder(entry):
+                folders.append(entry.path)
+            elif looks_like_image(entry.name):
+                files.append(entry.path)
+                check()
+    return files, folders
+
+
+def stamp(request: StampFiles, job: Job) -> Stamps:
+    """Size and time of change: who asks twice sees which files are still being written."""
+    stamps: dict[str, list[int]] = {}
+    for path in request.paths:
+        job.check()
+        with suppress(OSError):
+            status = os.stat(path)  # noqa: PTH116
+            stamps[path] = [status.st_size, status.st_mtime_ns]
+    return {"stamps": stamps}
+
+
+def list_folder(request: ListFolder, job: Job) -> Listing:
+    """The folders, images, projects and models in a folder."""
+    folder = absolute(request.path)
+    entries: list[Entry] = []
+    try:
+        with os.scandir(folder) as found:
+            for item in found:
+                job.check()
+                if not item.name.startswith(".") and (entry := _describe(item)):
+                    entries.append(entry)
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{folder}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
+    entries.sort(key=lambda entry: (ORDER.index(entry["kind"]), natural_order(entry["name"])))
+    return {"path": folder, "parent": os.path.dirname(folder), "entries": entries}  # noqa: PTH120
+
+
+def _describe(item: os.DirEntry[str]) -> Entry | None:
+    if is_folder(item):
+        return {"name": item.name, "kind": "folder"}
+    if looks_like_image(item.name):
+        return {"name": item.name, "kind": "image"}
+    if is_project(Path(item.name)):
+        return {"name": item.name, "kind": "project"}
+    if is_bundle(item.name):
+        return {"name": item.name, "kind": "bundle"}
+    if item.name.lower().endswith(".onnx"):
+        return {"name": item.name, "kind": "model"}
+    return None

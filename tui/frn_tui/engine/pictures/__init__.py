@@ -1,0 +1,1 @@
+"""Photos as pixels and cells for the terminal."""

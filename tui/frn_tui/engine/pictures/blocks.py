@@ -1,0 +1,55 @@
+"""Pixels as cells of characters in two colours."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.images.opening import Pixels
+from frn_tui.terminal.modes import CHARACTERS, PARTS, Mode
+
+CHUNK = 1024
+"""Cells whose splits are tried together."""
+
+
+def encode(pixels: Pixels, mode: Mode) -> bytes:
+    """The cells of a picture (rows * down, columns * across, 3), row by row.
+
+    Seven bytes each: the character's place in `CHARACTERS`, the colour of its ink, the colour of its ground.
+    """
+    across, down = PARTS[mode]
+    rows, columns = pixels.shape[0] // down, pixels.shape[1] // across
+    parts = pixels.reshape(rows, down, columns, across, 3).transpose(0, 2, 1, 3, 4).reshape(rows * columns, -1, 3)
+    if mode == "half":
+        places, ink, ground = np.ones(len(parts), np.int64), parts[:, 0], parts[:, 1]
+    elif mode == "ascii":
+        places, ink, ground = _ink(parts[:, 0]), parts[:, 0], parts[:, 0]
+    else:
+        found = [_two_colours(parts[first : first + CHUNK]) for first in range(0, len(parts), CHUNK)]
+        places, ink, ground = (np.concatenate(some) for some in zip(*found, strict=True))
+    return np.concatenate([places[:, None], ink, ground], axis=1).astype(np.uint8).tobytes()
+
+
+def _two_colours(parts: Pixels) -> tuple[NDArray[np.int64], Pixels, Pixels]:
+    """The split of each cell's n pixels in two, each in its mean colour, that is nearest to them: (cells, n, 3).
+
+    The squared error is least where the means lie farthest apart. With q the pixels less their mean, a of them in ink
+    and s the sum of their q, that is where |s|^2 (1 / a + 1 / (n - a)) is greatest. Either colour may be called ink, so
+    the last pixel is ground.
+    """
+    n = parts.shape[1]
+    splits = (np.arange(1, 2 ** (n - 1))[:, None] >> np.arange(n) & 1).astype(np.float32)
+    inked = splits.sum(1)
+    deviation = parts - parts.mean(1, keepdims=True, dtype=np.float32)
+    sums = splits @ deviation  # cells, splits, 3
+    best = ((sums * sums).sum(2) * (1 / inked + 1 / (n - inked))).argmax(1)
+    chosen = splits[best][..., None]  # cells, n, 1
+    ink = (chosen * parts).sum(1) / chosen.sum(1)
+    ground = ((1 - chosen) * parts).sum(1) / (n - chosen.sum(1))
+    return best + 1, ink.round(), ground.round()
+
+
+def _ink(pixels: Pixels) -> NDArray[np.int64]:
+    """How dense a character is, over the whole range there is from the darkest pixel to the lightest."""
+    grey = pixels @ np.array([0.299, 0.587, 0.114])
+    low, high, steps = grey.min(), grey.max(), len(CHARACTERS["ascii"])
+    share = (grey - low) / (high - low) if high > low else np.zeros(len(grey))
+    return np.minimum((steps * share).astype(np.int64), steps - 1)

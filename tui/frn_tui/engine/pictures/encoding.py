@@ -1,0 +1,130 @@
+"""Pixels as terminals take them: RGB for Kitty's protocol, Sixel row by row of cells."""
+
+import base64
+import zlib
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import compress
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from frn.images.opening import Pixels
+from frn_tui.engine.pictures.heat import Box
+from frn_tui.terminal.modes import FRAME
+from frn_tui.terminal.sixel import cells_of_piece
+
+BAND = 6
+"""Pixels, one below the other, that a character of Sixel stands for."""
+EMPTY = 63
+"""The character of none of them; each adds its bit."""
+LEAD, GAP, SHORTEST_RUN = 5, 5, 4
+"""Bytes of a separator and a colour, like `$#255`, and of empty places, like `!959?`; from so many on it is shorter."""
+AT_ONCE = 1 << 15
+"""Pixels that are written at once: what is made of them stays in the processor's cache."""
+PIXELS_OF_A_COLOUR, FEWEST = 300, 64
+"""A tile looks the same with fewer colours than a large picture, and is there sooner."""
+TOUCHING = 1e-6
+"""Shares of a side below which a part reaches it."""
+LINE = 2
+"""Pixels that the frame is wide."""
+
+
+def kitty_data(pixels: Pixels) -> str:
+    """RGB in zlib's format, in base64. The fastest level: the terminal is near, most often."""
+    return base64.b64encode(zlib.compress(pixels.tobytes(), 1)).decode("ascii")
+
+
+def sixel_rows(pixels: Pixels, rows: int, cell_width: int, colours: int) -> Iterator[list[str]]:
+    """A picture (h, w, 3) as so many rows of cells, each in pieces: see `frn_tui.terminal.sixel.Rows`."""
+    height, width = pixels.shape[:2]
+    few = max(height * width // PIXELS_OF_A_COLOUR, FEWEST)
+    drawn = Image.fromarray(pixels).quantize(min(colours, few), Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    palette = np.array(drawn.getpalette() or [], dtype=np.int64).reshape(-1, 3)
+    shares = (palette * 100 + 127) // 255
+    defined = [b"#%d;2;%d;%d;%d" % (place, *share) for place, share in enumerate(shares.tolist())]
+    high, wide = height // rows, cell_width * cells_of_piece(cell_width)
+    at_once = max(AT_ONCE // (high * min(wide, width)), 1) * high
+    numbers = np.asarray(drawn)
+    for top in range(0, height, at_once):
+        part = numbers[top : top + at_once]
+        pieces = [_drawn(part[:, first : first + wide], high, defined) for first in range(0, width, wide)]
+        yield from map(list, zip(*pieces, strict=True))
+
+
+def _drawn(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -> list[str]:
+    """Rows of cells, so many pixels high each, of numbers of colours (height, width).
+
+    Where a colour has pixels in a column of a band, there are a few bytes: what leads to the colour, the empty columns
+    before, and the character. Each has its fixed place; the zeros that fill it up are taken out at the end.
+    """
+    height, width = numbers.shape
+    bands = -(-high // BAND)
+    y = np.arange(height)
+    band, bit = y // high * bands + y % high // BAND, y % high % BAND
+    keys = band[:, None] * len(defined) + numbers  # each colour of each band
+    used = np.zeros((height // high * bands, len(defined)), dtype=bool)
+    used.reshape(-1)[keys] = True
+    places = (np.cumsum(used) - 1)[keys] * width + np.arange(width)
+    drawn = np.zeros(np.count_nonzero(used) * width, dtype=np.uint8)
+    for place in range(BAND):
+        drawn[places[bit == place]] |= 1 << place  # no place twice: a column has one pixel of each line
+    there = np.flatnonzero(drawn.view(bool))
+    lines, columns = np.divmod(there, width)
+    begins = np.diff(lines, prepend=-1) > 0
+    before = np.where(begins, 0, np.roll(columns, 1) + 1)
+    text = np.zeros((len(there), LEAD + GAP + 1), dtype=np.uint8)
+    of_band, of_colour = np.nonzero(used)
+    text[begins, :LEAD] = _leads(of_band, of_colour, bands)
+    text[:, LEAD:-1] = _gaps(width).take(columns - before, axis=0)
+    text[:, -1] = drawn[there] + EMPTY
+    of_rows = np.any(used.reshape(-1, bands, len(defined)), axis=1)
+    written = text.tobytes().translate(None, b"\0").split(b"\n")[1:]
+    return [
+        (b"".join(compress(defined, of_row)) + b"|" + row).decode("ascii")
+        for row, of_row in zip(written, of_rows.tolist(), strict=True)
+    ]
+
+
+def _leads(band: NDArray[np.int64], colour: NDArray[np.int64], bands: int) -> NDArray[np.uint8]:
+    """What stands before each colour of each band (n, LEAD): the first of a row of cells begins a line."""
+    text = np.empty((len(band), LEAD), dtype=np.uint8)
+    new_band, new_row = np.diff(band, prepend=-1) > 0, np.diff(band // bands, prepend=-1) > 0
+    text[:, 0] = np.where(new_row, ord("\n"), np.where(new_band, ord("-"), ord("$")))
+    text[:, 1:] = _colours()[colour]
+    return text
+
+
+@cache
+def _colours() -> NDArray[np.uint8]:
+    return _as_bytes([b"#%d" % number for number in range(256)], LEAD - 1)
+
+
+@lru_cache(64)
+def _gaps(width: int) -> NDArray[np.uint8]:
+    """Empty places, by their number: longer runs as the number and the character."""
+    return _as_bytes([b"?" * n if n < SHORTEST_RUN else b"!%d?" % n for n in range(width)], GAP)
+
+
+def _as_bytes(texts: Sequence[bytes], wide: int) -> NDArray[np.uint8]:
+    """Texts in rows of bytes (n, wide), with zeros behind them."""
+    return np.array(texts, dtype=f"S{wide}").view(np.uint8).reshape(-1, wide)
+
+
+def draw_frame(pixels: Pixels, seen: Box) -> Pixels:
+    """The same with a line about a part, given in shares of the sides, at the sides where that is not all."""
+    framed = np.array(pixels)
+    height, width = framed.shape[:2]
+    left, right = (round(share * width) for share in seen[::2])
+    top, bottom = (round(share * height) for share in seen[1::2])
+    rows, columns = slice(max(top, 0), max(bottom, 0)), slice(max(left, 0), max(right, 0))
+    for edge, step, share in ((left, LINE, seen[0]), (right, -LINE, 1 - seen[2])):
+        first, last = sorted((edge, edge + step))
+        if share > TOUCHING and first >= 0:
+            framed[rows, first:last] = FRAME
+    for edge, step, share in ((top, LINE, seen[1]), (bottom, -LINE, 1 - seen[3])):
+        first, last = sorted((edge, edge + step))
+        if share > TOUCHING and first >= 0:
+            framed[first:last, columns] = FRAME
+    return framed

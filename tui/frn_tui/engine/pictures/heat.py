@@ -1,0 +1,67 @@
+"""An error map over the part of a photo that the network saw."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.errors import FrnError
+from frn.images.opening import Pixels
+from frn.inference.ramp import RAMP
+from frn_tui.client.protocol import Heat
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+Floats = NDArray[np.float64]
+
+COVER = 0.8
+"""Share of the photo that the largest error hides where both are seen; what is explained stays as it is."""
+OUTSIDE = 0.3
+"""Brightness of what the network did not see beside a bare map."""
+
+
+def read_map(heat: Heat) -> Floats:
+    """The map (h, w) as shares of its scale, in [0, 1]; FrnError if it is none."""
+    try:
+        errors = np.asarray(heat["map"], dtype=np.float64)
+        low, high = float(heat["low"]), float(heat["high"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise FrnError(f"preview: this is no error map ({error})") from error
+    if errors.ndim != 2 or not errors.size or not np.isfinite(errors).all():
+        raise FrnError(f"preview: an error map has rows and columns of finite numbers, not the shape {errors.shape}")
+    return np.clip((errors - low) / (high - low), 0, 1) if high > low else np.zeros(errors.shape)
+
+
+def paint(pixels: Pixels, errors: Floats, seen: Box, *, smooth: bool, bare: bool) -> Pixels:
+    """A photo under the colours of an error map.
+
+    Args:
+        pixels: of the photo, (h, w, 3).
+        errors: the map as shares of its scale.
+        seen: the part of the picture that the map is about, in shares of its sides; may reach beyond it.
+        smooth: blend between the locations of the map instead of drawing them as blocks.
+        bare: the colours alone; otherwise the photo shows through, the more the less the error is.
+    """
+    left, top, right, bottom = seen
+    across = _weights((_centres(pixels.shape[1]) - left) / (right - left), errors.shape[1], smooth=smooth)
+    down = _weights((_centres(pixels.shape[0]) - top) / (bottom - top), errors.shape[0], smooth=smooth)
+    level = down @ errors @ across.T
+    steps = np.linspace(0, 1, len(RAMP))
+    colours = np.stack([np.interp(level, steps, channel) for channel in zip(*RAMP, strict=True)], 2)
+    inside = np.outer(down.any(1), across.any(1))[..., None]
+    cover = 1.0 if bare else COVER * level[..., None]
+    rest = OUTSIDE * pixels if bare else pixels
+    return np.where(inside, (1 - cover) * pixels + cover * colours, rest).round().astype(np.uint8)
+
+
+def _centres(length: int) -> Floats:
+    return (np.arange(length) + 0.5) / length
+
+
+def _weights(places: Floats, cells: int, *, smooth: bool) -> Floats:
+    """What each cell of a map has to say at each place, (places, cells); nothing outside of [0, 1].
+
+    Smooth: between the centres of two cells the one gives way to the other, at their centres each is alone.
+    """
+    inside = (places >= 0) & (places < 1)
+    at = np.clip(places * cells - 0.5, 0, cells - 1) if smooth else np.clip(np.floor(places * cells), 0, cells - 1)
+    distance = np.clip(np.abs(at[:, None] - np.arange(cells)), 0, 1)
+    return inside[:, None] * (1 - distance * distance * (3 - 2 * distance))

@@ -1,0 +1,1 @@
+"""What is remembered from one start to the next."""

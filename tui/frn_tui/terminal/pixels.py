@@ -1,0 +1,169 @@
+"""Pictures as pixels: placeholders among the text, and what the terminal is told of the pictures that they stand for.
+
+Kitty's protocol (https://sw.kovidgoyal.net/kitty/graphics-protocol/#unicode-placeholders) lets a character stand for a
+cell of a picture: marks on it say which row and column, its colour says of which picture. So a picture is laid out,
+scrolled, covered and drawn again like any text. For Sixel, which has no placeholders, `frn_tui.terminal.sixel` puts the
+pixels of each run of placeholders in their place when the text is written.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary, finalize
+
+from rich.color import Color, ColorType
+from rich.color_triplet import ColorTriplet
+from rich.style import Style
+
+from frn_tui.terminal.marks import MARKS, PLACEHOLDER, PLACES
+from frn_tui.terminal.modes import PIXELS, Mode
+from frn_tui.terminal.sixel import Rows, translated
+
+if TYPE_CHECKING:
+    from frn_tui.client.rendered_picture import Picture
+
+MOST_CELLS = len(MARKS)
+"""Columns and rows of a picture at most."""
+FIRST_COLOUR, COLOURS, BLOCKS = 16, 240, 254
+"""A picture's number is a colour beyond the terminal's own 16, which tmux hands on as it is, and a third mark."""
+CHUNK = 4096
+"""Characters of a picture's data in one command."""
+IN_PAGE = "FRN_PAGE" in os.environ
+"""Whether the terminal is the page of `frn-tui --web`."""
+HIDDEN = Style(conceal=IN_PAGE or None)
+"""The page draws over its terminal's characters, and what is wider than its cell would look out."""
+_numbers = count(os.getpid() * 977)  # two apps in one terminal's windows should not give the same
+
+
+def next_number() -> int:
+    """A number that no picture has had for 60,000 pictures."""
+    return next(_numbers) % (COLOURS * BLOCKS)
+
+
+def _split(number: int) -> tuple[int, int]:
+    """The colour and the third mark's place."""
+    return FIRST_COLOUR + number % COLOURS, 1 + number // COLOURS
+
+
+def placeholders(picture: "Picture", base: Style) -> list[list[tuple[str, Style]]]:
+    """The cells of a picture."""
+    colour, block = _split(picture.number)
+    style = base + Style.from_color(_indexed(colour)) + HIDDEN
+    return [[(char, style) for char in _row(y, picture.columns, block)] for y in range(picture.rows)]
+
+
+@lru_cache(COLOURS)
+def _indexed(number: int) -> Color:
+    """A colour of the terminal's table. With a triplet, so that Textual does not make it one of 16 million."""
+    return Color(f"color({number})", ColorType.EIGHT_BIT, number, ColorTriplet(0, 0, 0))
+
+
+@lru_cache(1024)
+def _row(y: int, columns: int, block: int) -> list[str]:
+    return [PLACEHOLDER + MARKS[y] + MARKS[x] + MARKS[block] for x in range(columns)]
+
+
+class Graphics:
+    """What the terminal can show, and the pictures that it was given."""
+
+    def __init__(self, write: Callable[[str], object] = lambda data: None) -> None:
+        """Tell the terminal by `write`."""
+        self._write = write
+        self.mode: Mode | None = None
+        """How the terminal shows pixels; None: not at all, as far as it is known."""
+        self.cell = 10, 20
+        """Width and height of a cell in pixels."""
+        self.colours = 256
+        """Of a picture of Sixel."""
+        self.in_page = IN_PAGE
+        self.in_tmux = "TMUX" in os.environ and not IN_PAGE
+        self._pictures: WeakValueDictionary[int, Picture] = WeakValueDictionary()
+        self._sixels: dict[int, Rows] = {}
+        self._gone: list[int] = []
+        """Numbers of pictures that nobody keeps any more."""
+
+    def wanted(self, mode: Mode, *, framed: bool = False) -> dict[str, Any]:
+        """What to ask the engine for beside the number of cells, to draw in a mode."""
+        if mode not in PIXELS:
+            return {}
+        return {"framed": framed, "cell": list(self.cell), "colours": self.colours}
+
+    def send(self, picture: "Picture | None") -> None:
+        """Give the terminal a picture, before its placeholders come; take away those that are no longer kept."""
+        if picture is None or not picture.data or picture.number in self._pictures:
+            return
+        self._pictures[picture.number] = picture
+        finalize(picture, self._forget, picture.number).atexit = False
+        if picture.mode == "sixel":
+            self._sixels[picture.number] = picture.sixels
+        else:
+            self._write(self._taken(self._gone) + self._given(picture))
+        self._gone.clear()
+
+    def _forget(self, number: int) -> None:
+        self._sixels.pop(number, None)
+        self._gone.append(number)
+
+    def send_again(self) -> None:
+        """After the terminal was left and entered again."""
+        for picture in list(self._pictures.values()):
+            if picture.mode == "kitty":
+                self._write(self._given(picture))
+
+    def farewell(self) -> str:
+        """What takes all pictures away."""
+        return self._taken([*self._gone, *(number for number, some in self._pictures.items() if some.mode == "kitty")])
+
+    def _taken(self, numbers: Iterable[int]) -> str:
+        if self.in_page:
+            return "".join(f"\x1b]{PAGE_COMMAND};{_kitty_id(number)}\x1b\\" for number in numbers)
+        return "".join(self._wrapped(f"a=d,d=I,i={_kitty_id(number)},q=2") for number in numbers)
+
+    def _given(self, picture: "Picture") -> str:
+        (width, height), number, data = picture.pixels, _kitty_id(picture.number), picture.data
+        if self.in_page:
+            return f"\x1b]{PAGE_COMMAND};{number};{picture.columns};{picture.rows};{width};{height};{data}\x1b\\"
+        about = f"a=T,U=1,q=2,f=24,o=z,i={number},s={width},v={height},c={picture.columns},r={picture.rows}"
+        chunks = [data[first : first + CHUNK] for first in range(0, len(data), CHUNK)]
+        return "".join(
+            self._wrapped(f"{about},m=1" if place == 0 else "m=1", chunk) for place, chunk in enumerate(chunks)
+        ) + self._wrapped("m=0")
+
+    def _wrapped(self, keys: str, data: str = "") -> str:
+        command = f"\x1b_G{keys};{data}\x1b\\" if data else f"\x1b_G{keys}\x1b\\"
+        return through_tmux(command) if self.in_tmux else command
+
+    def translated(self, text: str) -> str:
+        """What is written to the terminal: with Sixel in the place of placeholders."""
+        if self.mode != "sixel" or PLACEHOLDER not in text:
+            return text
+        return translated(text, self._rows)
+
+    def _rows(self, colour: int, block: str) -> Rows | None:
+        return self._sixels.get(colour - FIRST_COLOUR + COLOURS * (PLACES[block] - 1))
+
+
+PAGE_COMMAND = 8117
+"""Of the page of `frn-tui --web`: an OSC that no terminal knows."""
+
+
+def _kitty_id(number: int) -> int:
+    colour, block = _split(number)
+    return block << 24 | colour
+
+
+def through_tmux(command: str) -> str:
+    """A command that tmux hands on to the terminal that it is in."""
+    return "\x1bPtmux;" + command.replace("\x1b", "\x1b\x1b") + "\x1b\\"
+
+
+NOTHING = Graphics()
+
+
+def graphics_of(app: object) -> Graphics:
+    """Those of the app; of one that has none, some that show nothing."""
+    found = getattr(app, "graphics", NOTHING)
+    assert isinstance(found, Graphics)
+    return found

@@ -1,0 +1,95 @@
+"""The app in a browser: `frn-tui --web` serves it on this machine, and to nobody else.
+
+Whoever can talk to the page can read and write files as the user can. The server listens on loopback only, and it
+refuses what another site's page in the same browser asks of it.
+"""
+
+import asyncio
+import inspect
+import logging
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from frn.errors import FrnError
+from frn.system.extras import install_command
+from frn_tui.terminal.marks import MARKS
+from frn_tui.terminal.pixels import PAGE_COMMAND
+
+if TYPE_CHECKING:
+    from textual_serve.server import Server
+
+HOST = "127.0.0.1"
+PORT = 8000
+
+
+def serve(options: Sequence[str], port: int) -> None:
+    """Serve the app with some options of `frn-tui` until ctrl-c or SIGTERM; every visit is an app of its own.
+
+    Port 0 takes a free one. Raises FrnError if textual-serve is not installed, or the port is taken.
+    """
+    port = _free(port)
+    server = _server(shlex.join([sys.executable, "-P", "-m", "frn_tui.main", *options]), port)
+    print(f"frn-tui: http://{HOST}:{port}   ctrl-c ends it", flush=True)
+    server.serve()
+
+
+def _server(command: str, port: int) -> "Server":
+    try:
+        import aiohttp_jinja2
+        from aiohttp import web
+        from textual_serve.server import Server
+    except ImportError as error:
+        raise FrnError(f"--web needs textual-serve, which is not here: {install_command('web')}") from error
+
+    class Local(Server):
+        """Quiet, deaf to other sites, and over at once."""
+
+        visits: set[asyncio.Task[object]] = set()
+
+        def initialize_logging(self) -> None:
+            logging.basicConfig(level=logging.WARNING, format="%(message)s")
+
+        async def on_startup(self, app: web.Application) -> None:
+            """The address was told already."""
+
+        async def handle_index(self, request: web.Request) -> web.Response:
+            """The app's own page: with pictures, and nothing from elsewhere."""
+            context = await inspect.unwrap(Server.handle_index)(self, request)
+            return aiohttp_jinja2.render_template(
+                "app_index.html", request, {**context, "marks": MARKS, "command": PAGE_COMMAND}
+            )
+
+        async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+            if request.headers.get("Origin") not in [f"http://{name}:{port}" for name in (HOST, "localhost")]:
+                raise web.HTTPForbidden(text="this address serves its own page only")
+            visit = asyncio.current_task()
+            assert visit is not None
+            self.visits.add(visit)
+            try:
+                return await super().handle_websocket(request)
+            finally:
+                self.visits.discard(visit)
+
+        async def on_shutdown(self, app: web.Application) -> None:
+            """The server would wait a minute for its visitors to leave."""
+            for visit in self.visits:
+                visit.cancel()
+
+    os.environ["FRN_PAGE"] = "1"  # told to every visit's app
+    return Local(command, host=HOST, port=port, title="frn-tui", templates_path=Path(__file__).with_name("page"))
+
+
+def _free(port: int) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise FrnError(f"port {port} cannot be used ({reason}); try --port") from error
+        return int(probe.getsockname()[1])

@@ -1,0 +1,111 @@
+"""The list of classes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import on
+from textual.css.styles import RulesMap
+from textual.message import Message
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from frn_tui.terminal.text import display_name
+from frn_tui.widgets.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRow:
+    """A class as the list shows it."""
+
+    id: int
+    name: str
+    images: int
+    quality: float | None = None
+    """Share of its examples that the others would name rightly; None if unknown."""
+    trouble: str = ""
+    """What is wrong with it; the list shows that something is."""
+
+
+class _Line(Visual):
+    """One row, laid out for whatever width it gets."""
+
+    def __init__(self, row: ClassRow, number: int) -> None:
+        self.row = row
+        self.number = number
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return cell_len(display_name(self.row.name)) + 12
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return 1
+
+    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+        row = self.row
+        key = f"{self.number} " if self.number < 10 else "  "
+        quality = _dots(row.quality)
+        tail = f" {row.images:>3} {quality:<3}{'!' if row.trouble else ' '}"
+        if width < 18:  # the name matters more than the count
+            tail = "!" if row.trouble else " "
+        name = display_name(row.name, max(width - len(key) - len(tail), 0))
+        gap = " " * (width - len(key) - cell_len(name) - len(tail))
+        return [Strip([Segment(key + name + gap + tail, style.rich_style)]).adjust_cell_length(width, style.rich_style)]
+
+
+def _dots(quality: float | None) -> str:
+    if quality is None:
+        return ""
+    full = 3 if quality >= 0.9 else 2 if quality >= 0.7 else 1
+    return "●" * full + "○" * (3 - full)
+
+
+class ClassList(Options):
+    """Classes with the keys that name them, their number of images and their quality."""
+
+    @dataclass
+    class Chosen(Message):
+        """Another class is highlighted."""
+
+        class_id: int
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(markup=False, id=id)
+        self._class_rows: tuple[ClassRow, ...] = ()
+        self._told: int | None = None
+
+    @property
+    def chosen_id(self) -> int | None:
+        return None if self.highlighted is None else self._class_rows[self.highlighted].id
+
+    def show(self, rows: Sequence[ClassRow]) -> None:
+        """Replace the rows; the highlight stays with its class, or at its place where the class is gone."""
+        rows = tuple(rows)
+        if rows == self._class_rows:
+            return
+        place, chosen, scroll = self.highlighted or 0, self.chosen_id, self.scroll_y
+        self._class_rows = rows
+        self.set_options(Option(_Line(row, number), id=str(row.id)) for number, row in enumerate(rows, 1))
+        if not rows:
+            self._told = None
+            return
+        ids = [row.id for row in rows]
+        self.highlighted = ids.index(chosen) if chosen in ids else min(place, len(rows) - 1)
+        self.scroll_to(y=scroll, animate=False)
+        self.scroll_to_highlight()
+
+    def choose(self, class_id: int) -> None:
+        for index, row in enumerate(self._class_rows):
+            if row.id == class_id:
+                self.highlighted = index
+
+    @on(OptionList.OptionHighlighted)
+    def _tell(self, event: OptionList.OptionHighlighted) -> None:
+        event.stop()
+        chosen = self.chosen_id
+        if chosen is not None and chosen != self._told:
+            self._told = chosen
+            self.post_message(self.Chosen(chosen))

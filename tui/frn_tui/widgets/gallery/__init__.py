@@ -1,0 +1,1 @@
+"""Many pictures side by side, or as a list."""

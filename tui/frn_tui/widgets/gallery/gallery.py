@@ -1,0 +1,328 @@
+"""Many pictures side by side, or as a list."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from frn_tui.client.protocol import RenderPreview
+from frn_tui.client.rendered_picture import Picture
+from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.pixels import graphics_of
+from frn_tui.widgets.gallery import tiles
+from frn_tui.widgets.gallery.grid import Grid, tiled
+from frn_tui.widgets.gallery.tiles import NO_PICTURE, GalleryItem, Tiles
+
+__all__ = ["Gallery", "GalleryItem", "View"]
+
+View = Literal["grid", "list"]
+SMALLEST = 6
+"""Cells that a tile is wide at least."""
+
+
+class Gallery(ScrollView, can_focus=True):
+    """A virtual grid: only what is visible is drawn, and only pictures of visible items are asked for.
+
+    The cursor and the selection belong to paths, so they survive sorting, filtering and reloading.
+    """
+
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "move(-1)", "Left", show=False),
+        Binding("right,l", "move(1)", "Right", show=False),
+        Binding("up,k", "move_line(-1)", "Up", show=False),
+        Binding("down,j", "move_line(1)", "Down", show=False),
+        Binding("pageup", "move_page(-1)", "Page up", show=False),
+        Binding("pagedown", "move_page(1)", "Page down", show=False),
+        Binding("home", "go(0)", "First", show=False),
+        Binding("end", "go(-1)", "Last", show=False),
+        Binding("space", "mark", "Select", show=False),
+        Binding("v", "range", "Select up to here", show=False),
+        Binding("ctrl+a", "all", "Select all", show=False),
+        Binding("enter", "open", "Open", show=False),
+    ]
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"gallery--{part}" for part in ("name", "cursor", "selected", "mark", "empty", "waiting")
+    }
+
+    view: reactive[View] = reactive("grid", init=False)
+    mode: reactive[Mode] = reactive("half", init=False)
+    cursor: reactive[int] = reactive(0, init=False)
+    """Place of the cursor among the items."""
+    tile_width: reactive[int] = reactive(0, init=False)
+    """About how many cells a tile should be wide; 0: by the room there is."""
+
+    @dataclass
+    class Want(Message):
+        """These pictures are visible and missing; requests made before need no answer any more."""
+
+        requests: list[RenderPreview]
+
+    @dataclass
+    class Opened(Message):
+        """An item was chosen with enter or a double click."""
+
+        item: GalleryItem
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on another item."""
+
+        item: GalleryItem
+
+    @dataclass
+    class SelectionChanged(Message):
+        """Other items are selected now."""
+
+        paths: list[str]
+
+    def __init__(self, *, mode: Mode = "half", id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.set_reactive(Gallery.mode, mode)
+        self._items: tuple[GalleryItem, ...] = ()
+        self._places: dict[str, int] = {}
+        self._selected: set[str] = set()
+        self._anchor: str | None = None
+        self._tiles = Tiles()
+        self._asked: list[RenderPreview] = []
+        self._asking = False
+        self._toggled: str | None = None
+
+    @property
+    def cursor_item(self) -> GalleryItem | None:
+        return self._items[self.cursor] if self._items else None
+
+    @property
+    def paths(self) -> list[str]:
+        return [item.path for item in self._items]
+
+    @property
+    def selection(self) -> list[str]:
+        """Paths of the selected items, in the order of the items."""
+        return [item.path for item in self._items if item.path in self._selected]
+
+    def set_items(self, items: Iterable[GalleryItem]) -> None:
+        """Replace the items; the cursor and the selection stay with their paths."""
+        before, selection, place = self.cursor_item, self.selection, self.cursor
+        keys = {item.path: item.key for item in self._items}
+        self._items = tuple(items)
+        self._places = {item.path: index for index, item in enumerate(self._items)}
+        for item in self._items:
+            known = keys.get(item.path)
+            if known is not None and item.key is not None and known != item.key:
+                self._tiles.drop(item.path)
+        self._selected &= self._places.keys()
+        last = max(len(self._items) - 1, 0)
+        if before is None or self.paths[place : place + 1] != [before.path]:  # else it stays: two may have this path
+            self.set_reactive(Gallery.cursor, self._places.get(before.path, min(place, last)) if before else 0)
+        self._lay_out()
+        if self.cursor != place:  # otherwise leave the view where it was scrolled to
+            self._show_cursor()
+        if selection != self.selection:
+            self.post_message(self.SelectionChanged(self.selection))
+
+    def provide(self, request: RenderPreview, picture: Picture) -> None:
+        graphics_of(self.app).send(picture)
+        self._tiles.put(request, picture)
+        self._refresh_item(self._places.get(request.path))
+
+    def select(self, paths: Iterable[str]) -> None:
+        selected = self._places.keys() & set(paths)
+        if selected != self._selected:
+            self._selected = set(selected)
+            self.refresh()
+            self.post_message(self.SelectionChanged(self.selection))
+
+    @property
+    def _is_grid(self) -> bool:
+        return self.view == "grid" and self.mode != "none"
+
+    @property
+    def _grid(self) -> Grid:
+        width = self.scrollable_content_region.width
+        if not self._is_grid:
+            return Grid(len(self._items), 1, Size(max(width, 1), 1))
+        return tiled(len(self._items), Size(width, self.size.height), self.tile_width)
+
+    @property
+    def _tile(self) -> Size:
+        """Cells of a picture."""
+        return self._grid.pitch - Size(1, 1)
+
+    def _lay_out(self) -> None:
+        self.virtual_size = Size(self.scrollable_content_region.width, self._grid.height)
+        self.refresh()
+        self._want()
+
+    def _refresh_item(self, index: int | None) -> None:
+        if index is not None:
+            region = self._grid.region(index)
+            self.refresh_lines(region.y, region.height)
+
+    def _show_cursor(self) -> None:
+        if self._items and self.is_mounted:
+            region = self._grid.region(self.cursor)
+            place = Region(0, region.y, 1, region.height)
+            self.scroll_to_region(place, animate=False, force=True, immediate=True)
+
+    def on_resize(self, _: events.Resize) -> None:
+        self._lay_out()
+        self._show_cursor()
+
+    def notify_style_update(self) -> None:
+        self._tiles.redraw()
+        super().notify_style_update()
+
+    def validate_cursor(self, cursor: int) -> int:
+        return max(min(cursor, len(self._items) - 1), 0)
+
+    def watch_cursor(self, before: int, now: int) -> None:
+        self._refresh_item(before)
+        self._refresh_item(now)
+        self._show_cursor()
+        if self.cursor_item is not None:
+            self.post_message(self.Moved(self.cursor_item))
+
+    def watch_view(self) -> None:
+        self._lay_out()
+        self._show_cursor()
+
+    def watch_mode(self) -> None:
+        self._tiles.redraw()
+        self._lay_out()
+        self._show_cursor()
+
+    def watch_tile_width(self) -> None:
+        self._lay_out()
+        self._show_cursor()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._want()
+
+    def on_click(self, event: events.Click) -> None:
+        """Move; select what the cursor is on already; open at the second click."""
+        index = self._at(event)
+        if index is None:
+            return
+        path = self._items[index].path
+        if event.chain == 2:
+            if self._toggled == path:
+                self._flip(path)  # the first click of the two was no selecting
+            self.cursor = index
+            self.action_open()
+        elif event.chain == 1 and index == self.cursor:
+            self._flip(path)
+            self._toggled = path
+            return
+        elif event.chain == 1:
+            self.cursor = index
+        self._toggled = None
+
+    def _at(self, event: events.MouseEvent) -> int | None:
+        offset = event.get_content_offset(self)
+        return None if offset is None else self._grid.at(*(offset + self.scroll_offset))
+
+    def _want(self) -> None:
+        if not self._asking:
+            self._asking = True
+            self.call_after_refresh(self._ask)
+
+    def _ask(self) -> None:
+        """Ask once for several changes in a row, and not again for what is on its way."""
+        self._asking = False
+        if not self._is_grid or not self.size:
+            return
+        visible = self._grid.within(self.scroll_offset.y, self.size.height)
+        items = [self._items[index] for index in visible]
+        about = graphics_of(self.app).wanted(self.mode)
+        drawn = [item.path for item in items if item.mark not in NO_PICTURE]
+        requests = [RenderPreview(path, *self._tile, self.mode, **about) for path in drawn]
+        missing = [request for request in requests if not self._tiles.has(request)]
+        if any(request not in self._asked for request in missing):
+            self._asked = missing
+            self.post_message(self.Want(missing))
+
+    def render_line(self, y: int) -> Strip:
+        if not self._items:
+            return Strip.blank(self.scrollable_content_region.width, self._style("empty"))
+        width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
+        line, row = divmod(y + self.scroll_offset.y, grid.pitch.height)
+        first = line * grid.columns
+        drawn: list[Segment] = []
+        for index in range(first, min(first + grid.columns, grid.count)):
+            drawn += self._part(index, row, width)
+            if self._is_grid:
+                drawn.append(Segment(" ", base))
+        return Strip(drawn).adjust_cell_length(width, base)
+
+    def _part(self, index: int, row: int, width: int) -> list[Segment]:
+        item = self._items[index]
+        tile = self._tile
+        if self._is_grid and row < tile.height:
+            base, dark = self.visual_style.rich_style, self.app.current_theme.dark
+            return self._tiles.lines(item, tile, base, self._style("waiting"), dark=dark)[row]
+        cursor, selected = index == self.cursor, item.path in self._selected
+        ascii_only = self.mode in ("ascii", "none")
+        draw, room = (tiles.caption, tile.width) if self._is_grid else (tiles.list_line, width)
+        return draw(item, room, self._style, cursor=cursor, selected=selected, ascii_only=ascii_only)
+
+    def _style(self, component: str) -> Style:
+        return self.get_visual_style(f"gallery--{component}").rich_style
+
+    def action_move(self, step: int) -> None:
+        self.cursor += step
+
+    def action_move_line(self, step: int) -> None:
+        target = self._grid.below(self.cursor, step)
+        if target // self._grid.columns != self.cursor // self._grid.columns:
+            self.cursor = target
+
+    def action_move_page(self, step: int) -> None:
+        lines = max(self.size.height // self._grid.pitch.height, 1)
+        self.cursor = self._grid.below(self.cursor, step * lines)
+
+    def action_go(self, place: int) -> None:
+        """To the first item (0) or the last (-1)."""
+        self.cursor = place % max(len(self._items), 1)
+
+    def action_mark(self) -> None:
+        if self._items:
+            self._flip(self._items[self.cursor].path)
+            self.cursor += 1
+
+    def action_range(self) -> None:
+        """Select everything from the item selected last to this one."""
+        if not self._items:
+            return
+        start = self._places.get(self._anchor or "", self.cursor)
+        low, high = sorted((start, self.cursor))
+        self.select(self._selected.union(item.path for item in self._items[low : high + 1]))
+        self._anchor = self._items[self.cursor].path
+
+    def action_all(self) -> None:
+        everything = self._places.keys()
+        self.select(() if self._selected == everything else everything)
+
+    def action_tiles(self, step: int) -> None:
+        """Larger tiles (1) or smaller ones (-1): one less or more in a line."""
+        width = self.scrollable_content_region.width
+        columns = max(self._grid.columns - step, 1)
+        self.tile_width = max((width + 1) // columns - 1, SMALLEST)
+
+    def action_open(self) -> None:
+        if self.cursor_item is not None:
+            self.post_message(self.Opened(self.cursor_item))
+
+    def _flip(self, path: str) -> None:
+        self._anchor = path
+        self.select(self._selected ^ {path})
