@@ -33,7 +33,8 @@ def train(
     preset: Annotated[
         str,
         typer.Argument(
-            help="What to train; `frn presets` lists them. `demo` needs no data.", autocompletion=options.preset_names
+            help="Preset (`frn presets`), or RECIPE.toml:STAGE. `demo` needs no data.",
+            autocompletion=options.preset_names,
         ),
     ],
     data: options.TrainingData = None,

@@ -82,7 +82,7 @@ class RunOptions:
     @property
     def folder(self) -> Path:
         """The run's folder, `runs/PRESET` by default."""
-        return self.out or Path("runs") / self.preset
+        return self.out or Path("runs") / self.preset.rpartition(":")[2]
 
     def overridden(self) -> Preset:
         """The preset with what is changed of it. FrnError if there is no such preset, or a change does not fit it."""
@@ -137,8 +137,10 @@ class RunOptions:
         if self.compiled and shutil.which(compiler := os.environ.get("CXX", CXX)) is None:
             raise FrnError(f"--compile needs a C++ compiler, and there is no {compiler}: install one, or leave it out")
         if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
+            recipe, colon, _ = name.rpartition(":")
+            first = f"{recipe}{colon}{start}"
             raise FrnError(
-                f"preset {name!r} starts from another: run `frn train {start} --out RUN` first, then "
+                f"preset {name!r} starts from another: run `frn train {first} --out RUN` first, then "
                 "give its result by --init RUN"
             )
         if preset.pretraining.distil and self.init is None and not self.resume:
