@@ -1,10 +1,11 @@
-"""Adding a network of others to the model zoo: imported, exported, compared with torch, stored under a name."""
+"""Add a model to the model zoo: imported, exported, compared with torch, stored under a name."""
 
 import json
 import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,22 +14,47 @@ from frn.backbones.pretrained import find_weights
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
 from frn.models.catalogue import CATALOGUE, Network
-from frn.models.model import import_pretrained, save_model
+from frn.models.model import Model, import_pretrained, load_model, save_model
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for
 from frn.system.files import write_atomically
+from frn.training.presets import find_preset
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features
 
 REPEATS = 5
 
 
-def add_model(wanted: str, *, name: str | None = None, weights: Path | None = None) -> tuple[str, ModelFiles]:
+def add_file(model: str, *, name: str | None = None, preset: str | None = None) -> tuple[str, ModelFiles]:
+    """Add a model file, a run folder or an authors' `.pth` to the user's models.
+
+    Args:
+        model: its path.
+        name: what to call it; by default the file's name, or the folder's.
+        preset: for a `.pth`, whose images it was trained on.
+
+    Returns:
+        Its name, and its files.
+
+    Raises:
+        FrnError: if the name is taken, the file cannot be read, or its export computes something else.
+    """
+    name = name or Path(model).stem
+    place_for(name)
+    loaded = load_model(model, transform=find_preset(preset).transform if preset else None)
+    return _keep(loaded, name, {"backbone": loaded.config.backbone, "about": Path(model).name})
+
+
+def add_model(
+    wanted: str, *, name: str | None = None, weights: Path | None = None, size: int | None = None, method: str = "frn"
+) -> tuple[str, ModelFiles]:
     """Add a network to the user's models; nothing is kept unless its export agrees with torch.
 
     Args:
         wanted: a name of the catalogue, `torchvision:NAME` or `timm:NAME`.
         name: what to call it; by default the catalogue's name, or NAME up to its first dot.
         weights: their file; by default they are fetched.
+        size: side of its images; by default the catalogue's, or that of the weights.
+        method: the head, which learns nothing.
 
     Returns:
         Its name, and its files.
@@ -44,19 +70,24 @@ def add_model(wanted: str, *, name: str | None = None, weights: Path | None = No
         )
     network = network or Network(backbone=wanted, about=wanted)
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
-    folder = place_for(name)
+    place_for(name)
     found = find_weights(network.backbone, weights, download=True)
-    model = import_pretrained(network.backbone, found, size=network.size)
-    graph = features_graph(model).SerializeToString(deterministic=True)
-    compare_features(model, graph).require()
+    model = import_pretrained(network.backbone, found, size=size or network.size, method=method)
     notes = {
         "backbone": network.backbone,
         "about": network.about,
         "licence": network.licence,
         "weights": found.name,
-        "milliseconds": round(milliseconds(Extractor(graph, name, trusted=True)), 1),
-        "added": time.strftime("%Y-%m-%d"),
     }
+    return _keep(model, name, notes)
+
+
+def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, ModelFiles]:
+    """Export a model, compare it with torch and store it under a name."""
+    folder, graph = place_for(name), features_graph(model).SerializeToString(deterministic=True)
+    compare_features(model, graph).require()
+    timed = {"milliseconds": round(milliseconds(Extractor(graph, name, trusted=True)), 1)}
+    notes = {**notes, **timed, "added": time.strftime("%Y-%m-%d")}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=".adding-", dir=folder.parent))

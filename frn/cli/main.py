@@ -13,7 +13,6 @@ from frn.cli.shell.help import show_help
 from frn.cli.train.average import average
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
-from frn.cli.train.import_model import import_backbone
 from frn.cli.train.plot import plot
 from frn.cli.train.presets import presets
 from frn.cli.train.reproduce import reproduce
@@ -79,7 +78,6 @@ app.command(rich_help_panel="Use a model")(enroll)
 app.command(rich_help_panel="Use a model")(explain)
 app.command(rich_help_panel="Use a model")(score)
 app.command(rich_help_panel="Use a model")(export)
-app.command("import", rich_help_panel="Use a model")(import_backbone)
 app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)

@@ -167,7 +167,6 @@ SCHEMAS: dict[str, Schema] = {
         l2=named(record(mean=NUMBER, ci95=NUMBER)),
     ),
     "export": {"oneOf": [EXPORTED, record(web=TEXT, runtime=TEXT, page_difference=NUMBER)]},
-    "import": record(model=TEXT, weights=TEXT, size=COUNT, resize={"type": ["integer", "null"]}, r=COUNT, d=COUNT),
     "data check": each(
         record(
             folder=TEXT,

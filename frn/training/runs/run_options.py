@@ -132,7 +132,7 @@ class RunOptions:
         if self.backbone is not None and ":" in self.backbone:
             raise FrnError(
                 f"--backbone {self.backbone}: networks of others stay as their makers trained them. "
-                f"`frn import {self.backbone} --out MODEL.safetensors` makes a model of one, which needs no training."
+                f"`frn models add {self.backbone}` makes a model of one, which needs no training."
             )
         if self.compiled and shutil.which(compiler := os.environ.get("CXX", CXX)) is None:
             raise FrnError(f"--compile needs a C++ compiler, and there is no {compiler}: install one, or leave it out")

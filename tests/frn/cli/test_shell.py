@@ -64,7 +64,7 @@ def test_every_command_with_a_result_has_a_format_and_a_schema() -> None:
     }
     with_json = {name for name, words in options.items() if "--json" in words}
     assert with_json == SCHEMAS.keys() | {"pretrain"}, "its hidden alias"
-    assert with_json == {name for name, words in options.items() if "--format" in words}, "export's is of its files"
+    assert with_json == {name for name, words in options.items() if "--format" in words}
 
 
 @pytest.fixture
