@@ -4,11 +4,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from frn_tui.engine.files import placing
+
 from frn.system import file_sets
 from tests.forks import ended, fork
 
 KILLED = 9
-STEPS = ("rename", "replace", "link", "unlink", "fsync", "mkdir", "rmdir")
+STEPS = ("open", "write", "utime", "rename", "replace", "link", "unlink", "fsync", "mkdir", "rmdir")
 
 
 def killed_at(step: int, work: Callable[[], object]) -> bool:
@@ -29,6 +31,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
         for name in STEPS:
             setattr(os, name, deadly(getattr(os, name)))
         file_sets._exchange = deadly(file_sets._exchange)
+        placing._rename_no_replace = deadly(placing._rename_no_replace)
         work()
 
     status = ended(fork(doomed))

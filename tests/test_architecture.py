@@ -1,65 +1,76 @@
-"""Imports point one way (STYLE: each name may import those before it, never those after)."""
+"""Imports point one way, no two modules import each other, and every folder can be read at a glance.
+
+All imports count, also those inside functions and under `TYPE_CHECKING`.
+"""
 
 import ast
+from collections import Counter, defaultdict
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+SOURCES = {"frn": ROOT, "frn_export": ROOT / "export", "frn_tui": ROOT / "tui"}
 
-ORDER = [
-    {"frn.errors", "frn.models.catalogue", "frn.system.extras"},
-    {
-        "frn.system.files",
-        "frn.system.file_sets",
-        "frn.system.hardware",
-        "frn.system.sandbox",
-        "frn.models.checkpoint_check",
-        "frn.images.colour",
-        "frn.images.heif",
-    },
-    {"frn.system.caches", "frn.images.opening", "frn.images.worker", "frn.models.zoo"},
-    {"frn.models.header"},
+LAYERS = [
+    {"frn.errors", "frn._version"},
+    {"frn.system"},
+    {"frn.images"},
     {"frn.episodes"},
     {"frn.ridge"},
-    {"frn.inference"},
-    {"frn.system.precision"},
-    {"frn.backbones"},
-    {"frn.heads"},
-    {"frn.training.losses"},
+    {"frn.backbones", "frn.heads"},
+    {"frn.models"},
     {"frn.data"},
-    {"frn.models.weights"},
-    {"frn.models.model", "frn.models.wrapper", "frn.episodes.loader"},
+    {"frn.inference"},
     {"frn.evaluation"},
-    {"frn.report"},
     {"frn.training"},
-    {"frn.reproduce"},  # tables of presets
-    {"frn.training.decoder"},  # trains a decoder, into a run folder
+    {"frn.report", "frn.reproduce"},
     {"frn_export"},
-    {"frn.estimator.loading"},
-    {"frn.estimator.labels", "frn.estimator.photos", "frn.estimator.protocol"},
-    {"frn.estimator.few_shot"},
+    {"frn.estimator"},
     {"frn_tui"},
     {"frn.cli"},
+    {"frn", "frn.__main__"},
 ]
+"""A module imports from the layers before its own, and from its own package. `frn` itself hands public names on."""
+
+APP_LAYERS = [
+    {"frn_tui.terminal"},
+    {"frn_tui.settings"},
+    {"frn_tui.client"},
+    {"frn_tui.document", "frn_tui.engine"},
+    {"frn_tui.widgets"},
+    {"frn_tui.dialogs"},
+    {"frn_tui.panes"},
+    {"frn_tui.screens"},
+    {"frn_tui.web", "frn_tui.app"},
+    {"frn_tui.main"},
+]
+"""The same within the app, of which the engine is the other process."""
+
 TORCH_FREE = (
-    "errors",
-    *(f"system.{name}" for name in ("caches", "extras", "files", "file_sets", "hardware", "sandbox", "archives")),
-    "images",
-    *(f"episodes.{name}" for name in ("shape", "sampler")),
-    *(f"ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),
-    *(f"models.{name}" for name in ("catalogue", "zoo", "header")),
-    *("inference", "reproduce", "estimator"),
-    *(f"report.{name}" for name in ("page", "charts", "photos_page", "curves", "score_page", "score_table")),
-    "evaluation.tally",
+    "frn.errors",
+    *(f"frn.system.{name}" for name in ("caches", "extras", "files", "file_sets", "hardware", "sandbox", "archives")),
+    "frn.images",
+    *(f"frn.episodes.{name}" for name in ("shape", "sampler")),
+    *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),
+    *(f"frn.models.{name}" for name in ("catalogue", "zoo", "header")),
+    *("frn.inference", "frn.reproduce", "frn.estimator"),
+    *(f"frn.report.{name}" for name in ("page", "charts", "photos_page", "curves", "score_page", "score_table")),
+    "frn.evaluation.tally",
 )
 
 
-def rank(module: str) -> int | None:
-    return next(
-        (i for i, names in enumerate(ORDER) if any(module == n or module.startswith(f"{n}.") for n in names)), None
-    )
+@cache
+def modules() -> dict[str, Path]:
+    return {
+        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
+        for package, root in SOURCES.items()
+        for path in sorted((root / package).rglob("*.py"))
+        if path.parent.name != "bench" and not path.name.startswith("bench")  # on their way out of the package
+    }
 
 
-def imports(path: Path) -> set[str]:
+def imported(path: Path) -> set[str]:
+    """The dotted names that a module imports, wherever it does."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -70,76 +81,80 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-def module_level_imports(path: Path) -> set[str]:
-    """What is imported as soon as the module is: not inside a function, and not for type checkers alone."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    found: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+@cache
+def graph() -> dict[str, set[str]]:
+    """The modules of ours that each module imports."""
+    known = modules()
+
+    def module_of(name: str) -> str | None:
+        return next((candidate for candidate in (name, name.rpartition(".")[0]) if candidate in known), None)
+
+    return {name: {of for i in imported(path) if (of := module_of(i)) is not None} for name, path in known.items()}
+
+
+def place(module: str, layers: list[set[str]]) -> tuple[int, str] | None:
+    """The layer of a module, and its package there: the longest name that it begins with."""
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        name = ".".join(parts[:length])
+        for index, names in enumerate(layers):
+            if name in names:
+                return index, name
+    return None
+
+
+def points_up(layers: list[set[str]], package: str) -> list[str]:
+    found = []
+    for name, needed in graph().items():
+        if name == package and package == "frn_tui":
+            continue
+        own = place(name, layers) if name.startswith(package) else None
+        for other in needed if own else ():
+            there = place(other, layers) if other.startswith(package) else None
+            if own and there and there[1] != own[1] and there[0] >= own[0]:
+                found.append(f"{name} imports {other}")
     return found
 
 
-def modules() -> dict[str, Path]:
-    sources = [(ROOT, "frn"), (ROOT / "export", "frn_export"), (ROOT / "tui", "frn_tui")]
-    return {
-        ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
-        for root, package in sources
-        for path in (root / package).rglob("*.py")
-    }
+def test_every_module_has_a_layer() -> None:
+    assert [name for name in modules() if place(name, LAYERS) is None] == []
+    assert [n for n in modules() if n.startswith("frn_tui.") and place(n, APP_LAYERS) is None] == []
 
 
-def test_imports_point_one_way() -> None:
-    for name, path in modules().items():
-        own = rank(name)
-        if own is None or name == "frn.__main__":
-            continue
-        for imported in imports(path):
-            other = rank(imported)
-            allowed = (
-                other is None
-                or other <= own
-                or (name == "frn.models.model" and imported.startswith("frn.models.model"))
-            )
-            assert allowed, f"{name} imports {imported}"
+def test_nobody_imports_up() -> None:
+    assert points_up(LAYERS, "frn") == []
+    assert points_up(APP_LAYERS, "frn_tui") == []
 
 
-def test_backbones_heads_and_losses_do_not_know_each_other() -> None:
-    rooms = ("frn.backbones", "frn.heads", "frn.training.losses")
-    for name, path in modules().items():
-        for room in rooms:
-            if name.startswith(room):
-                others = [i for i in imports(path) if i.startswith(rooms) and not i.startswith(room)]
-                assert not others, f"{name} imports {others}"
+def test_no_two_modules_import_each_other() -> None:
+    left = {name: needed - {name} for name, needed in graph().items()}
+    while leaves := {name for name, needed in left.items() if not needed}:
+        left = {name: needed - leaves for name, needed in left.items() if name not in leaves}
+    while ends := left.keys() - set().union(*left.values()):  # what merely leads to a circle
+        left = {name: needed for name, needed in left.items() if name not in ends}
+    assert not left, f"import circles among {sorted(left)}"
+
+
+def test_folders_are_small() -> None:
+    """At most twelve modules and folders in each; in `frn` itself, folders apart, at most five modules."""
+    modules_in, folders_in = Counter[Path](), defaultdict[Path, set[str]](set)
+    for path in modules().values():
+        if path.name != "__init__.py":
+            modules_in[path.parent] += 1
+        if path.parent.parent not in SOURCES.values():
+            folders_in[path.parent.parent].add(path.parent.name)
+    home = ROOT / "frn"
+    assert modules_in[home] + 1 <= 5
+    sizes = {folder: modules_in[folder] + len(folders_in[folder]) for folder in modules_in.keys() | folders_in.keys()}
+    assert {str(folder): size for folder, size in sizes.items() if size > 12 and folder != home} == {}
+
+
+def test_no_file_name_stands_twice_in_a_product() -> None:
+    names = Counter((name.split(".")[0], path.name) for name, path in modules().items())
+    assert [name for name, times in names.items() if times > 1 and name[1] != "__init__.py"] == []
 
 
 def test_the_torch_free_side_names_no_torch() -> None:
     for name, path in modules().items():
-        if any(name == f"frn.{room}" or name.startswith(f"frn.{room}.") for room in TORCH_FREE):
-            assert not [i for i in imports(path) if i.split(".")[0] == "torch"], name
-
-
-EXPORT_ON_DEMAND = {"frn.estimator.loading", "frn.estimator.few_shot"}
-"""Modules that export a model or a classifier when they are asked to, and import `frn_export` then."""
-
-
-def test_the_core_does_without_the_exporter() -> None:
-    for name, path in modules().items():
-        if name.startswith("frn.") and not name.startswith("frn.cli"):
-            assert not [i for i in module_level_imports(path) if i.startswith("frn_export")], name
-            if name not in EXPORT_ON_DEMAND:
-                assert not [i for i in imports(path) if i.startswith("frn_export")], name
-
-
-def test_no_import_leads_back_to_where_it_came_from() -> None:
-    known = modules()
-
-    def module_of(imported: str) -> str | None:
-        return next((name for name in (imported, imported.rpartition(".")[0]) if name in known), None)
-
-    graph = {name: {module_of(i) for i in module_level_imports(path)} - {None, name} for name, path in known.items()}
-    while leaves := {name for name, needed in graph.items() if not needed}:
-        graph = {name: needed - leaves for name, needed in graph.items() if name not in leaves}
-    assert not graph, f"import circles among {sorted(graph)}"
+        if name.startswith(TORCH_FREE):
+            assert not [i for i in imported(path) if i.split(".")[0] == "torch"], name

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from frn.models.zoo import shipped_models
 from tests import processes
 
 ROOT = Path(__file__).parents[1]
@@ -64,3 +65,18 @@ def test_the_workflow_tests_every_python_that_is_promised() -> None:
     oldest = PROJECT["requires-python"].removeprefix(">=")
     assert f'{{ python: "{oldest}", resolution: lowest-direct }}' in text
     assert all(f'"3.{minor}"' in text for minor in range(11, 15))
+
+
+def test_every_shipped_model_has_its_terms_beside_the_licence() -> None:
+    listed = [ROOT / name for name in PROJECT["license-files"]]
+    assert all(path.is_file() for path in listed)
+    terms = (ROOT / "assets/models/LICENSE-WEIGHTS").read_text(encoding="utf-8")
+    assert [name for name in shipped_models() if name not in terms] == []
+
+
+def test_what_runs_in_continuous_integration_is_pinned_by_its_content() -> None:
+    text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
+    assert [use for use in re.findall(r"uses: (\S+)", text) if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", use)] == []
+    base = re.search(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert base
+    assert re.fullmatch(r"python:[\w.-]+@sha256:[0-9a-f]{64}", base[1])

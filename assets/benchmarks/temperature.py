@@ -25,6 +25,7 @@ from frn.errors import FrnError
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import TorchExtractor
 from frn.evaluation.tally import Tally
+from frn.heads.frn import FRNHead
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.ridge.parameters import temperature
@@ -61,7 +62,7 @@ def measure_calibration(
     FrnError if the model has no FRN head, or the classes are too few or too small.
     """
     head = extractor.new_head()
-    if head.ridge is None or extractor.model.config.untrained_head:
+    if not isinstance(head, FRNHead) or extractor.model.config.untrained_head:
         raise FrnError("this asks for a model whose FRN head has learned gamma")
     least = max(shape.per_class for shape in shapes)
     drawn = draw_classes(pooled_classes(roots), CLASSES, max(PHOTOS, least), seed, least=least)

@@ -1,9 +1,7 @@
 """Add a model to the model zoo: imported, exported, compared with torch, stored under a name."""
 
 import json
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +13,9 @@ from frn.errors import FrnError
 from frn.inference.extractor import Extractor
 from frn.models.catalogue import CATALOGUE, Network
 from frn.models.model import Model, import_pretrained, load_model, save_model
-from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for
+from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
+from frn.system.download import Progress
+from frn.system.file_sets import new_folder
 from frn.system.files import write_atomically
 from frn.training.presets import find_preset
 from frn_export.graphs.backbone import features_graph
@@ -38,14 +38,18 @@ def add_file(model: str, *, name: str | None = None, preset: str | None = None) 
     Raises:
         FrnError: if the name is taken, the file cannot be read, or its export computes something else.
     """
-    name = name or Path(model).stem
-    place_for(name)
     loaded = load_model(model, transform=find_preset(preset).transform if preset else None)
-    return _keep(loaded, name, {"backbone": loaded.config.backbone, "about": Path(model).name})
+    return _keep(loaded, name or Path(model).stem, {"backbone": loaded.config.backbone, "about": Path(model).name})
 
 
 def add_model(
-    wanted: str, *, name: str | None = None, weights: Path | None = None, size: int | None = None, method: str = "frn"
+    wanted: str,
+    *,
+    name: str | None = None,
+    weights: Path | None = None,
+    size: int | None = None,
+    method: str = "frn",
+    progress: Progress | None = None,
 ) -> tuple[str, ModelFiles]:
     """Add a network to the user's models; nothing is kept unless its export agrees with torch.
 
@@ -55,6 +59,7 @@ def add_model(
         weights: their file; by default they are fetched.
         size: side of its images; by default the catalogue's, or that of the weights.
         method: the head, which learns nothing.
+        progress: called with the bytes that have come so far.
 
     Returns:
         Its name, and its files.
@@ -70,9 +75,15 @@ def add_model(
         )
     network = network or Network(backbone=wanted, about=wanted)
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
-    place_for(name)
-    found = find_weights(network.backbone, weights, download=True)
-    model = import_pretrained(network.backbone, found, size=size or network.size, method=method)
+    place_for(name, network.backbone)
+    remove_unfinished_models()
+    found = find_weights(network.backbone, weights, download=True, progress=progress)
+    try:
+        model = import_pretrained(network.backbone, found, size=size or network.size, method=method)
+    except FrnError as error:
+        if weights is None:  # it lies in the cache, where it would be found again
+            raise FrnError(f"{error}. Delete {found}, and add the network again to fetch it.") from error
+        raise
     notes = {
         "backbone": network.backbone,
         "about": network.about,
@@ -84,26 +95,15 @@ def add_model(
 
 def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, ModelFiles]:
     """Export a model, compare it with torch and store it under a name."""
-    folder, graph = place_for(name), features_graph(model).SerializeToString(deterministic=True)
+    folder = place_for(name, model.config.backbone)
+    graph = features_graph(model).SerializeToString(deterministic=True)
     compare_features(model, graph).require()
-    timed = {"milliseconds": round(milliseconds(Extractor(graph, name, trusted=True)), 1)}
-    notes = {**notes, **timed, "added": time.strftime("%Y-%m-%d")}
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=".adding-", dir=folder.parent))
-    except OSError as error:
-        raise FrnError(
-            f"{folder.parent}: cannot be written ({error.strerror}). Set FRN_MODELS to another folder."
-        ) from error
-    try:
+    spent = round(milliseconds(Extractor(graph, name, trusted=True)), 1)
+    notes = {**notes, "milliseconds": spent, "added": time.strftime("%Y-%m-%d")}
+    with new_folder(folder) as work:
         save_model(model, work / WEIGHTS)
         write_atomically(work / EXTRACTOR, graph)
         write_atomically(work / NOTES, json.dumps(notes, indent=2) + "\n")
-        work.rename(folder)
-    except OSError as error:
-        raise FrnError(f"{folder}: cannot be written ({error.strerror})") from error
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return name, ModelFiles(folder / WEIGHTS, folder / EXTRACTOR)
 
 

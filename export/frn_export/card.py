@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto
 
 from frn._version import __version__
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 
 PRECISIONS = {
     "fp32": "fp32",

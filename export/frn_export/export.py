@@ -10,7 +10,9 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.evaluation.evaluate_model import ProgressBars, no_bars
-from frn.images.opening import EvaluationTransform, open_image
+from frn.heads.frn import FRNHead
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.onnx_runtime import open_session, run_session
@@ -117,8 +119,8 @@ def export_model(
         "prepare": prepare_graph(model.config.transform).SerializeToString(deterministic=True),
     }
     differences["prepare_difference"] = _compare_prepare(model.config.transform, graphs["prepare"]).require()
-    if model.head.ridge is not None:
-        graphs["head"] = head_graph(HeadParameters.of(model.head.ridge)).SerializeToString(deterministic=True)
+    if isinstance(model.head, FRNHead):
+        graphs["head"] = head_graph(HeadParameters.of(model.head)).SerializeToString(deterministic=True)
         differences["head_difference"] = parity.compare_head(model, graphs["head"]).require()
     if classes is not None:
         classifier = Classifier(Extractor(features, "the extractor", trusted=True))

@@ -17,7 +17,7 @@ from frn.episodes import EpisodeShape, evaluation_episode
 from frn.errors import FrnError
 from frn.evaluation.episodes import episode_scorer, evaluate_episodes
 from frn.heads.head import Head
-from frn.images.opening import EvaluationTransform, Pixels
+from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.extractor import BATCH, Extractor
 
 WAY, SHOT, QUERIES = 5, 1, 5

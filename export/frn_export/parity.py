@@ -52,9 +52,9 @@ def compare_features(model: Model, graph: bytes, *, allowed: float = FEATURE_TOL
 
 def compare_head(model: Model, graph: bytes) -> Difference:
     """Run `head.onnx` and torch's FRN head in float64 on random features: 1 to 5 shots, p on both sides of d."""
-    assert model.head.ridge is not None
-    head = copy.deepcopy(model.head.ridge).double()
-    learned = HeadParameters.of(model.head.ridge)
+    assert isinstance(model.head, FRNHead)
+    head = copy.deepcopy(model.head).double()
+    learned = HeadParameters.of(model.head)
     session = open_session(graph, "head.onnx", device="cpu")
     h, w = model.grid
     r, d = h * w, model.d

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from frn.errors import FrnError
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 
 WEIGHTED = ("Conv", "Gemm", "MatMul")
 """Operators whose second input is a weight. What lies between them stays in float: pooling in int8 is slower."""

@@ -6,6 +6,7 @@ without class and register tokens. Nothing here is trained, and nothing is downl
 Shape letters: b images, S their side, d channels, (h, w) the map.
 """
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -18,7 +19,9 @@ from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
 from frn.errors import FrnError
+from frn.system.download import Progress, fetch_from_hub, fetch_url
 from frn.system.extras import install_command
+from frn.system.files import PART, remove_unfinished, sha256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,13 +161,19 @@ class TorchvisionMaps(nn.Module):
         return [folder / Path(entry.url).name for entry in _torchvision_entries(name)]
 
     @classmethod
-    def download(cls, name: str) -> Path:
+    def download(cls, name: str, progress: Progress | None = None) -> Path:
         """Fetch the default weights into torch's own cache; the file's name holds the beginning of its SHA-256."""
         place = cls.places(name)[0]
-        place.parent.mkdir(parents=True, exist_ok=True)
-        prefix = re.search(r"-([0-9a-f]{8,})\.", place.name)
-        url, progress = _torchvision_weights(name, None).url, sys.stderr.isatty()
-        torch.hub.download_url_to_file(url, str(place), hash_prefix=prefix and prefix[1], progress=progress)
+        found = re.search(r"-([0-9a-f]{8,})\.", place.name)
+
+        def check(path: Path) -> None:
+            digest = sha256(path)
+            if found and not digest.startswith(found[1]):
+                raise FrnError(f"what came has the SHA-256 {digest[:8]}..., not {found[1]}..., and was deleted")
+
+        for left in place.parent.glob(f".*.{PART}"):
+            remove_unfinished(left.with_name(left.name[1:].removesuffix(f".{PART}")))
+        fetch_url(_torchvision_weights(name, None).url, place, check, progress)
         return place
 
 
@@ -218,22 +227,29 @@ class TimmMaps(nn.Module):
     @classmethod
     def places(cls, name: str) -> list[Path]:
         """Where huggingface_hub keeps what timm has downloaded."""
-        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")  # first: timm brings the hub along
-        from huggingface_hub import constants, try_to_load_from_cache
+        hub, folder = cls.hub(name)
+        from huggingface_hub import try_to_load_from_cache
 
         found = try_to_load_from_cache(hub, "model.safetensors")
-        folder = Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}"
         return [Path(found) if isinstance(found, str) else folder]
 
     @classmethod
-    def download(cls, name: str) -> Path:
-        """Fetch the weights into the hub's own cache."""
-        from huggingface_hub import hf_hub_download
+    def hub(cls, name: str) -> tuple[str, Path]:
+        """The repository of a network, and its folder in the hub's cache."""
+        hub = str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")  # first: timm brings the hub along
+        from huggingface_hub import constants
 
-        return Path(hf_hub_download(str(_timm_config(name).get("hf_hub_id")), "model.safetensors"))
+        return hub, Path(constants.HF_HUB_CACHE) / f"models--{hub.replace('/', '--')}"
+
+    @classmethod
+    def download(cls, name: str, progress: Progress | None = None) -> Path:
+        """Fetch the weights into the hub's own cache."""
+        hub, folder = cls.hub(name)
+        return fetch_from_hub(hub, "model.safetensors", folder, progress)
 
 
 def _timm() -> Any:
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # the hub's package reads it when timm imports it
     try:
         import timm
     except ImportError as error:
@@ -260,7 +276,7 @@ def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
     return ADAPTERS[source]
 
 
-def find_weights(name: str, file: Path | None, *, download: bool = False) -> Path:
+def find_weights(name: str, file: Path | None, *, download: bool = False, progress: Progress | None = None) -> Path:
     """The file with a network's weights: the one given, or the one in the cache of torchvision or timm.
 
     An FrnError says where it looked and what to do.
@@ -275,12 +291,10 @@ def find_weights(name: str, file: Path | None, *, download: bool = False) -> Pat
         return found
     if download:
         try:
-            return source.download(own)
-        except Exception as error:  # whatever a client of the network raises
-            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            return source.download(own, progress)
+        except FrnError as error:
             raise FrnError(
-                f"{name}: its weights could not be fetched ({reason}). Try again online, or give them by "
-                "--weights FILE."
+                f"{name}: its weights could not be fetched ({error}). Try again online, or give them by --weights FILE."
             ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(

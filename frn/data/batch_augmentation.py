@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from frn.data.augmentation import Augmentation, Draw
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 
 Floats = NDArray[np.float64]
 Lengths = NDArray[np.int64]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from frn.data.folders import Broken
 from frn.data.pixel_cache import StoredImages
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ A cache is a folder named by what it was made from (each file's path, size and t
 format version): a changed data set is another cache. It is written beside, synced and renamed, and carries lengths
 and checksums: a stale or torn one is never opened, but built again. Of processes that want the same one, ranks or runs
 that start side by side, one builds it while the others wait. All pixels are checked at the first opening, and again
-whenever their file has changed since. Over the limit, the least recently used goes (`frn.system.caches`).
+whenever their file has changed since. What was not used for the longest goes if a limit is passed
+(`frn.system.caches`).
 """
 
 import contextlib
 import hashlib
 import json
-import os
+import math
 import shutil
-import tempfile
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +27,26 @@ from numpy.typing import NDArray
 from frn.data.folders import Broken, ClassFolders
 from frn.errors import FrnError, FrnWarning
 from frn.images import heif
-from frn.images.opening import EvaluationTransform, Pixels, limit_shorter_side, open_image
-from frn.system.caches import IMAGES, INDEX, MAX_INDEX, UNFINISHED, USED, limit_in_bytes, trim
-from frn.system.files import alone, cache_folder, in_the_making, is_abandoned, read_json
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform, Pixels, limit_shorter_side
+from frn.system.caches import (
+    IMAGES,
+    INDEX,
+    MAX_INDEX,
+    PIXELS,
+    USED,
+    cache_folder,
+    discard,
+    limit_in_bytes,
+    make_cache_folder,
+    trim,
+)
+from frn.system.file_sets import new_folder
+from frn.system.files import beside, read_json
 from frn.system.hardware import cores
+from frn.system.locks import lock
 
-PIXEL_CACHE_VERSION = 1
+PIXEL_CACHE_VERSION = 2
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
 
@@ -71,6 +85,14 @@ class StoredImages:
         assert self.is_uniform
         return self.pixels.reshape(len(self), int(self.heights[0]), int(self.widths[0]), 3)
 
+    def portion(self, places: range) -> "StoredImages":
+        """Consecutive uniform images, for feature extraction alone: `sizes` still describes all of them."""
+        if len(places) == len(self):
+            return self
+        part = slice(places.start, places.stop)
+        pixels = self.images()[part].reshape(-1)
+        return replace(self, heights=self.heights[part], widths=self.widths[part], pixels=pixels)
+
     def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:
         """Copy images into one canvas (n, H, W, 3), each at its top left, with their (height, width) in (n, 2)."""
         chosen = np.asarray(indices)
@@ -96,16 +118,20 @@ def load_images(
     FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
     """
     paths = folders.paths
+    limit = limit_in_bytes()  # whether it is used or not: what is wrong with it is told at once
     home = cache_folder() / IMAGES / _key(folders, paths, transform)
-    stored, limit = _open(home), limit_in_bytes()  # whether it is used or not: what is wrong with it is told at once
+    stored = _open(home)
     if stored is None:
         try:
-            home.parent.mkdir(parents=True, exist_ok=True)
-            with alone(home.with_name(f"{UNFINISHED}{home.name}.lock")):
+            make_cache_folder()
+            home.parent.mkdir(exist_ok=True)
+            with lock(beside(home, "building"), folders.root, give_up_after=math.inf):
                 stored = _open(home)
                 if stored is None:
                     _check_space(home.parent, folders, paths, transform)
-                    _build(home, folders, paths, transform, progress or (lambda done, total: None))
+                    discard(home)  # a torn one
+                    with new_folder(home) as work:
+                        _build(work, folders, paths, transform, progress or (lambda done, total: None))
                     stored = _open(home)
         except OSError as error:
             raise FrnError(
@@ -165,8 +191,10 @@ def _key(folders: ClassFolders, paths: list[Path], transform: EvaluationTransfor
 
 
 def _build(
-    home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int, progress: Progress
+    work: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int, progress: Progress
 ) -> None:
+    """Decode all images into a folder."""
+
     def decode(path: Path) -> Pixels | Broken:
         return _decoded(path, folders, transform)
 
@@ -175,46 +203,25 @@ def _build(
     shapes: list[tuple[int, int]] = []
     broken: list[Broken] = []
     checksum = 0
-    _remove_unfinished(home.parent)
-    work = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=home.parent))
-    try:
-        with in_the_making(work), _pool() as pool, open(work / "pixels", "wb") as file:
-            for start in range(0, len(paths), 1024):  # in pieces, so that memory stays bounded
-                piece = paths[start : start + 1024]
-                for offset, result in enumerate(pool.map(decode, piece)):
-                    if isinstance(result, Broken):
-                        broken.append(result)
-                        continue
-                    sizes[labels[start + offset]] += 1
-                    shapes.append(result.shape[:2])
-                    data = np.ascontiguousarray(result).tobytes()
-                    checksum = zlib.crc32(data, checksum)
-                    file.write(data)
-                progress(start + len(piece), len(paths))
-            file.flush()
-            os.fsync(file.fileno())
-        body = json.dumps(
-            {"names": folders.names, "sizes": sizes, "shapes": shapes, "broken": [asdict(b) for b in broken]}
-        )
-        index = {
-            "version": PIXEL_CACHE_VERSION,
-            "of": str(folders.root.resolve()),
-            "pixels_crc32": checksum,
-            "body_crc32": zlib.crc32(body.encode()),
-            "body": body,
-        }
-        with open(work / INDEX, "w", encoding="utf-8") as text:
-            json.dump(index, text)
-            text.flush()
-            os.fsync(text.fileno())
-        shutil.rmtree(home, ignore_errors=True)  # a torn one
-        try:
-            work.rename(home)
-        except OSError:
-            if _open(home) is None:  # else another process was faster, where there are no locks
-                raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with _pool() as pool, open(work / PIXELS, "wb") as file:
+        for start in range(0, len(paths), 1024):  # in pieces, so that memory stays bounded
+            piece = paths[start : start + 1024]
+            for offset, result in enumerate(pool.map(decode, piece)):
+                if isinstance(result, Broken):
+                    broken.append(result)
+                    continue
+                sizes[labels[start + offset]] += 1
+                shapes.append(result.shape[:2])
+                data = np.ascontiguousarray(result).tobytes()
+                checksum = zlib.crc32(data, checksum)
+                file.write(data)
+            progress(start + len(piece), len(paths))
+    body = json.dumps({"names": folders.names, "sizes": sizes, "shapes": shapes, "broken": [asdict(b) for b in broken]})
+    of = str(folders.root.resolve())
+    index = {"version": PIXEL_CACHE_VERSION, "of": of, "pixels_crc32": checksum, "body": body}
+    index["crc32"] = _crc32_of(index)
+    with open(work / INDEX, "w", encoding="utf-8") as text:
+        json.dump(index, text)
 
 
 @contextlib.contextmanager
@@ -227,29 +234,21 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
         pool.shutdown(cancel_futures=True)
 
 
-def _remove_unfinished(folder: Path) -> None:
-    """Remove the caches that killed programs were building."""
-    for entry in folder.glob(f"{UNFINISHED}*"):
-        if is_abandoned(entry):
-            with contextlib.suppress(OSError):
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-
-
 def _open(home: Path) -> StoredImages | None:
     """Return the cache, or None where there is none or it is not whole."""
     try:
         index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
-        if index["version"] != PIXEL_CACHE_VERSION or zlib.crc32(index["body"].encode()) != index["body_crc32"]:
+        if index["version"] != PIXEL_CACHE_VERSION or index.pop("crc32") != _crc32_of(index):
             return None
         body = json.loads(index["body"])
         shapes = np.asarray(body["shapes"], dtype=np.int64).reshape(-1, 2)
         length = int(shapes.prod(axis=1).sum()) * 3
-        if (home / "pixels").stat().st_size != length:
+        if (home / PIXELS).stat().st_size != length:
             return None
-        pixels: Pixels = np.memmap(home / "pixels", dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
+        pixels: Pixels = np.memmap(home / PIXELS, dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
         if not _is_checked(home) and _crc32(pixels) != index["pixels_crc32"]:
             return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # from here on all is as it was written
         return None
     _note_use(home)
     return StoredImages(
@@ -263,9 +262,14 @@ def _open(home: Path) -> StoredImages | None:
     )
 
 
+def _crc32_of(index: dict[str, Any]) -> int:
+    """Checksum over all that an index says."""
+    return zlib.crc32(json.dumps(index, sort_keys=True).encode())
+
+
 def _is_checked(home: Path) -> bool:
     """Whether the pixels are the ones whose checksum was compared when the stamp was written."""
-    return (home / USED).is_file() and (home / USED).read_text(encoding="utf-8") == _state(home)
+    return (home / USED).is_file() and (home / USED).read_bytes() == _state(home).encode()
 
 
 def _note_use(home: Path) -> None:
@@ -275,7 +279,7 @@ def _note_use(home: Path) -> None:
 
 
 def _state(home: Path) -> str:
-    status = (home / "pixels").stat()
+    status = (home / PIXELS).stat()
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 

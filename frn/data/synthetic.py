@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image, ImageChops, ImageDraw, ImageEnhance, ImageFilter
 
 from frn.data.pixel_cache import StoredImages
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 
 Colour = tuple[int, int, int]
 

@@ -7,7 +7,9 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image
 
-from frn.images.opening import Pixels, decode, read_file, upright_rgb
+from frn.images.decoding import upright_rgb
+from frn.images.opening import decode, read_file
+from frn.images.transforms import Pixels
 from frn.inference.feature_cache import content_key
 
 Photo: TypeAlias = str | Path | Image.Image | Pixels

@@ -19,6 +19,7 @@ from frn.errors import FrnError, one_line
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.split_report import Result
 from frn.heads import build_head
+from frn.heads.frn import FRNHead
 from frn.ridge.tuning import tune_on_episodes
 from frn.system.files import require_regular
 
@@ -77,10 +78,10 @@ def evaluate(
         shape = EpisodeShape(way=way, shot=k, queries=queries)
         check_classes(names, sizes, shape, where="the features", every_class=True)
         chosen = None
-        if others is not None and head.ridge is not None:
+        if others is not None and isinstance(head, FRNHead):
             check_classes(others[2], others[1], shape, where="the validation features", every_class=True)
             chosen = tune_on_episodes(others[0] / np.float32(unit), others[1], shape, seed=seed)
-            head.ridge.set_parameters(chosen)
+            head.set_parameters(chosen)
         began = time.perf_counter()
         accuracy = evaluate_episodes(head, tensor, sizes, shape, episodes=episodes, seed=seed)
         result: Result = {

@@ -98,8 +98,8 @@ def episode_accuracies(
 
 def episode_scorer(head: Head, feature_maps: Tensor, shape: EpisodeShape) -> Scorer:
     """The fastest way to score episodes of `shape` from cached maps; the logits are the head's."""
-    if head.ridge is not None and feature_maps.shape[-1] <= MOMENT_CHANNELS:
-        return _moment_scorer(head.ridge, feature_maps, shape)
+    if isinstance(head, FRNHead) and feature_maps.shape[-1] <= MOMENT_CHANNELS:
+        return _moment_scorer(head, feature_maps, shape)
 
     def score(episodes: Tensor) -> Tensor:
         logits = []

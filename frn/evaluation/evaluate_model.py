@@ -15,7 +15,7 @@ from frn.errors import FrnError
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.evaluation.method import with_method
 from frn.evaluation.split_report import EvaluationPlan, Inspect, Result, evaluate_images
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.onnx_runtime import Device
 from frn.models.model import load_model

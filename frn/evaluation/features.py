@@ -12,7 +12,7 @@ from frn.data.pixel_cache import Progress, StoredImages
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.models.model import Model
 from frn.system.precision import Precision, autocast

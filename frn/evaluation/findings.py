@@ -11,7 +11,8 @@ from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.open_set import judge_episode
 from frn.evaluation.split_report import Inspection, Result
 from frn.evaluation.tally import Calibration, Counts, Shares
-from frn.images.opening import Pixels
+from frn.heads.frn import FRNHead
+from frn.images.transforms import Pixels
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 
@@ -93,12 +94,12 @@ def find(inspection: Inspection) -> Findings:
 
 
 def _open_set(inspection: Inspection) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
-    shape, sizes, ridge = inspection.tally.shape, inspection.images.sizes, inspection.head.ridge
-    if ridge is None or len(sizes) < 2 * shape.way:
+    shape, sizes, head = inspection.tally.shape, inspection.images.sizes, inspection.head
+    if not isinstance(head, FRNHead) or len(sizes) < 2 * shape.way:
         return None
-    head, feature_maps = HeadParameters.of(ridge), inspection.feature_maps.cpu().numpy()
+    learned, feature_maps = HeadParameters.of(head), inspection.feature_maps.cpu().numpy()
     found = [
-        judge_episode(head, feature_maps, sizes, shape, seed=inspection.seed, index=index).explained
+        judge_episode(learned, feature_maps, sizes, shape, seed=inspection.seed, index=index).explained
         for index in range(min(OPEN_SET_EPISODES, inspection.result["episodes"]))
     ]
     return np.concatenate([known for known, _ in found]), np.concatenate([unknown for _, unknown in found])
@@ -137,12 +138,12 @@ def _error_maps(
     inspection: Inspection, rows: dict[str, NDArray[np.int64]], image: int
 ) -> dict[str, NDArray[np.floating]]:
     """Squared error of each location (h, w) of an image, for classes given by the numbers of their examples."""
-    ridge, r = inspection.head.ridge, inspection.feature_maps.shape[1]
+    head, r = inspection.head, inspection.feature_maps.shape[1]
     side = math.isqrt(r)
-    if ridge is None or side * side != r:
+    if not isinstance(head, FRNHead) or side * side != r:
         return {}
-    head = HeadParameters.of(ridge)
-    bank = ClassScorer([enroll(inspection.feature_maps[row].cpu().numpy(), head) for row in rows.values()])
+    learned = HeadParameters.of(head)
+    bank = ClassScorer([enroll(inspection.feature_maps[row].cpu().numpy(), learned) for row in rows.values()])
     errors = bank.location_error(inspection.feature_maps[[image]].cpu().numpy())[0]  # r, 2
     return {name: error.reshape(side, side) for name, error in zip(rows, errors.T, strict=True)}
 

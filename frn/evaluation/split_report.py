@@ -16,6 +16,7 @@ from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
 from frn.evaluation.open_set import Unknown, doubled, measure_open_set
 from frn.evaluation.tally import Tally
+from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_on_episodes
@@ -99,11 +100,11 @@ def evaluate_images(
         replace(plan, unknown=False).check(validation, "the validation split")
     plan.check(images, where)
     ranks, head = plan.ranks, extractor.new_head()
-    if plan.unknown and head.ridge is None:
+    if plan.unknown and not isinstance(head, FRNHead):
         raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
 
     def extract(whole: StoredImages) -> Tensor:
-        maps = ranks.gather(extractor.extract(ranks.part(whole), extracting), len(whole))
+        maps = ranks.gather(extractor.extract(whole.portion(ranks.share(len(whole))), extracting), len(whole))
         if not all(numbers.sum().isfinite() for numbers in (maps, *head.state_dict().values())):  # all would be class 0
             raise FrnError("the model has weights, or made feature maps, that are not finite: it is damaged")
         return maps
@@ -113,9 +114,9 @@ def evaluate_images(
     results: list[Result] = []
     for shape in plan.shapes:
         chosen = None
-        if validation is not None and examples is not None and head.ridge is not None:
+        if validation is not None and examples is not None and isinstance(head, FRNHead):
             chosen = tune_on_episodes(examples, validation.sizes, shape, seed=plan.seed)
-            head.ridge.set_parameters(chosen)
+            head.set_parameters(chosen)
         began = time.perf_counter()
         tally = Tally(images.sizes, shape, plan.episodes) if inspect else None
         own = episode_accuracies(
@@ -141,7 +142,7 @@ def evaluate_images(
         if chosen:
             result["head"] = asdict(chosen)
         if plan.unknown:
-            learned = HeadParameters.of(head.ridge)
+            learned = HeadParameters.of(head)
             result["unknown"] = measure_open_set(
                 learned,
                 feature_maps.cpu().numpy(),

@@ -44,11 +44,6 @@ class FRNHead(Head):
         """Rho of Eq. 7, in float64."""
         return self.beta.double().exp()
 
-    @property
-    def ridge(self) -> "FRNHead":
-        """This head."""
-        return self
-
     def set_parameters(self, learned: HeadParameters) -> None:
         """Take the values of `learned`."""
         for name, value in asdict(learned).items():

@@ -10,14 +10,15 @@ from typing import Any
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform, MustBeAloneError, Wish, decode_here
+from frn.images.decoding import MustBeAloneError, Wish, decode_here
+from frn.images.transforms import EvaluationTransform
 from frn.system.hardware import cores
 from frn.system.sandbox import Answer, Confined, Message, StoppedError
 
 SECONDS = 8.0
 """That one image may take, once its child is there; 120 megapixels of compressed TIFF take one or two."""
 MEMORY = 1536 << 20
-"""Bytes that a child may take: what `frn.images.opening` allows a file, and what it is converted into."""
+"""Bytes that a child may take: what `frn.images` allows a file, and what it is converted into."""
 MOST_CHILDREN = 4
 
 
@@ -51,7 +52,7 @@ if hasattr(os, "register_at_fork"):
 def decode_there(
     data: bytes, where: str, wish: Wish, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode in a child, as `frn.images.opening.decode_here` does in this process, which never decodes these bytes.
+    """Decode in a child, as `frn.images.decoding.decode_here` does in this process, which never decodes these bytes.
 
     FrnError as there, or if it takes longer than `SECONDS` or more than `MEMORY`.
     """

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 from frn.inference.ramp import RAMP
 
 LEAST_COVER, MOST_COVER = 0.15, 0.75

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from frn.errors import FrnError, one_line
-from frn.images.opening import EvaluationTransform, Pixels, decode_crop, read_file
+from frn.images.opening import decode_crop, read_file
+from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
 from frn.inference.onnx_runtime import MAX_BYTES, Device, parse_json
 from frn.inference.onnx_sandbox import ForeignModel, OwnModel, Session
@@ -190,12 +191,12 @@ class Extractor:
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
     ) -> "Embedded | _Prepared | FrnError":
         """A file's stored map, or what the network needs to make it."""
-        if store and path in known and (maps := store.get(self.sha256, known[path])) is not None:
+        if store and path in known and (maps := store.get(self.sha256, known[path], self.shape)) is not None:
             return Embedded(known[path], maps)
         try:
             data = read_file(path)
             key = content_key(data)
-            if store and (maps := store.get(self.sha256, key)) is not None:
+            if store and (maps := store.get(self.sha256, key, self.shape)) is not None:
                 return Embedded(key, maps)
             return _Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:

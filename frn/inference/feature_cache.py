@@ -2,25 +2,29 @@
 
 One SQLite file in the user's cache folder. A row belongs to an extractor (by the hash of its file) and to the bytes of
 an image (by theirs), so a changed photo or another model never meets an old row. It is a cache: whatever is wrong with
-it (damaged, locked, disk full, no permission), answers are the same, only slower; deleting it is always safe.
+it (damaged, locked, disk full, no permission), answers are the same, only slower; deleting it is always safe. Every
+row has a checksum: a damaged one is computed again and replaced. A file that does not say it is ours is left alone.
 
 Maps are stored as they were computed, in float32: a cached answer is the fresh one to the last bit.
 """
 
+import contextlib
 import hashlib
 import sqlite3
 import threading
 import time
 import weakref
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.system.files import cache_folder
+from frn.errors import FrnError
+from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
-FEATURE_CACHE_VERSION = 1
+FEATURE_CACHE_VERSION = 2
 """Of the table and of how images are decoded; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
@@ -33,12 +37,24 @@ Maps = NDArray[np.float32]
 _SCHEMA = """
 CREATE TABLE maps (
     extractor TEXT NOT NULL, image TEXT NOT NULL, r INTEGER NOT NULL, d INTEGER NOT NULL, used REAL NOT NULL,
-    data BLOB NOT NULL, PRIMARY KEY (extractor, image)
+    data BLOB NOT NULL, crc32 INTEGER NOT NULL, PRIMARY KEY (extractor, image)
 ) WITHOUT ROWID
 """
-_FIND = "SELECT r, d, used, data FROM maps WHERE extractor = ? AND image = ?"
+_FIND = "SELECT r, d, used, data, crc32 FROM maps WHERE extractor = ? AND image = ?"
 _TOUCH = "UPDATE maps SET used = ? WHERE extractor = ? AND image = ?"
-_BY_USE = "SELECT extractor, image, r * d * 4 FROM maps ORDER BY used, image"
+_BY_USE = "SELECT extractor, image, coalesce(length(data), 0) FROM maps ORDER BY used, image"
+_BUSY_OR_FULL = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_INTERRUPT,
+}
+"""Errors that say nothing against the file; after any other it is damaged."""
 
 
 def content_key(data: bytes) -> str:
@@ -54,38 +70,49 @@ class FeatureStore:
         self.limit = limit
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
-        path = path or cache_folder() / "features.sqlite"
+        self._path = path
+        self._open()
+
+    def _open(self) -> None:
+        """Open the file, or a new one in its place if it is ours and damaged or of another version."""
         for _ in range(2):
             try:
+                path = self._path = self._path or make_cache_folder() / FEATURES
                 path.parent.mkdir(parents=True, exist_ok=True)
+                if path.exists() and path.stat().st_size and not is_feature_store(path):
+                    return
                 self._database = _connect(path)
                 weakref.finalize(self, self._database.close)  # from Python 3.13 on, sqlite3 asks for it
                 return
-            except sqlite3.OperationalError:  # locked, read-only, full: do without
-                return
-            except sqlite3.DatabaseError:  # damaged, or of another version: it is only a cache
-                _discard(path)
-            except OSError:
+            except sqlite3.Error as error:
+                if not _is_damage(error):  # locked, read-only, full: do without
+                    return
+                assert self._path is not None
+                _discard(self._path)
+            except (OSError, FrnError):
                 return
 
-    def get(self, extractor: str, key: str) -> Maps | None:
-        """The map of an image, if it is there."""
+    def get(self, extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
+        """The map (r, d) of an image, if it is there as it was put."""
         with self._lock:
-            return self._get(extractor, key)
+            return self._get(extractor, key, shape)
 
-    def _get(self, extractor: str, key: str) -> Maps | None:
+    def _get(self, extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
         if self._database is None:
             return None
         try:
             row = self._database.execute(_FIND, (extractor, key)).fetchone()
-            if row is None or len(row[3]) != 4 * row[0] * row[1]:
+            if row is None:
                 return None
-            r, d, used, data = row
-            if (now := time.time()) - used > TOUCH:
+            r, d, used, data, checksum = row
+            # What was damaged may be of any type: a wrong one is another text here.
+            if (r, d) != shape or not isinstance(data, bytes) or checksum != _crc32(extractor, key, r, d, data):
+                return None
+            if not isinstance(used, float) or (now := time.time()) - used > TOUCH:
                 with self._database as database:
                     database.execute(_TOUCH, (now, extractor, key))
-        except sqlite3.Error:
-            self.close()
+        except sqlite3.Error as error:
+            self._give_up(error)
             return None
         return np.frombuffer(data, dtype="<f4").reshape(r, d)
 
@@ -98,22 +125,28 @@ class FeatureStore:
         if self._database is None:
             return
         now = time.time()
-        rows = [
-            (extractor, key, *value.shape, now, np.ascontiguousarray(value, dtype="<f4").tobytes())
-            for key, value in maps.items()
-        ]
+        rows = []
+        for key, value in maps.items():
+            (r, d), data = value.shape, np.ascontiguousarray(value, dtype="<f4").tobytes()
+            rows.append((extractor, key, r, d, now, data, _crc32(extractor, key, r, d, data)))
         try:
             with self._database as database:
-                database.executemany("INSERT OR REPLACE INTO maps VALUES (?, ?, ?, ?, ?, ?)", rows)
+                database.executemany("INSERT OR REPLACE INTO maps VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
                 self._shrink(database)
-        except sqlite3.Error:
-            self.close()
+        except sqlite3.Error as error:
+            self._give_up(error)
 
     def close(self) -> None:
         """Let go of the file. Nothing is found or kept from here on."""
         if self._database is not None:
             self._database.close()
             self._database = None
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        """Do without the file; one that is damaged is removed, and the next program begins another."""
+        self.close()
+        if self._path is not None and _is_damage(error):
+            _discard(self._path)
 
     def _shrink(self, database: sqlite3.Connection) -> None:
         pages, free, page = (
@@ -133,12 +166,14 @@ class FeatureStore:
 def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # a lock lets in one thread at a time
     try:
+        if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # a new one
+            database.execute(f"PRAGMA application_id = {APPLICATION}")  # before WAL, which would keep it from the file
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = OFF")  # a cache: what a power cut takes is computed again
         with database:
             database.execute("BEGIN IMMEDIATE")
             (version,) = database.execute("PRAGMA user_version").fetchone()
-            if version == 0:
+            if version == 0 and not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
                 database.execute(_SCHEMA)
                 database.execute(f"PRAGMA user_version = {FEATURE_CACHE_VERSION}")
             elif version != FEATURE_CACHE_VERSION:
@@ -149,6 +184,17 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is to blame. An error's lowest byte is its kind; text that is not UTF-8 has none."""
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _BUSY_OR_FULL
+
+
 def _discard(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _crc32(extractor: str, key: str, r: object, d: object, data: bytes) -> int:
+    """Checksum over all of a row but its use."""
+    return zlib.crc32(data, zlib.crc32(repr((extractor, key, r, d)).encode()))

@@ -14,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 from frn.errors import FrnError, one_line
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, TestTime
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
 from frn.models.zoo import named_extractors
-from frn.system.files import STEM, alone, decode_json, read_regular, write_atomically
+from frn.system.files import decode_json, read_regular, write_atomically
 
 SUFFIX = ".frn.json"
 PROJECT_FORMAT = "frn-project"
@@ -129,24 +129,17 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
         data = json.dumps(document, ensure_ascii=False, indent=1).encode()
     except UnicodeEncodeError:  # half a character, which JSON can escape
         data = json.dumps(document, indent=1).encode()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with alone(path.with_name(f".{path.name[:STEM]}.lock")):  # or two programs see that nothing is there, and write
-            _take_place(path, data, project.stamp, replace=replace)
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be written ({error.strerror})") from error
+
+    def keep_backup() -> None:  # inside: or two programs see that nothing is there, and write
+        current = read_regular(path, MAX_BYTES) if path.exists() else None
+        if current is not None and current != project.stamp and not replace:
+            changed = "was changed by another program meanwhile" if project.stamp is not None else "already exists"
+            raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
+        if current is not None and current != data:
+            write_atomically(path.with_name(path.name + ".bak"), current, like=path)
+
+    write_atomically(path, data, check=keep_backup)
     return Project(project.model, project.state, document, data)
-
-
-def _take_place(path: Path, data: bytes, stamp: bytes | None, *, replace: bool) -> None:
-    """Write a project over the one with this stamp, or over any with `replace`; what was there is kept as `.bak`."""
-    current = read_regular(path, MAX_BYTES) if path.exists() else None
-    if current is not None and current != stamp and not replace:
-        changed = "was changed by another program meanwhile" if stamp is not None else "is there already"
-        raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
-    if current is not None and current != data:
-        write_atomically(path.with_name(path.name + ".bak"), current)
-    write_atomically(path, data)
 
 
 def _document(project: Project, folder: Path) -> Document:

@@ -15,10 +15,9 @@ from typing import Any, Self
 
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier
-from frn.system.files import require_regular
-
-if sys.platform != "win32":
-    import fcntl
+from frn.system.files import LOCK, beside, require_regular
+from frn.system.locks import Lock, holder
+from frn.system.overwriting import require_writable
 
 MAX_LINE = 64 << 20
 """Bytes of a line; ten thousand classes take one."""
@@ -29,30 +28,30 @@ BEGINNING = b'{"image": "'
 class ResultsFile:
     """A `.jsonl` file that lines are added to, by one process at a time."""
 
-    def __init__(self, path: Path, run: str, *, resume: bool) -> None:
-        """Begin a file, or with `resume` find out which photos are in it; half a line at its end goes.
+    def __init__(self, path: Path, run: str, *, resume: bool = False, replace: bool = False) -> None:
+        """Start a file, or with `resume` find out which photos are in it; half a line at its end goes.
 
-        FrnError if it is there already, holds answers of another run, or cannot be written.
+        FrnError if it exists already and neither `resume` nor `replace` is given, is a photo, holds answers of another
+        run, another program is writing it, or it cannot be written.
         """
         self.path, self.run = path, run
         self.done: set[str] = set()
         """The photos that have a line."""
         self.failed: set[str] = set()
         """Those among them whose line says why they could not be read."""
-        if path.exists() and not resume:
-            raise FrnError(f"{path}: is there already. Add --resume to go on with it, or give another --out.")
-        if path.exists():
-            require_regular(path, sys.maxsize)
+        check_results(path, resume=resume, replace=replace)
+        self._lock = Lock(beside(path, LOCK))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if not self._lock.acquire():
+                raise FrnError(f"{path}: {holder(self._lock.path)} is writing it")
             self._file = open(path, "a+b")  # noqa: SIM115  (closed by __exit__)
         except OSError as error:
             raise FrnError(f"{path}: cannot be written ({error.strerror})") from error
         try:
-            self._lock()
-            self._file.truncate(self._read())
+            self._file.truncate(self._read() if resume else 0)
         except BaseException:
-            self._file.close()
+            self._close()
             raise
 
     def __enter__(self) -> Self:
@@ -61,7 +60,13 @@ class ResultsFile:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         # What a full disk did not take is written again by closing: the error that is under way says it better.
         with contextlib.suppress(OSError) if kind else contextlib.nullcontext():
+            self._close()
+
+    def _close(self) -> None:
+        try:
             self._file.close()
+        finally:
+            self._lock.release()
 
     def add(self, line: Mapping[str, object]) -> None:
         """Write the line of a photo. FrnError if the disk does not take it."""
@@ -72,16 +77,6 @@ class ResultsFile:
             raise FrnError(
                 f"{self.path}: cannot be written ({error.strerror}). Mend that and go on with --resume."
             ) from error
-
-    def _lock(self) -> None:
-        if sys.platform == "win32":
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FrnError(f"{self.path}: another program is writing it") from error
-        except OSError:  # a file system without locks
-            return
 
     def _read(self) -> int:
         """Note which photos are done; returns where the last whole line ends."""
@@ -103,6 +98,17 @@ class ResultsFile:
                 self.failed.add(found["image"])
             end += len(line)
         return end
+
+
+def check_results(path: Path, *, resume: bool, replace: bool) -> None:
+    """Refuse a file that exists already, unless it is to be continued or replaced; an FrnError."""
+    require_writable(path, replace=True)
+    if path.exists() and path.stat().st_size and not (resume or replace):
+        raise FrnError(
+            f"{path}: already exists. Add --resume to continue it, --replace to start over, or another --out."
+        )
+    if path.exists():
+        require_regular(path, sys.maxsize)
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ Photos are known by their content (`Support.key`): the same photo is never an ex
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from frn.errors import FrnError
@@ -55,6 +55,18 @@ class ClassEntry:
     supports: tuple[Support, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Moves:
+    """Photos that were moved on the disk, in one act."""
+
+    said: str
+    """What was done, in words."""
+    journal: str
+    """Path of the file that it is written down in."""
+    photos: tuple[tuple[str, str, bool], ...]
+    """Of each: where it was, where it is, and whether the same photo was there already."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """All classes, and when a photo is none of them."""
@@ -65,6 +77,8 @@ class State:
     next_id: int = 1
     model: str = ""
     """Name of the model that the classes are looked at with, where changing it is an edit; empty: it is not."""
+    moves: Moves | None = field(default=None, compare=False)
+    """The last photos that were moved. Undoing a step to a state with others moves them back."""
 
     def find(self, class_id: int) -> ClassEntry:
         """A class by its id. FrnError if there is none."""
@@ -113,7 +127,7 @@ class Session:
     @property
     def is_saved(self) -> bool:
         """Whether nothing was edited since `mark_saved`."""
-        return self.state is self._saved
+        return self.state == self._saved
 
     def mark_saved(self, state: State | None = None) -> None:
         """Note that a state is on disk: that of now, or an earlier one, where edits came while it was written."""
@@ -228,6 +242,11 @@ class Session:
     def amend_all(self, change: Callable[[State], State]) -> None:
         """Put what `change` makes of them in place of this state and of those that undo and redo lead to."""
         self._states = [change(state) for state in self._states]
+
+    def note_moves(self, moves: Moves) -> None:
+        """Make a step of photos that were moved: undo comes by it, and the classes are as they were."""
+        self._states = [*self._states[: self._at + 1], replace(self.state, moves=moves)]
+        self._at += 1
 
     def merge(self, class_id: int, target_id: int) -> None:
         """Make all examples of a class examples of another, and remove the class: one edit."""

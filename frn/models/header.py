@@ -2,6 +2,7 @@
 
 import json
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,8 +12,8 @@ import safetensors
 
 from frn._version import __version__
 from frn.errors import FrnError, one_line
-from frn.images.opening import EvaluationTransform
-from frn.system.files import require_regular
+from frn.images.transforms import EvaluationTransform
+from frn.system.files import read_regular, require_regular
 
 MODEL_FILE_FORMAT = "frn-model"
 MODEL_FILE_VERSION = 1
@@ -23,6 +24,11 @@ OPTIMIZER = "optimizer/"
 """Prefix of an optimiser's tensors in the checkpoint of a run; a model is loaded without them."""
 STAGE = "stage/"
 """Prefix of tensors that a training stage has beside the model's, likewise."""
+
+CHECKSUM = "crc32"
+"""Metadata of a model file: `checksum`."""
+_METADATA = "__metadata__"
+"""As .safetensors calls it."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -69,6 +75,22 @@ def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
         "config": json.dumps(asdict(config)),
         "record": json.dumps(record),
     }
+
+
+def checksum(fields: Mapping[str, Any], tensors: bytes | memoryview) -> str:
+    """Checksum over a file's header, but for the checksum that it holds, and the bytes of its tensors."""
+    metadata = {name: value for name, value in fields[_METADATA].items() if name != CHECKSUM}
+    text = json.dumps({**fields, _METADATA: metadata}, sort_keys=True)
+    return f"{zlib.crc32(tensors, zlib.crc32(text.encode())):08x}"
+
+
+def require_whole(path: Path) -> None:
+    """Compare a model file with its checksum; one of version 0.1.0 has none. FrnError if it was damaged."""
+    data = memoryview(read_regular(path, MAX_WEIGHTS))
+    length = 8 + int.from_bytes(data[:8], "little")
+    fields = json.loads(bytes(data[8:length]))
+    if fields[_METADATA].get(CHECKSUM, right := checksum(fields, data[length:])) != right:
+        raise FrnError(f"{path}: is damaged: its checksum is not that of its content. Restore it, or make it again.")
 
 
 def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:

@@ -4,18 +4,20 @@ A model file is one `.safetensors`: the weights, and in its header what the mode
 """
 
 import copy
-import hashlib
 import json
+import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import safetensors
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from frn.backbones import build_backbone
 from frn.backbones.folding import folded
@@ -23,11 +25,20 @@ from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError, FrnWarning
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.images.opening import EvaluationTransform
-from frn.models.header import MAX_WEIGHTS, OPTIMIZER, STAGE, ModelConfig, header, read_header
+from frn.images.transforms import EvaluationTransform
+from frn.models.header import (
+    CHECKSUM,
+    OPTIMIZER,
+    STAGE,
+    ModelConfig,
+    checksum,
+    header,
+    read_header,
+    require_whole,
+)
 from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
-from frn.system.files import read_regular, write_atomically
+from frn.system.files import sha256, write_atomically
 
 
 class Model(nn.Module):
@@ -94,8 +105,11 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     if transform is not None:
         raise FrnError(f"{model}: says itself how its images are prepared. --preset is for an authors' .pth file.")
     config, record = read_header(path)
+    require_whole(path)
     with safetensors.safe_open(path, framework="pt") as file:
         names = [name for name in file.keys() if not name.startswith((OPTIMIZER, STAGE))]  # noqa: SIM118
+        if config.untrained_head:  # the file may name any network, of any size
+            _require_fit(config, {name: file.get_slice(name).get_shape() for name in names}, path)
         weights = {name: file.get_tensor(name) for name in names}
     return _filled(Model(config), weights, path, record)
 
@@ -111,6 +125,7 @@ def from_pretrained(name: str | Path) -> Model:
     except FrnError:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
             raise
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # read at the import
     try:
         from huggingface_hub import hf_hub_download
     except ImportError as error:
@@ -146,6 +161,7 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     data = save(dict(tensors), metadata=dict(metadata))
     length = int.from_bytes(data[:8], "little")
     fields = json.loads(data[8 : 8 + length])
+    fields["__metadata__"][CHECKSUM] = checksum(fields, data[8 + length :])
     fields["__metadata__"] = dict(sorted(fields["__metadata__"].items()))
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
@@ -195,7 +211,7 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
     assert isinstance(model.backbone, Pretrained)
     model.backbone.fill(read_weights(weights), weights)
-    digest = hashlib.sha256(read_regular(weights, MAX_WEIGHTS)).hexdigest()
+    digest = sha256(weights)
     model.record = {
         "data": f"not trained here: weights of {name} from {weights.name} (SHA-256 {digest[:12]})",
         "weights": {"backbone": name, "file": weights.name, "sha256": digest},
@@ -203,12 +219,34 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     return model.eval()
 
 
+class Weightless(TorchFunctionMode):
+    """Makes tensors of no memory, but lets a network compute its own sizes by `arange` and `linspace`."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        told = {"device": "meta"} if func in (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn) else {}
+        return func(*args, **{**(kwargs or {}), **told})
+
+
+def _require_fit(config: ModelConfig, shapes: Mapping[str, Sequence[int]], path: Path) -> None:
+    """FrnError if a network, built without memory for its weights, has other tensors than a file of these shapes."""
+    with Weightless():
+        try:
+            model = Model(config)
+        except FrnError:  # there is no such network, which the real one says better
+            return
+        _fill(model, {name: torch.empty(tuple(shape)) for name, shape in shapes.items()}, path, assign=True)
+
+
 def _filled(model: Model, weights: Mapping[str, Tensor], path: Path, record: dict[str, object]) -> Model:
+    _fill(model, weights, path)
+    model.record = record
+    return model.eval()
+
+
+def _fill(model: Model, weights: Mapping[str, Tensor], path: Path, *, assign: bool = False) -> None:
     try:
-        model.load_state_dict(dict(weights))
+        model.load_state_dict(dict(weights), assign=assign)
     except RuntimeError as error:
         detail = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
         what = f"a {model.config.method} model on {model.config.backbone}"
         raise FrnError(f"{path}: its weights do not fit {what} ({detail})") from error
-    model.record = record
-    return model.eval()

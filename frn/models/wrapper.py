@@ -74,7 +74,7 @@ class FRN(nn.Module):
         if len({len(pool) for pool in pools}) == 1:
             logits = self.head(torch.stack(pools), query)
             return logits
-        if self.head.ridge is not self.head:
+        if not isinstance(self.head, FRNHead):
             raise ValueError(f"{type(self.head).__name__} takes classes with the same number of supports")
         return torch.cat([self.head(pool[None], query) for pool in pools], dim=1)
 

@@ -4,15 +4,17 @@ A model is called by a shipped name, the name of one that `frn models add` has a
 `.pth`), a run folder, or an exported `.onnx`.
 """
 
+import contextlib
 import difflib
 import os
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.models.catalogue import CATALOGUE
+from frn.system.files import LOCK, PART, beside, is_file, remove, remove_unfinished
+from frn.system.locks import lock
 
 DEFAULT_MODEL = "resnet9-photo"
 
@@ -109,24 +111,32 @@ def added_models() -> dict[str, ModelFiles]:
     try:
         folders = sorted(path for path in models_folder().glob("*") if NAME.fullmatch(path.name))
         found = {folder.name: ModelFiles(folder / WEIGHTS, folder / EXTRACTOR) for folder in folders}
-        return {name: files for name, files in found.items() if files.weights.is_file()}
-    except PermissionError:
-        if os.environ.get("FRN_MODELS"):
-            raise
-        return {}  # of a service, say, whose home is closed to it
+        return {name: files for name, files in found.items() if is_file(files.weights)}
+    except PermissionError:  # of a service, say, whose home is closed to it
+        return {}
 
 
-def place_for(name: str) -> Path:
-    """The folder of a model that is to be added.
+def place_for(name: str, backbone: str) -> Path:
+    """The folder of a model that is to be added, of a network `SOURCE:NAME`.
 
     Raises:
-        FrnError: if a model cannot be called that, or one is already.
+        FrnError: if a model cannot be called that, one is already, or the name is known for another network.
     """
     if not NAME.fullmatch(name):
         raise FrnError(f"{name!r}: a model's name is of letters, digits, '.', '_' and '-'. Give another by --name.")
+    if name in CATALOGUE and CATALOGUE[name].backbone != backbone:
+        raise FrnError(f"{name}: is the short name of {CATALOGUE[name].backbone}. Give {backbone} another by --name.")
     if name in named_models():
         raise FrnError(f"{name}: there is a model of that name already. Give another by --name, or remove it first.")
     return models_folder() / name
+
+
+def remove_unfinished_models() -> None:
+    """Remove what killed programs have left while they added or removed a model."""
+    with contextlib.suppress(OSError):
+        for path in models_folder().iterdir():
+            if found := re.fullmatch(rf"\.({NAME.pattern})\.({PART}|{LOCK})", path.name):
+                remove_unfinished(path.with_name(found[1]))
 
 
 def remove_model(name: str) -> None:
@@ -139,11 +149,18 @@ def remove_model(name: str) -> None:
         what = "ships with the program and stays" if name in shipped_models() else "no such model has been added"
         raise FrnError(f"{name}: {what}. Added: {', '.join(added_models()) or 'none'}.")
     folder = models_folder() / name
+    if folder.is_symlink():
+        raise FrnError(f"{folder}: is a link to {folder.readlink()}. Remove the link yourself; the model stays there.")
     try:
-        gone = folder.rename(folder.with_name(f".removed-{name}"))  # at once; what a kill leaves behind has no name
-        shutil.rmtree(gone)
+        if others := {entry.name for entry in folder.iterdir()} - {WEIGHTS, EXTRACTOR, NOTES}:
+            raise FrnError(f"{folder}: also holds {min(others)}, which `frn models` did not write. Move it away first.")
+        with lock(beside(folder, LOCK), folder):
+            part = beside(folder, PART)
+            remove(part)
+            os.rename(folder, part)  # noqa: PTH104 - the name is free at once, whatever happens to the files
+            remove(part)
     except OSError as error:
-        raise FrnError(f"{folder}: cannot be removed ({error.strerror})") from error
+        raise FrnError(f"{folder}: cannot be removed ({error.strerror or error})") from error
 
 
 def assets_folder() -> Path:

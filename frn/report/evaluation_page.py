@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from frn.evaluation.findings import Findings, HardEpisode, HardImage, Mistake
 from frn.evaluation.open_set import auroc
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 from frn.inference.explanation import overlay
 from frn.report.charts import histograms, intervals, reliability
 from frn.report.page import escape, figure, made_by, page, picture, scrolling, section, table

@@ -16,7 +16,7 @@ from importlib.resources import files
 from PIL import Image
 
 from frn._version import __version__
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 """Of the content: what is in the file, and nothing else."""

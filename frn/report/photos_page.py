@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform, decode_preview, read_file
+from frn.images.opening import decode_preview, read_file
+from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.explanation import overlay
 from frn.report.page import escape, made_by, page, picture, section, table

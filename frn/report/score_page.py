@@ -10,7 +10,8 @@ import numpy as np
 from frn.errors import FrnError
 from frn.evaluation.labelled import BINS, Answer, LabelledScore
 from frn.evaluation.tally import Calibration
-from frn.images.opening import EvaluationTransform, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
 from frn.report.charts import histograms, reliability
 from frn.report.page import figure, made_by, page, picture, section, table
 

@@ -2,19 +2,24 @@
 
 `images/KEY/` is the decoded images of one split of a data set (`frn.data.pixel_cache`); `features.sqlite` has feature
 maps of photos (`frn.inference.feature_cache`, which keeps its own limit). All of it is made again when it is missing.
+
+Nothing is removed that does not carry our mark: the root has a `CACHEDIR.TAG` of ours, a split's folder a name and an
+index of ours, and only files of our names go. A folder that holds something else is left as it is, and no link is
+followed.
 """
 
 import contextlib
-import errno
 import json
 import os
-import shutil
+import re
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-from frn.errors import FrnError
-from frn.system.files import cache_folder, cache_pointer, read_json, write_atomically
+from frn.errors import FrnError, FrnWarning
+from frn.system.files import LOCK, PART, beside, is_file, is_folder, read_json, read_regular, write_atomically
+from frn.system.locks import Lock
 
 LIMIT = 10.0
 """GiB of decoded images that are kept, unless $FRN_CACHE_LIMIT says another number."""
@@ -22,10 +27,20 @@ RECENT = 3600.0
 """Seconds for which what was used stays, whatever the limit: a run reads several splits."""
 MAX_INDEX = 1 << 30
 """Bytes of what a split's cache says of itself: of ten million images."""
-IMAGES, FEATURES, INDEX, USED = "images", "features.sqlite", "index.json", "used"
-"""Names of the two caches, and of two files of a split's: what it holds, and a stamp whose date is that of its use."""
-UNFINISHED, REMOVED = ".building-", ".removed-"
-"""How the names of folders begin that are not whole yet, or not any more."""
+IMAGES, FEATURES, PIXELS, INDEX, USED = "images", "features.sqlite", "pixels", "index.json", "used"
+"""Names of the two caches, and of a split's files: its pixels, what it holds, and a stamp dated by its last use."""
+TAG, OURS = "CACHEDIR.TAG", "# This folder is a cache of frn."
+SIGNATURE = f"Signature: 8a477f597d28d172789f06886806bc55\n{OURS} Everything in it may be deleted.\n"
+"""What `TAG` holds: https://bford.info/cachedir/, and a line of ours."""
+OWN_FOLDER = "frn-cache"
+"""The caches' folder inside a folder that holds something else."""
+KEY = re.compile("[0-9a-f]{24}")
+"""Names of splits' folders."""
+REMOVED = "removed"
+"""Ending of a split's folder that is being removed."""
+_BESIDE = re.compile(rf"\.({KEY.pattern})\.({PART}|{REMOVED})")
+APPLICATION = int.from_bytes(b"frn\0")
+"""Id of the store of feature maps, which SQLite keeps at byte 68 of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +49,62 @@ class CachedSplit:
 
     path: Path
     of: str
-    """The split's folder; empty in caches of version 0.1.0."""
+    """The split's folder."""
     images: int
     size: int
     """Bytes."""
     used: float
     """When it was last used, in seconds since 1970."""
+
+
+def cache_folder() -> Path:
+    """Where caches live: $FRN_CACHE or the user's cache folder; in a folder of their own there if others use it."""
+    root = Path(os.environ.get("FRN_CACHE") or _user_folder())
+    return root if _is_free(root) else root / OWN_FOLDER
+
+
+def make_cache_folder() -> Path:
+    """Make the folder of the caches, and mark it as ours.
+
+    Raises:
+        FrnError: if there is something else in it.
+        OSError: if it cannot be made.
+    """
+    folder = cache_folder()
+    if not _is_free(folder):
+        raise FrnError(
+            f"{folder}: holds something else, and caches need a folder of their own. Set FRN_CACHE to a new folder."
+        )
+    if not _is_tagged(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / TAG, SIGNATURE)
+    return folder
+
+
+def _user_folder() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("frn", appauthor=False)
+
+
+def retired_pointer() -> Path | None:
+    """The file by which `frn cache move` once named another folder, if there is one."""
+    from platformdirs import user_config_path
+
+    path = user_config_path("frn", appauthor=False) / "cache-folder"
+    return path if is_file(path) else None
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether a folder is ours, or nobody's: it is missing or empty."""
+    others = {entry.name for entry in _entries(folder)} - {beside(folder / TAG, ending).name for ending in (LOCK, PART)}
+    return not others or _is_tagged(folder)  # in this order: another process may just be making it
+
+
+def _is_tagged(folder: Path) -> bool:
+    with contextlib.suppress(FrnError):
+        return OURS.encode() in read_regular(folder / TAG, 1 << 12)
+    return False
 
 
 def limit_in_bytes() -> int:
@@ -56,25 +121,59 @@ def limit_in_bytes() -> int:
 
 def cached_splits() -> list[CachedSplit]:
     """What the cache of decoded images holds, the longest unused first."""
-    homes = [entry for entry in _entries(cache_folder() / IMAGES) if not entry.name.startswith(".")]
-    return sorted(filter(None, map(_look_at, homes)), key=lambda split: split.used)
+    return sorted(filter(None, map(_look_at, _our_entries())), key=lambda split: split.used)
+
+
+def others() -> list[Path]:
+    """What is in the caches' folder and not ours: it stays there."""
+    folder = cache_folder()
+    if not _is_tagged(folder):
+        return []
+    known = {split.path for split in cached_splits()}
+    found = [entry for entry in _entries(folder) if entry.name not in (IMAGES, TAG) and entry not in _feature_files()]
+    if (folder / IMAGES).is_symlink():
+        return [*found, folder / IMAGES]
+    return [
+        *found,
+        *(path for path in _entries(folder / IMAGES) if path not in known and not path.name.startswith(".")),
+    ]
+
+
+def _our_entries() -> list[Path]:
+    """What is in the folder of decoded images, if it is ours and no link."""
+    folder = cache_folder()
+    if not _is_tagged(folder) or (folder / IMAGES).is_symlink():
+        return []
+    return [entry for entry in _entries(folder / IMAGES) if not entry.is_symlink() and is_folder(entry)]
 
 
 def _look_at(home: Path) -> CachedSplit | None:
+    """A split's cache; None for anything else."""
+    if not KEY.fullmatch(home.name) or {entry.name for entry in _entries(home)} - {PIXELS, INDEX, USED}:
+        return None
     try:
         size, stamp = _size(home), home / USED
         used = (stamp if stamp.exists() else home).stat().st_mtime
         index = read_json(home / INDEX, MAX_INDEX)
-        return CachedSplit(home, str(index.get("of", "")), len(json.loads(index["body"])["shapes"]), size, used)
-    except (FrnError, ValueError, KeyError, TypeError, AttributeError):
-        return CachedSplit(home, "", 0, size, used)  # torn: it will be made again, or go
-    except OSError:  # another process has just removed it
+        return CachedSplit(home, str(index["of"]), len(json.loads(index["body"])["shapes"]), size, used)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def features_size() -> int:
     """Bytes of the cache of feature maps."""
-    return sum(_size(path) for path in _feature_files(cache_folder()))
+    return sum(path.stat().st_size for path in _feature_files())
+
+
+def is_feature_store(path: Path) -> bool:
+    """Whether a file is a store of feature maps, as its first bytes say; damaged or not, and no link."""
+    try:
+        if path.is_symlink():
+            return False
+        with path.open("rb") as file:
+            return int.from_bytes(file.read(72)[68:]) == APPLICATION
+    except OSError:
+        return False
 
 
 def trim(limit: int | None = None) -> int:
@@ -83,14 +182,15 @@ def trim(limit: int | None = None) -> int:
     Returns the bytes that are free now. What was used within the last hour stays.
     """
     limit = limit_in_bytes() if limit is None else limit
-    freed, past = _sweep(), time.time() - RECENT
-    splits = cached_splits()
+    freed, past, splits = _sweep(), time.time() - RECENT, cached_splits()
     total = sum(split.size for split in splits)
     for split in splits:
         if total <= limit or split.used > past:
             break
-        _remove(split.path)
+        discard(split.path)
         total, freed = total - split.size, freed + split.size
+    if (images := cache_folder() / IMAGES).is_symlink():
+        warnings.warn(f"{images}: is a link, so nothing in it is ever removed", FrnWarning, stacklevel=2)
     return freed
 
 
@@ -99,77 +199,41 @@ def clear(unused_for: float | None = None) -> int:
     freed, now = _sweep(), time.time()
     for split in cached_splits():
         if unused_for is None or now - split.used > unused_for:
-            _remove(split.path)
+            discard(split.path)
             freed += split.size
     if unused_for is None:
-        for path in _feature_files(cache_folder()):
-            freed += _size(path)
+        freed += features_size()
+        for path in _feature_files():
             _unlink(path)
     return freed
 
 
-def move(to: Path) -> None:
-    """Move all caches into a folder and keep them there from now on; a call that was interrupted is gone on with.
-
-    FrnError if $FRN_CACHE says where they are, the folder holds something else, or it cannot be written.
-    """
-    if os.environ.get("FRN_CACHE"):
-        raise FrnError("FRN_CACHE says where the caches are: set it to another folder instead, or unset it first")
-    old, new = cache_folder().resolve(), to.resolve()
-    if old == new:
-        raise FrnError(f"{new}: the caches are there already")
-    if old in new.parents or new in old.parents:
-        raise FrnError(f"{new}: lies inside {old} or around it. Give a folder of its own.")
-    own = {IMAGES, *(f"{FEATURES}{suffix}" for suffix in ("", "-wal", "-shm"))}
-    if others := sorted(entry.name for entry in _entries(new) if entry.name not in own):
-        raise FrnError(f"{new}: holds something else ({others[0]}). Give a folder of its own.")
-    try:
-        (new / IMAGES).mkdir(parents=True, exist_ok=True)
-        for path in _feature_files(old):
-            shutil.move(path, new / path.name)
-        for home in _entries(old / IMAGES):
-            _move_folder(home, new / IMAGES / home.name)
-    except OSError as error:
-        raise FrnError(
-            f"{new}: the caches cannot be moved there ({error.strerror}). What is left stays in use in {old}; call "
-            "again to go on."
-        ) from error
-    write_atomically(cache_pointer(), os.fsencode(f"{new}\n"))
-
-
-def _move_folder(source: Path, target: Path) -> None:
-    """Rename a folder, or copy it to another disk; it appears whole or not at all."""
-    if target.exists():
-        shutil.rmtree(source)
-        return
-    try:
-        source.rename(target)
-    except OSError as error:
-        if error.errno != errno.EXDEV:
-            raise
-        part = target.with_name(f"{UNFINISHED}{target.name}")
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.copytree(source, part)
-        part.rename(target)
-        shutil.rmtree(source)
+def discard(home: Path) -> None:
+    """Remove a split's folder, at once: what a kill leaves behind is no cache any more. Only files of ours go."""
+    with contextlib.suppress(OSError):  # in use, on a system that keeps files in use
+        _remove(home.rename(beside(home, REMOVED)))
 
 
 def _sweep() -> int:
     """Remove what killed programs have left behind; returns the bytes."""
     freed, past = 0, time.time() - RECENT
-    for home in _entries(cache_folder() / IMAGES):
-        with contextlib.suppress(OSError):
-            newest = max(entry.stat().st_mtime for entry in (home, *home.iterdir()))
-            if home.name.startswith((UNFINISHED, REMOVED)) and newest < past:
-                freed += _size(home)
-                shutil.rmtree(home, ignore_errors=True)
+    for home in _our_entries():
+        if found := _BESIDE.fullmatch(home.name):
+            held = Lock(beside(home.with_name(found[1]), LOCK))
+            with contextlib.suppress(OSError):
+                if home.stat().st_mtime < past and held.acquire():
+                    freed += _size(home)
+                    _remove(home)
+                    held.release()
     return freed
 
 
 def _remove(home: Path) -> None:
-    """Remove a split's images, at once: what a kill leaves behind is no cache any more."""
-    with contextlib.suppress(OSError):  # in use, on a system that keeps files in use
-        shutil.rmtree(home.rename(home.with_name(f"{REMOVED}{home.name}")), ignore_errors=True)
+    """Remove a folder of ours; with a file in it that is not, it stays."""
+    for name in (PIXELS, INDEX, USED):
+        _unlink(home / name)
+    with contextlib.suppress(OSError):
+        home.rmdir()
 
 
 def _unlink(path: Path) -> None:
@@ -177,7 +241,11 @@ def _unlink(path: Path) -> None:
         path.unlink()
 
 
-def _feature_files(folder: Path) -> list[Path]:
+def _feature_files() -> list[Path]:
+    """The files of the store of feature maps, if they are ours."""
+    folder = cache_folder()
+    if not (_is_tagged(folder) and is_feature_store(folder / FEATURES)):
+        return []
     return [path for suffix in ("", "-wal", "-shm") if (path := folder / f"{FEATURES}{suffix}").is_file()]
 
 
@@ -188,5 +256,5 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def _size(path: Path) -> int:
-    return sum(entry.stat().st_size for entry in (path.iterdir() if path.is_dir() else [path]))
+def _size(home: Path) -> int:
+    return sum(entry.stat().st_size for entry in home.iterdir())

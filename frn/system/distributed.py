@@ -8,7 +8,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from frn.data.pixel_cache import StoredImages
 from frn.errors import FrnError, one_line
 from frn.system.hardware import own_rank, world
 
@@ -113,15 +112,6 @@ class Ranks:
         if self.world > 1:
             dist.all_gather_object(said, what)
         return said
-
-    def part(self, images: StoredImages) -> StoredImages:
-        """This rank's share of uniform images, for feature extraction alone: classes are not told apart in it."""
-        if self.world == 1:
-            return images
-        own = self.share(len(images))
-        part = slice(own.start, own.stop)
-        pixels = images.images()[part].reshape(-1)
-        return replace(images, heights=images.heights[part], widths=images.widths[part], pixels=pixels)
 
     def share(self, total: int) -> range:
         """This rank's share of so many things."""

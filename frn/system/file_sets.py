@@ -1,86 +1,110 @@
 """Files that belong together: all of them appear in their folder, or none, whenever the program is killed.
 
-They are written into a new folder beside the old one, which then takes its name, in one step of the system where it has
-such a step (Linux). Elsewhere they are renamed one after the other once all of them are written.
+A new folder is filled beside its place and takes its name at the end. A folder that holds nothing else is exchanged in
+one step of the system where it has such a step (Linux); in any other the files are replaced one by one.
 """
 
 import contextlib
 import ctypes
-import errno
 import os
 import shutil
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.system.files import in_the_making, remove_abandoned, sync_folder
+from frn.system.files import LOCK, PART, beside, remove, sync_folder, write_atomically
+from frn.system.locks import GIVE_UP_AFTER, lock
 
-MOST_OTHERS = 1000
-"""Other entries that a folder may hold to be exchanged as a whole."""
 _AT_CWD, _EXCHANGE = -100, 2
 """As Linux's `renameat2` calls them."""
+
+
+@contextlib.contextmanager
+def new_folder(path: Path, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[Path]:
+    """Yield an empty folder beside `path` to fill; at the end it is synced and takes the name of `path`.
+
+    An exception in the block leaves nothing. FrnError if `path` is a folder that is not empty, or cannot be written.
+    """
+    path = path.absolute()
+    with _at_work(path, give_up_after) as new:
+        yield new
+        if path.exists() and any(path.iterdir()):
+            raise FrnError(f"{path}: already exists. Name a folder that does not.", code="exists")
+        sync_tree(new)
+        os.rename(new, path)  # noqa: PTH104
 
 
 def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collection[str] = ()) -> None:
     """Write files into a folder, in place of those of the same names and of `instead_of`; all others stay.
 
-    FrnError if they cannot be written; the folder is then as it was.
+    FrnError if they cannot be written.
     """
-    folder = folder.absolute()
+    folder = Path(os.path.realpath(folder))
     mine = {*files, *instead_of}
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(folder.parent, [folder.name])
-        new = folder.with_name(f".{folder.name}.{os.urandom(4).hex()}")
-        new.mkdir()
-        with in_the_making(new):
-            try:
-                for name, data in files.items():
-                    _write(new / name, data)
-                sync_folder(new)
-                _take_place(new, folder, mine)
-            finally:
-                shutil.rmtree(new, ignore_errors=True)
-        sync_folder(folder.parent)
-    except OSError as error:
-        raise FrnError(f"{folder}: cannot be written ({error.strerror}). What was there is as it was.") from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _take_place(new: Path, folder: Path, mine: set[str]) -> None:
-    if not folder.exists():
-        new.rename(folder)
-        return
-    shutil.copymode(folder, new)
-    others = [entry for entry in folder.iterdir() if entry.name not in mine]
-    written = [entry.name for entry in new.iterdir()]
-    if len(others) <= MOST_OTHERS and all(entry.is_file() and not entry.is_symlink() for entry in others):
-        with contextlib.suppress(OSError, AttributeError):
-            for entry in others:
-                os.link(entry, new / entry.name)
-            _exchange(new, folder)
-            for entry in new.iterdir():  # what came in between
-                if entry.name not in mine and not (folder / entry.name).exists():
-                    entry.rename(folder / entry.name)
-            return
-    for name in mine - set(written):
+    if not folder.exists() or _is_exchangeable(folder, mine):
+        with _at_work(folder, GIVE_UP_AFTER) as new:
+            for name, data in files.items():
+                (new / name).write_bytes(data)
+                if (folder / name).is_file():
+                    shutil.copymode(folder / name, new / name)
+            sync_tree(new)
+            if not folder.exists():
+                os.rename(new, folder)  # noqa: PTH104
+                return
+            shutil.copymode(folder, new)
+            if _exchange(new, folder):
+                for entry in new.iterdir():  # what came in between
+                    if entry.name not in mine:
+                        entry.rename(folder / entry.name)
+                return
+    for name, data in files.items():
+        write_atomically(folder / name, data)
+    for name in mine - files.keys():
         (folder / name).unlink(missing_ok=True)
-    for name in written:
-        os.replace(new / name, folder / name)
-    sync_folder(folder)
 
 
-def _exchange(one: Path, other: Path) -> None:
-    """Let two folders take each other's names. OSError or AttributeError where the system cannot."""
+@contextlib.contextmanager
+def _at_work(path: Path, give_up_after: float) -> Iterator[Path]:
+    """Yield an empty folder beside `path`, for one process at a time; what is left of it at the end is removed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with lock(beside(path, LOCK), path, give_up_after=give_up_after):
+            new = beside(path, PART)
+            remove(new)
+            new.mkdir()
+            try:
+                yield new
+            finally:
+                remove(new)
+            sync_folder(path.parent)
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+def _is_exchangeable(folder: Path, mine: set[str]) -> bool:
+    """Whether a folder may become another one: it is ours alone, not where we stand, not a mount."""
+    entries = list(os.scandir(folder))
+    is_ours = all(entry.name in mine and entry.is_file(follow_symlinks=False) for entry in entries)
+    return is_ours and bool(entries) and not os.path.ismount(folder) and not os.path.samefile(folder, os.curdir)  # noqa: PTH121
+
+
+def sync_tree(folder: Path) -> None:
+    """Have all files of a folder, and their names, outlast a power cut."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            flags = os.O_RDWR if os.name == "nt" else os.O_RDONLY
+            descriptor = os.open(os.path.join(place, name), flags)  # noqa: PTH118
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(Path(place))
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Let two folders take each other's names; return whether the system could."""
     if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, "not here")
-    rename = ctypes.CDLL(None, use_errno=True).renameat2
-    if rename(_AT_CWD, os.fsencode(one), _AT_CWD, os.fsencode(other), _EXCHANGE):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    return rename is not None and not rename(_AT_CWD, os.fsencode(one), _AT_CWD, os.fsencode(other), _EXCHANGE)

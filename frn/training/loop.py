@@ -18,6 +18,7 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
+from frn.heads.frn import FRNHead
 from frn.models.model import Model, save_model
 from frn.ridge.systems import SingularError
 from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
@@ -200,8 +201,8 @@ class _Trainer:
 
         At the small rates of episodes after pre-training, alpha and gamma would take most of the run to get there.
         """
-        ridge = self.model.head.ridge
-        if ridge is None:
+        head = self.model.head
+        if not isinstance(head, FRNHead):
             return
         shape = self.preset.episode
         first = self.objective.epoch([part.sizes for part in self.images.parts], seed=self.settings.seed, epoch=0)
@@ -212,7 +213,7 @@ class _Trainer:
                 maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
                 trials.append(TuningEpisode.split(episode, shape.shot))
-        ridge.set_parameters(tune(trials))
+        head.set_parameters(tune(trials))
         fix_regularisers(self.model, self.preset)
 
     def fit_statistics(self) -> None:
@@ -310,7 +311,7 @@ class _Trainer:
         self.model.eval()
         ranks, settings = self.settings.ranks, self.settings
         ranks.settle(self.model)
-        part = ranks.part(self.val_images)
+        part = self.val_images.portion(ranks.share(len(self.val_images)))
         own = extract_features(self.model, part, precision=settings.precision, device=settings.device)
         maps = ranks.gather(own, len(self.val_images))  # the episodes are few: each rank scores all of them
         accuracy = evaluate_episodes(

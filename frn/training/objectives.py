@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from frn.episodes import Balance, Episode, EpisodeShape, balanced_shares, concat_epoch
 from frn.errors import FrnError
 from frn.heads import build_head
+from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
 from frn.models.model import Model
 from frn.training.losses import AuxMode, episode_loss
@@ -93,9 +94,9 @@ class PretrainingObjective(Objective):
         if average:
             self.head = AveragePoolHead(len(sizes), model.d)
             return
-        assert model.head.ridge is not None  # no preset asks otherwise
+        assert isinstance(model.head, FRNHead)  # no preset asks otherwise
         self.head = DummyMapHead(len(sizes), h * w, model.d)
-        for fixed in (model.head.ridge.alpha, model.head.ridge.beta):
+        for fixed in (model.head.alpha, model.head.beta):
             fixed.requires_grad_(False)
 
     def learn_from(self, model: Model, classifier: Mapping[str, Tensor] | None) -> None:

@@ -14,6 +14,7 @@ from frn.data.concat import ConcatImages
 from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
+from frn.heads.frn import FRNHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.widen import widen
@@ -76,8 +77,8 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
 def fix_regularisers(model: Model, preset: Preset) -> None:
     """Leave out of training what the preset keeps at its start (SM, Ablation Study)."""
     for name in preset.fixed:
-        assert model.head.ridge is not None  # a preset of another method fixes nothing
-        parameter = model.head.ridge.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
+        assert isinstance(model.head, FRNHead)  # a preset of another method fixes nothing
+        parameter = model.head.get_parameter({"lambda": "alpha", "rho": "beta"}[name])
         parameter.requires_grad_(False).zero_()
 
 

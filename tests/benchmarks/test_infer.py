@@ -7,7 +7,7 @@ from frn_export.graphs.classifier import classifier_graph
 from infer import enroll_moths, time_classifier, time_extractor
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
 from frn.models.model import Model

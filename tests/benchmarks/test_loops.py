@@ -14,7 +14,7 @@ from bench.timing import step_operations
 from PIL import Image
 
 from frn.episodes import EpisodeShape
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.training.losses import episode_loss

@@ -19,7 +19,7 @@ import typer
 
 from frn.data.synthetic import draw_moth, species
 from frn.episodes import EpisodeShape
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.models.zoo import assets_folder

@@ -33,6 +33,8 @@ class Part:
     make: Callable[[np.random.Generator], bytes]
     door: Callable[[bytes, Path], object]
     """Called with the bytes and an empty folder; an FrnError is a refusal, anything else raised is a crash."""
+    refuses: bool = True
+    """Whether some cases are refused; a cache or a setting is done without instead."""
 
 
 @dataclass(slots=True)

@@ -174,7 +174,7 @@ def settings() -> Part:
         found = Settings.read()
         assert found.trouble or "/b" in found.recent
 
-    return Part(5_000, _damaging_json(good), door)
+    return Part(5_000, _damaging_json(good), door, refuses=False)
 
 
 def journals() -> Part:
@@ -196,7 +196,7 @@ def journals() -> Part:
         (folder / "journal-999999999.json").write_bytes(data)
         Journals(1).recover(Recover(), Job.__new__(Job))
 
-    return Part(5_000, _damaging_json(good), door)
+    return Part(5_000, _damaging_json(good), door, refuses=False)
 
 
 def pickles() -> Part:

@@ -12,7 +12,8 @@ from PIL import Image, features
 from frn.data.prepare.stored_images import to_png
 from frn.data.synthetic import draw_moth, species
 from frn.images.colour import to_rgb
-from frn.images.opening import EvaluationTransform, decode, decode_crop, decode_preview, limit_shorter_side
+from frn.images.opening import decode, decode_crop, decode_preview
+from frn.images.transforms import EvaluationTransform, limit_shorter_side
 from tests.campaign.campaign import Part
 from tests.campaign.mutations import mend_png, mutate
 

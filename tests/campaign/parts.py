@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.campaign import archives, files, images
+from tests.campaign import archives, files, images, own_files
 from tests.campaign.campaign import Part
 
 PARTS: dict[str, Callable[[], Part]] = {
@@ -21,5 +21,11 @@ PARTS: dict[str, Callable[[], Part]] = {
     "bundles": archives.bundles,
     "results": files.results,
     "metrics": files.metrics,
+    "feature cache": own_files.feature_cache,
+    "pixel cache": own_files.pixel_cache,
+    "prepared.json": own_files.prepared,
+    "moves": own_files.move_journals,
+    "locks": own_files.project_locks,
+    "runs": own_files.checkpoints_of_runs,
 }
 """Made only when it is run: good files are drawn, written and exported first."""

@@ -17,13 +17,13 @@ from PIL import Image
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.project import load_project, save_project
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.zoo import assets_folder
-from frn.system import files
+from frn.system.caches import cache_folder
 from frn.training.runs.run_folder import Position, RunFolder
 from tests.campaign.test_surroundings import project
 from tests.forks import ended, fork
@@ -168,11 +168,11 @@ def test_two_programs_share_the_cache_of_features(tmp_path: Path) -> None:
         for number in range(200):
             maps = np.full((4, 8), number % 50, np.float32)
             store.put("x", {f"{number % 50}": maps})
-            found = store.get("x", f"{(number + first) % 50}")
+            found = store.get("x", f"{(number + first) % 50}", (4, 8))
             assert found is None or (found == (number + first) % 50).all()
 
     at_once(lambda: work(0), lambda: work(7), lambda: work(19))
-    assert FeatureStore(path).get("x", "3") is not None
+    assert FeatureStore(path).get("x", "3", (4, 8)) is not None
 
 
 TRANSFORM = EvaluationTransform(size=16, resize=16)
@@ -183,20 +183,19 @@ def test_two_programs_build_the_same_cache_of_pixels(moths: Path, tmp_path: Path
     for _ in range(5):
         at_once(*[lambda: load_images(folders, TRANSFORM)] * 3)
     assert load_images(folders, TRANSFORM).images().shape == (60, 16, 16, 3)
-    assert not list(files.cache_folder().rglob(".*"))
+    assert not list(cache_folder().rglob(".*"))
 
 
 def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "JUST_MADE", 0.0)
     folders, step, was_killed = scan(moths / "val"), 0, True
     while was_killed:
         monkeypatch.setenv("FRN_CACHE", str(tmp_path / f"{step}"))
         was_killed = killed_at(step, lambda: load_images(folders, TRANSFORM))
         assert load_images(folders, TRANSFORM).images().shape == (60, 16, 16, 3)
         # A lock that nobody holds any more goes when something is built next.
-        assert not [left for left in files.cache_folder().rglob(".*") if left.suffix != ".lock"]
+        assert not [left for left in cache_folder().rglob(".*") if left.suffix not in (".frn-lock", ".building")]
         step += 1
     assert step >= 4
 
@@ -204,7 +203,6 @@ def test_a_cache_of_pixels_killed_at_any_step_is_built_again(
 def test_a_run_killed_at_any_step_of_a_save_goes_on_from_one_of_two_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "JUST_MADE", 0.0)
     model = Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=32)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     step, was_killed = 0, True
@@ -212,7 +210,6 @@ def test_a_run_killed_at_any_step_of_a_save_goes_on_from_one_of_two_places(
         run = RunFolder(tmp_path / f"{step}")
         _save(run, model, optimizer, 1)
         was_killed = killed_at(step, lambda run=run: _save(run, model, optimizer, 2))  # type: ignore[misc]
-        files._swept.clear()
         run.sweep()
         position = run.load_last(model, torch.nn.Identity(), optimizer, {})
         weight = next(model.parameters())

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.inference.session import ClassEntry, State
-from frn.system import files
 from frn.system.file_sets import write_set
 from tests.killing import killed_at
 
@@ -30,11 +29,6 @@ def project(name: str) -> Project:
     return Project(REFERENCE, State((ClassEntry(1, name, ()),), None, 2))
 
 
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "JUST_MADE", 0.0)
-
-
 def test_a_save_killed_at_any_step_leaves_a_project_and_the_next_one_sweeps(tmp_path: Path) -> None:
     for step in itertools.count():
         home = tmp_path / f"{step}"
@@ -42,7 +36,6 @@ def test_a_save_killed_at_any_step_leaves_a_project_and_the_next_one_sweeps(tmp_
         save_project(path, project("old"))
         was_killed = killed_at(step, lambda path=path: save_project(path, project("new"), replace=True))  # type: ignore[misc]
         assert load_project(path).state.classes[0].name in ("old", "new")
-        files._swept.clear()
         save_project(path, project("newer"), replace=True)
         assert {entry.name for entry in home.iterdir()} <= {"x.frn.json", "x.frn.json.bak"}
         if not was_killed:

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from frn._version import __version__
 from frn.cli.main import app
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig

@@ -11,7 +11,7 @@ from frn_export.quantise import int8
 
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors

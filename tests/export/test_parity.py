@@ -18,7 +18,7 @@ from frn_export.parity import (
 from frn_export.quantise import half
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig

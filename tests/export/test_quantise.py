@@ -12,7 +12,8 @@ from frn_export.quantise import half, int8
 from onnx import TensorProto, numpy_helper
 
 from frn.errors import FrnError
-from frn.images.opening import Pixels, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import Pixels
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import FEATURES_FORMAT, check_model
 from frn.models.zoo import shipped_extractors

@@ -22,6 +22,7 @@ from frn_export.graphs.head import head_graph
 from frn_export.quantise import half, int8
 from PIL import Image
 
+from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
@@ -43,7 +44,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder per precision with the four files, photos, and what this library says of them."""
     home = tmp_path_factory.mktemp("exported")
     model = load_model(DEFAULT_MODEL)
-    assert model.head.ridge is not None
+    assert isinstance(model.head, FRNHead)
     plain = features_graph(model).SerializeToString()
     photos = sorted(SAMPLES.glob("moths/*/*.jpg"))
     queries = [*sorted((SAMPLES / "queries").iterdir()), *photos[4::5]]
@@ -57,7 +58,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         classifier.enroll({place.name: sorted(place.iterdir())[:4] for place in sorted((SAMPLES / "moths").iterdir())})
         graphs = {
             "features": features,
-            "head": head_graph(HeadParameters.of(model.head.ridge)).SerializeToString(),
+            "head": head_graph(HeadParameters.of(model.head)).SerializeToString(),
             "classifier": classifier_graph(features, classifier.classes, gamma=classifier.gamma).SerializeToString(),
             "classifier-batch": batch_graph(
                 extractor, classifier.classes, threshold=0, gamma=classifier.gamma

@@ -44,6 +44,10 @@ class FakeEngine(EngineClient):
         self.written: dict[str, str] = {}
         self.sorted: list[tuple[str, str, bool]] = []
         """Photos that were sorted into folders: where, and whether they were moved."""
+        self.moved: list[dict[str, str]] = []
+        """Photos that were moved back, or once more: from where to where."""
+        self.settled: dict[str, str] = {}
+        """Photos that a program was moving when it was killed."""
         self.sorted_beside: tuple[str, ...] = ()
         """All verdicts that have folders, where photos were sorted last."""
         self.sizes: dict[str, int] = {}
@@ -257,12 +261,27 @@ class FakeEngine(EngineClient):
         return {"project": f"{folder}/birds.frn.json"}
 
     def op_sort(
-        self, tell: OnEvent, folder: str, photos: list[tuple[str, str]], move: bool, verdicts: tuple[str, ...]
+        self,
+        tell: OnEvent,
+        folder: str,
+        photos: list[tuple[str, str]],
+        move: bool,
+        verdicts: tuple[str, ...],
+        journal: str,
     ) -> dict[str, Any]:
         self.sorted_beside = verdicts
         self.sorted += [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
         places = {path: f"{folder}/{verdict}/{Path(path).name}" for path, verdict in photos}
-        return {"places": places, "failed": []}
+        return {"places": places, "failed": [], "twins": [], "journal": journal or "/state/moved/1.jsonl"}
+
+    def op_move(self, tell: OnEvent, journal: str, photos: list[tuple[str, str, bool]], back: bool) -> dict[str, Any]:
+        assert journal == "/state/moved/1.jsonl"
+        places = dict((place, path) if back else (path, place) for path, place, _ in photos)
+        self.moved.append(places)
+        return {"places": places, "failed": [], "twins": [], "journal": journal}
+
+    def op_settle(self, tell: OnEvent) -> dict[str, Any]:
+        return {"places": self.settled, "failed": [], "twins": [], "journal": ""}
 
     def op_save(self, tell: OnEvent, **arguments: Any) -> dict[str, Any]:
         return {}

@@ -16,10 +16,12 @@ from textual.theme import ThemeProvider
 
 from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import MIRROR
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.help import meanings
 from frn_tui.document.controller import Controller
+from frn_tui.document.photo_files import settle
 from frn_tui.panes.project import ProjectBar
 from frn_tui.panes.recovery import Recovery
 from frn_tui.screens.workspace import Workspace, bindings
@@ -198,7 +200,11 @@ class FrnApp(App[None]):
         self.engine.on_silence = lambda: self.context.say("the disk does not answer; esc cancels", severity="warning")
         await self.engine.start()
         await self._open_first_model()
-        left = await self.recovery.find()
+        await self._open_first_classes(await self.recovery.find())
+        if finished := await settle(self.controller):
+            self.context.say(finished, severity="warning")
+
+    async def _open_first_classes(self, left: Recovered) -> None:
         if self.place is not None:
             await self.workspace.open_place(self.place)
             if left and self.recovery.is_of(left, self.place):
@@ -217,6 +223,7 @@ class FrnApp(App[None]):
     def _tell_of_restart(self) -> None:
         log = f"; more in {self.engine.log}" if self.engine.log else ""
         self.context.say(f"the engine stopped and was started again{log}", severity="warning")
+        self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
         mirror = MIRROR if (self.test_time or self.settings.test_time) == "mirror" else ""
@@ -329,7 +336,7 @@ class FrnApp(App[None]):
         if self.screen is self.workspace:
             from frn_tui.screens.settings_menu import change_settings  # here: few sessions change them
 
-            self.context.start(change_settings, self, group="settings")
+            self.context.start(change_settings, self.workspace, self, group="settings")
 
     def _choose_model(self) -> None:
         names = list(named_extractors())

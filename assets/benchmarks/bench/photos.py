@@ -13,7 +13,8 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform, limit_shorter_side, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform, limit_shorter_side
 
 Pools = Annotated[
     list[str],

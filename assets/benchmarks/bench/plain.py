@@ -122,8 +122,8 @@ def plain_loss(model: Model, maps: Tensor, shape: EpisodeShape) -> Tensor:
     """Cross-entropy and auxiliary loss of an episode by its maps, supports of all classes first."""
     supports = shape.way * shape.shot
     support, query = maps[:supports].unflatten(0, (shape.way, shape.shot)), maps[supports:]
-    head = model.head.ridge
-    assert head is not None
+    head = model.head
+    assert isinstance(head, FRNHead)
     logits = -head.gamma * plain_error(support, query, EQ_10, head)
     target = torch.arange(shape.way, device=maps.device).repeat_interleave(shape.queries)
     return F.nll_loss(F.log_softmax(logits, dim=1), target) + AUX_WEIGHT * _auxiliary(support.flatten(1, 2))
@@ -172,10 +172,11 @@ def plain_accuracy(
     An episode is the numbers of its files, supports of all classes first.
     """
     model = model.to(device).eval()
+    assert isinstance(model.head, FRNHead)
     target = torch.arange(shape.way, device=device).repeat_interleave(shape.queries)
     supports = shape.way * shape.shot
     for images in batches(files, EVALUATION, episodes, device):
         maps = plain_maps(model, images)
         support = maps[:supports].unflatten(0, (shape.way, shape.shot))
-        error = plain_error(support, maps[supports:], EQ_10, model.head.ridge)
+        error = plain_error(support, maps[supports:], EQ_10, model.head)
         yield (error.argmin(1) == target).float().mean().item()

@@ -15,7 +15,7 @@ import onnx
 
 from frn._version import __version__
 from frn.errors import FrnError
-from frn.images.opening import MAX_ASPECT, EvaluationTransform, centre_offset
+from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value

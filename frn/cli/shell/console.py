@@ -9,7 +9,7 @@ import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -207,6 +207,16 @@ def progress_bar(what: str) -> Iterator["Progress"]:
             bar.update(task, completed=done, total=total)
 
         yield show
+
+
+@contextmanager
+def status_line(text: str) -> Iterator[Callable[[str], None]]:
+    """Show a line on a terminal while something works; yields what replaces its text. Quiet in a pipe."""
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True, emoji=False).status(Text(text)) as status:
+        yield lambda text: status.update(Text(text))
 
 
 def report_left_out(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import note, print_table, printable, stdout, user_errors
+from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
 from frn.cli.shell.options import ImportPreset, MethodName
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 
@@ -24,11 +24,12 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
     if context.invoked_subcommand is not None:
         return
     from frn.errors import FrnError
-    from frn.models.zoo import named_models
+    from frn.models.zoo import named_models, remove_unfinished_models
 
     found = {}
     with user_errors():
         wants = chosen_format(form, as_json)
+        remove_unfinished_models()
         for name, files in named_models().items():
             try:
                 found[name] = _facts(files)
@@ -80,9 +81,13 @@ def add(
         if is_file:
             added, files = add_file(network, name=name, preset=preset)
         else:
-            if weights is None:
-                note("fetching the weights, unless they are here already ...")
-            added, files = add_model(network, name=name, weights=weights, size=size, method=method or "frn")
+            with status_line("looking for the weights") as say:
+
+                def progress(done: int) -> None:
+                    say(f"fetching the weights: {done / 1e6:.1f} MB")
+
+                head = method or "frn"
+                added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
         facts = _facts(files)
     if printed(wants, {added: facts}):
         return

@@ -2,12 +2,14 @@
 
 import json
 import os
+import zlib
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from frn.data.prepare.benchmark import Item
 from frn.errors import FrnError
-from frn.system.files import MAX_JSON, read_json, read_regular, remove_abandoned, write_atomically
+from frn.system.files import MAX_JSON, read_json, read_regular, remove_unfinished, write_atomically
 
 NAME = "prepared.json"
 Holding = dict[str, dict[str, tuple[int, int]]]
@@ -28,7 +30,7 @@ class Record:
     holding: Holding = field(default_factory=dict)
     """Empty until it is whole."""
     skipped: list[str] | None = None
-    """Files of a folder that are no images, each with the reason; None in records of version 0.1.0."""
+    """Files of a folder that are no images, each with the reason; None until they are known."""
     split_by: str = ""
     """How a folder was split, in words."""
     differs: list[str] = field(default_factory=list)
@@ -41,25 +43,32 @@ class Record:
 
     def write(self, out: Path) -> None:
         """Write it into the data set's folder, unless the same is there."""
-        text = json.dumps(asdict(self), indent=1, ensure_ascii=True) + "\n"
+        record = asdict(self)
+        text = json.dumps({**record, "crc32": _checksum(record)}, indent=1, ensure_ascii=True) + "\n"
         path = out / NAME
-        remove_abandoned(out, [NAME])
+        remove_unfinished(path)
         if not (path.is_file() and read_regular(path, MAX_JSON) == text.encode()):
             write_atomically(path, text)
 
 
 def read_record(out: Path) -> Record | None:
-    """Return the record of a data set; None where there is none, or none that this version understands."""
+    """Return the record of a data set; None if there is none, or it is damaged or of another version."""
     try:
         raw = read_json(out / NAME)
+        if raw.pop("crc32") != _checksum(raw):
+            return None
         record = Record(**raw)
-        record.holding = {
-            split: {label: (int(files), int(size)) for label, (files, size) in labels.items()}
-            for split, labels in record.holding.items()
-        }
-    except (ValueError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
+    record.holding = {
+        split: {label: (files, size) for label, (files, size) in labels.items()}
+        for split, labels in record.holding.items()
+    }
     return record
+
+
+def _checksum(record: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(record, sort_keys=True).encode())
 
 
 def refuse_another(record: Record | None, benchmark: str, options: dict[str, object], out: Path) -> None:
@@ -76,6 +85,8 @@ def hold(out: Path, splits: list[str]) -> Holding:
         labels = holding[split] = {}
         if (out / split).is_dir():
             for folder in sorted(os.scandir(out / split), key=lambda entry: entry.name):
+                if not folder.is_dir():
+                    continue
                 sizes = [entry.stat().st_size for entry in os.scandir(folder) if entry.name[0] != "."]
                 labels[folder.name] = (len(sizes), sum(sizes))
     return holding

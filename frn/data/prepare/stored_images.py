@@ -12,7 +12,9 @@ from PIL import Image
 
 from frn.errors import FrnError, one_line
 from frn.images.colour import to_rgb
-from frn.images.opening import LARGE, decode_stored, resize_bytes
+from frn.images.decoding import LARGE
+from frn.images.opening import decode_stored
+from frn.images.transforms import resize_bytes
 
 PNG_MODES = frozenset({"1", "L", "LA", "I", "I;16", "P", "RGB", "RGBA"})
 MAX_PIXELS = 64_000_000

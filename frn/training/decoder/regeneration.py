@@ -15,7 +15,8 @@ from frn.data.pixel_cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes, evaluation_episode
 from frn.errors import FrnError
 from frn.evaluation.features import extract_features
-from frn.images.opening import Pixels
+from frn.heads.frn import FRNHead
+from frn.images.transforms import Pixels
 from frn.models.model import Model
 from frn.ridge.reconstruction import reconstruct
 from frn.training.decoder.fit_decoder import decoder_input, targets
@@ -54,10 +55,10 @@ class Regenerator:
         self, model: Model, decoder: Decoder, images: StoredImages, *, progress: Progress | None = None
     ) -> None:
         """Compute the feature maps; a model without an FRN head rebuilds nothing and is refused."""
-        ridge = model.head.ridge
-        if ridge is None:
+        head = model.head
+        if not isinstance(head, FRNHead):
             raise FrnError(f"a {model.config.method} model rebuilds nothing: this needs one of --method frn")
-        self.model, self.decoder, self.images, self.head = model, decoder, images, ridge
+        self.model, self.decoder, self.images, self.head = model, decoder, images, head
         self.maps = decoder_input(extract_features(model, images, device=model.mean.device, progress=progress))
 
     @torch.inference_mode()

@@ -10,8 +10,8 @@ from frn.training.presets.general import GENERAL, demo
 from frn.training.presets.imagenet import IMAGENET
 from frn.training.presets.overlay import read_settings
 from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Schedule
-from frn.training.presets.recipe import read_stage
 from frn.training.presets.small import SMALL
+from frn.training.presets.stages import read_stage
 
 __all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "demo", "find_preset"]
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from frn.data.augmentation import Augmentation
 from frn.episodes import EpisodeShape
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.training.presets.preset import Preset, Pretraining, Schedule, TrainingData, ValidationProtocol
 
 RELATIVES = ("n01944390", "n03179701", "n03902125", "n04008634")

@@ -10,7 +10,7 @@ from typing import Literal
 
 from frn.data.augmentation import Augmentation
 from frn.episodes import EpisodeShape
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Regulariser
 
 METHODS = {"frn": "FRN", "proto": "ProtoNet", "dsn": "DSN", "ctx": "CTX", "covariance": "covariance pooling"}

@@ -8,7 +8,7 @@ from typing import Literal
 from frn.data.augmentation import Augmentation
 from frn.episodes import Balance, EpisodeShape
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 
 WITH_AUXILIARY_LOSS = frozenset({"frn", "frn-tdm", "dsn", "ctx"})
 """Methods that are trained with Eq. 11: the paper's (SM, Implemented Baselines), and TDM over FRN."""

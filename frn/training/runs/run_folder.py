@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from frn.errors import FrnError, FrnWarning
-from frn.system.files import MAX_LINES, claim, read_regular, release, remove_abandoned, write_atomically
+from frn.system.files import LOCK, MAX_LINES, read_regular, remove_unfinished, write_atomically
+from frn.system.locks import Lock, holder
 from frn.models.model import Model, model_file
-from frn.models.header import OPTIMIZER, STAGE, header, read_header
+from frn.models.header import OPTIMIZER, STAGE, header, read_header, require_whole
+from frn.system.overwriting import MARK, require_writable
 from frn.training.presets.record import changes, lengthens
 
 MAX_CONFIG = 1 << 20
@@ -48,6 +50,10 @@ class Position:
         return self.total_steps > 0 or self.start is not None
 
 
+_held: dict[Path, Lock] = {}
+"""Locks of the folders that this process trains in."""
+
+
 class RunFolder:
     """Reads and writes the files of one run."""
 
@@ -62,27 +68,41 @@ class RunFolder:
 
     def claim(self) -> None:
         """Keep other processes from training here. FrnError if one does, or the folder cannot be made."""
+        known = _held.get(self.path.absolute())
+        if known is not None and known.is_held():
+            return
+        wanted = Lock(self.path / f".{LOCK}")
         try:
-            is_ours = claim(self.path)
+            is_ours = wanted.acquire()
         except OSError as error:
             raise FrnError(f"{self.path}: cannot be written ({error.strerror})") from error
         if not is_ours:
             raise FrnError(
-                f"{self.path}: another process is training in it. Wait until it has ended, or give another --out."
+                f"{self.path}: another process is training in it, {holder(wanted.path)}. Wait until it has ended, or "
+                "give another --out."
             )
+        _held[self.path.absolute()] = wanted
 
     def release(self) -> None:
         """Let other processes train here: this one has stopped."""
-        release(self.path)
+        if (held := _held.pop(self.path.absolute(), None)) is not None:
+            held.release()
 
     def sweep(self) -> None:
         """Remove what a killed run has left half written."""
-        remove_abandoned(self.path, [file.name for file in (self.last, self.best, self.metrics, self.config)])
+        for file in (self.last, self.best, self.metrics, self.config):
+            remove_unfinished(file)
 
     def require_free(self) -> None:
-        """Refuse a folder that holds a run, by an `FrnError`."""
+        """Refuse a folder that holds a run, or other files of the same names, by an `FrnError`."""
         if self.last.exists():
             raise FrnError(f"{self.path}: already holds a run. Add --resume to continue it, or give another --out.")
+        if self.config.exists():
+            require_writable(self.config)
+            return
+        for file in (self.best, self.metrics):
+            if file.exists():
+                raise FrnError(f"{file}: already exists, and is not of a run. Give another --out.")
 
     def save_last(
         self,
@@ -111,6 +131,7 @@ class RunFolder:
         if not self.last.is_file():
             raise FrnError(f"{self.path}: has no last.safetensors to resume from. Leave --resume out to start.")
         _, record = read_header(self.last)
+        require_whole(self.last)
         training: dict[str, Any] | None = record.get("training")
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
@@ -175,11 +196,12 @@ class RunFolder:
         if not self.config.exists():
             return []
         lines = read_regular(self.config, MAX_CONFIG).decode(errors="replace").splitlines()
-        return [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("#"), lines)]
+        said = [line.removeprefix("# ") for line in takewhile(lambda line: line.startswith("#"), lines)]
+        return [line for line in said if line != MARK]
 
     def write_config(self, commands: Sequence[str], run: Mapping[str, object]) -> None:
         """Write the settings as TOML, on top the command that reproduces the run and those that lengthened it."""
-        lines = [f"# {command}\n" for command in commands]
+        lines = [f"# {line}\n" for line in (MARK, *commands)]
         tables = {key: value for key, value in run.items() if isinstance(value, Mapping)}
         lines += [f"{key} = {_toml(value)}\n" for key, value in run.items() if key not in tables and value is not None]
         for name, table in tables.items():
@@ -232,6 +254,7 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
     if not last.is_file():
         raise FrnError(f"--init {run}: distilling takes the folder of a run, with its last.safetensors")
     _, record = read_header(last)
+    require_whole(last)
     learned = record.get("training", {}).get("run", {}).get("images")
     if learned != list(images):
         raise FrnError(f"--init {run}: distilling takes the data of that run, in its order: {', '.join(learned or [])}")

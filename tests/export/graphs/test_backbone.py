@@ -11,7 +11,7 @@ import torch
 from frn_export.graphs.backbone import features_graph
 
 from frn.backbones.backbone import Backbone
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 

@@ -14,7 +14,7 @@ from PIL import Image
 from torchvision.transforms import functional
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig

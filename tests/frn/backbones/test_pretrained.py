@@ -1,5 +1,6 @@
 """Networks of others as frozen extractors, with random weights from local files."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ from torchvision import models
 
 from frn.backbones.pretrained import Pretrained, find_weights, recipe
 from frn.errors import FrnError
-from frn.models.model import import_pretrained, load_model, save_model
+from frn.images.transforms import EvaluationTransform
+from frn.models.header import ModelConfig, header
+from frn.models.model import Model, Weightless, import_pretrained, load_model, model_file, save_model
+from tests import processes
 
 
 def weights_of(name: str, folder: Path, suffix: str = ".pth", **options: Any) -> Path:
@@ -152,3 +156,36 @@ def test_networks_of_timm(name: str, side: int, grid: tuple[int, int], tmp_path:
         expected = whole.forward_features((images - model.mean) / model.std).flatten(2).mT.detach()
         levelled = expected / expected.square().mean((1, 2), keepdim=True).sqrt()
         torch.testing.assert_close(model.feature_maps(images) * model.d**0.5, levelled, rtol=1e-4, atol=1e-5)
+
+
+def test_a_small_file_that_names_a_huge_network_is_refused_at_little_cost(tmp_path: Path) -> None:
+    """The network that is named has 644 million weights; the file has none."""
+    config = ModelConfig(backbone="torchvision:regnet_y_128gf", method="frn", transform=EvaluationTransform(size=384))
+    path = tmp_path / "huge.safetensors"
+    path.write_bytes(model_file({}, header(config, {})))
+    assert path.stat().st_size < 500
+    code = (
+        "import resource, time, torchvision\nfrom frn.errors import FrnError\n"
+        "from frn.models.model import load_model\n"
+        "peak, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()\n"
+        f"try: load_model({str(path)!r})\nexcept FrnError as error: print(error)\n"
+        "grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak\n"
+        "print(time.process_time() - began, grown)\n"
+    )
+    done = processes.run([sys.executable, "-c", code])
+    reason, told = done.stdout.splitlines()
+    assert "its weights do not fit a frn model on torchvision:regnet_y_128gf (Missing key(s)" in reason
+    seconds, grown = map(float, told.split())
+    assert grown < 300 << 10  # KiB; with its weights the network takes 3.3 GB
+    assert seconds < 20  # of the processor: one, on an idle machine; with its weights 55
+
+
+@pytest.mark.parametrize("name", ["resnet18", "regnet_x_400mf", "swin_t", "convnext_tiny", "efficientnet_b0"])
+def test_a_network_without_its_weights_has_the_same_tensors(name: str) -> None:
+    config = ModelConfig(backbone=f"torchvision:{name}", method="frn", transform=EvaluationTransform(size=64))
+    with Weightless():
+        bare = Model(config).state_dict()
+    assert {key: value.shape for key, value in bare.items()} == {
+        key: value.shape for key, value in Model(config).state_dict().items()
+    }
+    assert all(value.is_meta for key, value in bare.items() if key.endswith("weight"))

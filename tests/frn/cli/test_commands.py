@@ -20,7 +20,7 @@ from frn.cli.main import app
 from frn.cli.shell.console import printable
 from frn.cli.shell.schemas import SCHEMAS
 from frn.data.synthetic import draw_moth, species
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.models.zoo import assets_folder, shipped_models

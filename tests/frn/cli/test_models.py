@@ -1,20 +1,25 @@
 """`frn models add`: networks of others, fetched from a server of our own with random weights."""
 
+import contextlib
 import hashlib
 import json
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 import torch
+from frn_export.added import add_model
 from torchvision import models
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.models.zoo import assets_folder, named_extractors
+from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, assets_folder, named_extractors, remove_model
+from frn.system import download
+from tests.killing import killed_at
 
 NETWORK = "torchvision:mobilenet_v3_small"
 
@@ -88,7 +93,8 @@ def test_a_file_that_is_not_what_its_name_says_is_not_kept(
     at(fetch_from, served.rpartition("-")[0] + "-00000000.pth")
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
-    assert "its weights could not be fetched (invalid hash value" in refused.stderr
+    assert "its weights could not be fetched (what came has the SHA-256" in refused.stderr
+    assert list((tmp_path / "torch" / "hub" / "checkpoints").iterdir()) == []
     assert not (tmp_path / "models with spaces").exists()
 
 
@@ -107,6 +113,7 @@ def test_without_a_network_one_line_says_so(fetch_from: pytest.MonkeyPatch) -> N
         (["add", "torchvision:nothing"], "torchvision has no such classification network"),
         (["add", NETWORK, "--name", "../x"], "a model's name is of letters, digits"),
         (["add", NETWORK, "--name", "conv4"], "conv4: there is a model of that name already"),
+        (["add", NETWORK, "--name", "resnet50"], "resnet50: is the short name of torchvision:resnet50. Give"),
         (["remove", "conv4"], "conv4: ships with the program and stays"),
         (["remove", "nothing"], "nothing: no such model has been added"),
     ],
@@ -130,3 +137,127 @@ def test_a_damaged_model_is_told_and_hides_no_other(tmp_path: Path) -> None:
     listed = frn("models", "--json")
     assert (listed.exit_code, "conv4" in json.loads(listed.stdout)) == (0, True)
     assert listed.stderr.startswith(f"warning: {damaged}: ")
+
+
+@pytest.fixture
+def trickle() -> Iterator[Callable[[bytes], str]]:
+    """Serves what a proxy may: it accepts, and sends these bytes over and over, slowly; none if there are none."""
+    listening, over = [], threading.Event()
+
+    def serve(server: socket.socket, sent: bytes) -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = server.accept()
+            with connection:
+                while not over.wait(0.2):
+                    connection.sendall(sent)
+
+    def started(sent: bytes) -> str:
+        server = socket.create_server(("127.0.0.1", 0))
+        listening.append(server)
+        threading.Thread(target=serve, args=(server, sent), daemon=True).start()
+        return f"http://127.0.0.1:{server.getsockname()[1]}/mobilenet_v3_small-00000000.pth"
+
+    yield started
+    over.set()
+    for server in listening:
+        server.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"H", b"HTTP/1.0 200 OK\r\n\r\nx"])
+def test_a_server_that_sends_next_to_nothing_is_left(
+    sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
+) -> None:
+    at(fetch_from, trickle(sent))
+    fetch_from.setattr(download, "PATIENCE", 2.0)
+    refused = frn("models", "add", NETWORK)
+    assert refused.exit_code == 1
+    assert " bytes came in 2 s). Try again online, or give them by --weights FILE." in refused.stderr
+    assert list((tmp_path / "torch" / "hub" / "checkpoints").iterdir()) == []
+
+
+def test_fetched_weights_that_do_not_fit_are_named_with_what_to_do(
+    fetch_from: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "torch" / "hub" / "checkpoints" / "mobilenet_v3_small-00000000.pth"
+    wrong.parent.mkdir(parents=True)
+    torch.save({"x": torch.zeros(2)}, wrong)
+    at(fetch_from, f"http://127.0.0.1:9/{wrong.name}")
+    refused = frn("models", "add", NETWORK)
+    assert refused.exit_code == 1
+    assert refused.stderr.endswith(f"Delete {wrong}, and add the network again to fetch it.\n")
+
+
+def added(folder: Path, name: str = "mine") -> Path:
+    """A model as `frn models add` writes it."""
+    home = folder / name
+    home.mkdir(parents=True)
+    shipped = assets_folder() / "models"
+    (home / WEIGHTS).write_bytes((shipped / "conv4.safetensors").read_bytes())
+    (home / EXTRACTOR).write_bytes((shipped / "conv4.onnx").read_bytes())
+    (home / NOTES).write_text("{}")
+    return home
+
+
+def test_a_model_whose_removal_was_killed_is_whole_or_gone_and_can_be_added_again(tmp_path: Path) -> None:
+    folder = tmp_path / "added-models"
+    step = 0
+    while True:
+        added(folder)
+        was_killed = killed_at(step, partial(remove_model, "mine"))
+        if "mine" in named_extractors():
+            assert was_killed
+            assert sorted(path.name for path in (folder / "mine").iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
+            remove_model("mine")
+        else:
+            assert frn("models", "--json").exit_code == 0  # which removes what is left
+        assert list(folder.iterdir()) == []
+        if not was_killed:
+            break
+        step += 1
+    assert step >= 5  # a lock, a new name, three files, a folder
+
+
+@pytest.mark.slow
+def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothing(
+    fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
+) -> None:
+    at(fetch_from, served)
+    folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
+    step = 0
+    while killed_at(step, partial(add_model, NETWORK)):
+        assert [path.name for path in fetched.iterdir() if path.name[0] != "."] in ([], [served.rpartition("/")[2]])
+        frn("models", "--json")
+        if folder.is_dir() and (left := list(folder.iterdir())):
+            assert sorted(path.name for path in left[0].iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
+            remove_model("mobilenet_v3_small")
+        step += 1
+    assert step >= 10
+
+
+def test_adding_removes_what_a_killed_adding_left(tmp_path: Path) -> None:
+    left = tmp_path / "added-models" / ".other.frn-part"
+    added(left.parent, left.name)
+    foreign = tmp_path / "added-models" / ".other"
+    foreign.mkdir()
+    frn("models")
+    assert list(left.parent.iterdir()) == [foreign]
+
+
+def test_a_linked_model_stays(tmp_path: Path) -> None:
+    home = added(tmp_path / "elsewhere")
+    folder = tmp_path / "added-models"
+    folder.mkdir()
+    (folder / "mine").symlink_to(home)
+    refused = frn("models", "remove", "mine")
+    assert refused.exit_code == 1
+    assert f"{folder / 'mine'}: is a link to {home}. Remove the link yourself" in refused.stderr
+    assert "mine" in named_extractors()
+
+
+def test_a_model_folder_with_other_files_in_it_stays(tmp_path: Path) -> None:
+    home = added(tmp_path / "added-models")
+    (home / "thesis.txt").write_text("mine")
+    refused = frn("models", "remove", "mine")
+    assert refused.exit_code == 1
+    assert "also holds thesis.txt, which `frn models` did not write" in refused.stderr
+    assert (home / "thesis.txt").is_file()

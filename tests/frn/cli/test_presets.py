@@ -14,7 +14,7 @@ from frn.episodes import EpisodeShape
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.features import extract_features
 from frn.evaluation.method import with_method
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.training.presets import PRESETS

@@ -12,7 +12,7 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.zoo import DEFAULT_MODEL, assets_folder

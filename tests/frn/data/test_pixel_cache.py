@@ -1,9 +1,11 @@
 """Decode once; never use a stale or torn cache."""
 
 import os
+import re
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,8 +17,11 @@ from frn.data import pixel_cache
 from frn.data.folders import scan
 from frn.data.pixel_cache import StoredImages, load_images
 from frn.errors import FrnError, FrnWarning
-from frn.images.opening import EvaluationTransform, open_image
-from frn.system import files
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
+from frn.system.caches import make_cache_folder
+from frn.system.files import LOCK, beside
+from frn.system.locks import lock
 
 TRANSFORM = EvaluationTransform(size=16, resize=16)
 
@@ -87,7 +92,19 @@ def test_a_changed_file_is_seen_even_under_its_old_size_and_date(tmp_path: Path,
     assert before.checksum != after.checksum
 
 
-@pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", "other version"])
+INDEXES: dict[str, Callable[[str], str]] = {
+    "other version": lambda text: text.replace('"version": 2', '"version": 1'),
+    "other checksum of the pixels": lambda text: re.sub('"pixels_crc32": .', '"pixels_crc32": 9', text),
+    "no checksum of the pixels": lambda text: re.sub('"pixels_crc32": [0-9]+,', "", text),
+    "infinite": lambda text: re.sub('"pixels_crc32": [0-9]+', '"pixels_crc32": 1e999', text),
+    "other names": lambda text: text.replace("class 1", "class 0"),
+    "a list": lambda text: f"[{text}]",
+    "nothing": lambda text: "null",
+}
+"""What can become of the text of an index."""
+
+
+@pytest.mark.parametrize("damage", ["short", "flipped", "no index", "bad index", *INDEXES])
 def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decodes: Decodes, damage: str) -> None:
     folders = scan(write(tmp_path / "data"))
     expected = load_images(folders, TRANSFORM).images().copy()
@@ -104,7 +121,9 @@ def test_a_torn_cache_is_built_again(tmp_path: Path, private_cache: Path, decode
     elif damage == "bad index":
         index.write_text(index.read_text()[:-20])
     else:
-        index.write_text(index.read_text().replace('"version": 1', '"version": 0'))
+        changed = INDEXES[damage](index.read_text())
+        assert changed != index.read_text()
+        index.write_text(changed)
     assert np.array_equal(load_images(folders, TRANSFORM).images(), expected)
     assert decodes.count == 12
     assert [entry.name for entry in (private_cache / "images").iterdir()] == [home.name]  # nothing left lying about
@@ -186,17 +205,15 @@ def test_of_those_who_start_together_one_decodes(tmp_path: Path, private_cache: 
     assert len(list((private_cache / "images").iterdir())) == 1, "a lock stays behind"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
 def test_what_a_killed_program_was_building_goes_and_what_another_is_building_stays(
-    moths: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
+    moths: Path, private_cache: Path
 ) -> None:
-    monkeypatch.setattr(files, "JUST_MADE", 0.0)
-    left, held = (private_cache / "images" / f".building-{name}" for name in ("left", "held"))
+    images = make_cache_folder() / "images"
+    left, held = (images / f".{letter * 24}.frn-part" for letter in "ab")
     for folder in (left, held):
         folder.mkdir(parents=True)
         (folder / "pixels").write_bytes(bytes(99))
-    lock = private_cache / "images" / ".building-this.lock"
-    lock.touch()
-    with files.in_the_making(held):
+        os.utime(folder, (0, 0))
+    with lock(beside(images / ("b" * 24), LOCK), "held"):
         load_images(scan(moths / "val"), 16)
-        assert (left.exists(), lock.exists(), held.exists()) == (False, False, True)
+        assert (left.exists(), held.exists()) == (False, True)

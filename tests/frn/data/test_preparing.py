@@ -192,6 +192,11 @@ def test_a_second_call_writes_nothing_and_does_not_look_into_the_archive(
         patch.setattr(sources.Sources, "files", lambda self: pytest.fail("looked into the archive"))
         assert prepare(name, [birds], out) == counts
     assert states(out) == before
+    whole = (out / "prepared.json").read_text()
+    for damage in (whole.replace("20", "1e999", 1), whole.replace('"val"', '"vam"'), "[]", "[" * 99_999):
+        (out / "prepared.json").write_text(damage)
+        assert prepare(name, [birds], out, unofficial=True) == counts
+        assert (out / "prepared.json").read_text() == whole
     (out / "prepared.json").unlink()  # without it: looked through, and nothing but it written
     assert prepare(name, [birds], out, unofficial=True) == counts
     del before[str(out / "prepared.json")]

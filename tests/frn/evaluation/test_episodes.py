@@ -95,7 +95,7 @@ def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> N
 
     from frn.errors import FrnError
     from frn.evaluation.features import OnnxExtractor
-    from frn.images.opening import EvaluationTransform
+    from frn.images.transforms import EvaluationTransform
     from frn.inference.extractor import Extractor
     from frn.models.header import ModelConfig
     from frn.models.model import Model

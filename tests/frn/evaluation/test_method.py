@@ -10,7 +10,7 @@ from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
 from frn.evaluation.features import TorchExtractor, extract_features
 from frn.evaluation.method import with_method
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 

@@ -10,7 +10,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.features import TorchExtractor
 from frn.evaluation.split_report import EvaluationPlan, evaluate_images
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 

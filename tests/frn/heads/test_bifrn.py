@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from frn.heads.bifrn import BiFRNHead, SelfReconstruction, positions
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.model import load_model
 
 GOLDEN = Path(__file__).parents[2] / "golden"

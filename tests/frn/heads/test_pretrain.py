@@ -7,7 +7,7 @@ import torch
 
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import AveragePoolHead, CosineHead, DummyMapHead
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.model import import_reference
 
 

@@ -1,9 +1,11 @@
 """The only door to image files."""
 
 import contextlib
+import struct
 import sys
 import threading
 import warnings
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +16,10 @@ from PIL import Image
 
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
-from frn.images import colour, heif, opening
-from frn.images.opening import (
-    EvaluationTransform,
-    Wish,
-    decode_crop,
-    decode_whole,
-    limit_shorter_side,
-    open_image,
-    read_file,
-)
+from frn.images import colour, decoding, heif
+from frn.images.decoding import Wish
+from frn.images.opening import decode_crop, decode_whole, open_image, read_file
+from frn.images.transforms import EvaluationTransform, limit_shorter_side
 from tests import processes
 
 HEIC = Path(__file__).parent / "moth.heic"
@@ -106,7 +102,7 @@ def test_what_is_no_image_is_refused_in_one_line(tmp_path: Path, truncated_jpeg:
 def test_too_many_pixels_are_refused_before_they_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path / "wide.png", Image.new("1", (30_000, 40)))
     assert open_image(path).size == (30_000, 40)
-    monkeypatch.setattr(opening, "MAX_PIXELS", 1_000_000)
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 1_000_000)
     with pytest.raises(FrnError, match="has 30000 x 40 pixels; the limit is 1 megapixels"):
         open_image(path)
 
@@ -172,8 +168,8 @@ def test_seeing_is_opening_and_cropping_also_for_large_ones(tmp_path: Path, monk
     path, transform = tmp_path / "x.jpg", EvaluationTransform(size=40)
     Image.radial_gradient("L").convert("RGB").save(path)
     expected = transform(open_image(path))
-    for large in (opening.LARGE, 10):
-        monkeypatch.setattr(opening, "LARGE", large)
+    for large in (decoding.LARGE, 10):
+        monkeypatch.setattr(decoding, "LARGE", large)
         np.testing.assert_array_equal(decode_crop(read_file(path), path, transform), expected)
 
 
@@ -185,7 +181,7 @@ def test_seeing_by_strips_is_opening_and_cropping(
     """Also of an image that is turned, deep, transparent, or longer than it may be."""
     generator = np.random.default_rng(orientation)
     exif = Image.Exif()
-    exif[opening.ORIENTATION] = orientation
+    exif[decoding.ORIENTATION] = orientation
     path, transform = tmp_path / ("x.png" if mode != "CMYK" else "x.jpg"), EvaluationTransform(size=16)
     for width, height in ((70, 50), (16, 16), (90, 3)):
         shape = (height, width) if mode == "I;16" else (height, width, len(mode))
@@ -208,7 +204,7 @@ def test_what_would_take_too_much_memory_is_decoded_coarsely_or_refused(
     jpeg = save(tmp_path / "x.jpg", picture, progressive=True)
     plain, webp = save(tmp_path / "plain.jpg", picture), save(tmp_path / "x.webp", picture)
     whole = transform(open_image(jpeg)).astype(int)
-    monkeypatch.setattr(opening, "MAX_MEMORY", 10_000_000)  # of 1600 x 1200 pixels: 4 bytes each fit, 7 do not
+    monkeypatch.setattr(decoding, "MAX_MEMORY", 10_000_000)  # of 1600 x 1200 pixels: 4 bytes each fit, 7 do not
     assert open_image(jpeg).size == (400, 300)
     assert open_image(plain).size == (1600, 1200)
     difference = decode_crop(read_file(jpeg), jpeg, transform).astype(int) - whole
@@ -218,10 +214,23 @@ def test_what_would_take_too_much_memory_is_decoded_coarsely_or_refused(
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process held")
+def test_the_rows_of_a_strip_count(tmp_path: Path) -> None:
+    """A PNG of 231 KB took 1.1 GB: Pillow keeps a pointer per row."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    size = struct.pack(">IIBBBBB", 1, 119_000_000, 8, 0, 0, 0, 0)
+    path = tmp_path / "strip.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(99))))
+    with pytest.raises(FrnError, match="1 x 119000000 pixels of this kind of PNG takes 2269 MiB; the limit is 600"):
+        open_image(path)
+
+
 def test_a_large_picture_takes_its_decoded_size_and_little_more(tmp_path: Path) -> None:
     """Four bytes a pixel for the decoder; not four more for each conversion on the way."""
     exif = Image.Exif()
-    exif[opening.ORIENTATION] = 6
+    exif[decoding.ORIENTATION] = 6
     pixels = 3000 * 3000
     save(tmp_path / "x.png", Image.new("RGBA", (3000, 3000), (9, 90, 190, 128)), compress_level=1)
     save(tmp_path / "x.jpg", Image.new("RGB", (3000, 3000), (9, 90, 190)), exif=exif)
@@ -289,7 +298,7 @@ def test_what_is_seen_is_where_the_crop_comes_from() -> None:
 
 
 def test_images_decoded_at_once_leave_warnings_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening, "LARGE", 0)
+    monkeypatch.setattr(decoding, "LARGE", 0)
     data = save(tmp_path / "x.png", Image.new("RGB", (4, 4))).read_bytes()
     inside, first_done = threading.Barrier(2, timeout=10), threading.Event()
 
@@ -300,7 +309,7 @@ def test_images_decoded_at_once_leave_warnings_as_they_are(tmp_path: Path, monke
         yield
 
     def decode() -> None:
-        opening.decode_here(data, "x", Wish(), beside_another())
+        decoding.decode_here(data, "x", Wish(), beside_another())
         first_done.set()
 
     before = list(warnings.filters)

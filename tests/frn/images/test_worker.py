@@ -12,8 +12,9 @@ from PIL import Image
 
 from frn.data.prepare.stored_images import to_png
 from frn.errors import FrnError
-from frn.images import opening, worker
-from frn.images.opening import EvaluationTransform, decode, decode_crop, decode_preview, decode_stored, is_quick
+from frn.images import decoding, opening, worker
+from frn.images.opening import decode, decode_crop, decode_preview, decode_stored, is_quick
+from frn.images.transforms import EvaluationTransform
 
 HERE = Path("x.tif")
 
@@ -47,8 +48,8 @@ def test_a_child_sees_what_this_process_would_see(
 ) -> None:
     data, transform = written(kind, mode, **options), EvaluationTransform(size=32)
     assert not is_quick(data)
-    for large in (opening.LARGE, 0):
-        monkeypatch.setattr(opening, "LARGE", large)
+    for large in (decoding.LARGE, 0):
+        monkeypatch.setattr(decoding, "LARGE", large)
         there = decode(data, HERE), decode_stored(data, "x"), decode_crop(data, HERE, transform)
         preview = decode_preview(data, HERE, transform)
         with monkeypatch.context() as patched:

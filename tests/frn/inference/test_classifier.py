@@ -11,7 +11,8 @@ from frn_export.graphs.backbone import features_graph
 from frn_export.quantise import half
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform, open_image
+from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import Maps

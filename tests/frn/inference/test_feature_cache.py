@@ -1,6 +1,8 @@
 """The feature cache: the same answers with and without it, whatever is wrong with it."""
 
+import contextlib
 import os
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
 from tests import processes
+
+SHAPE = (4, 8)
 
 
 def maps(seed: int, r: int = 4, d: int = 8) -> Maps:
@@ -21,11 +25,11 @@ def test_what_is_put_is_found_to_the_last_bit_by_model_and_content(tmp_path: Pat
     store.close()
     again = FeatureStore(tmp_path / "f.sqlite")
     for key, expected in (("a", maps(0)), ("b", maps(1, r=9))):
-        found = again.get("m", key)
+        found = again.get("m", key, expected.shape)
         assert found is not None
         np.testing.assert_array_equal(found, expected)
-    assert again.get("other model", "a") is None
-    assert again.get("m", "c") is None
+    assert again.get("other model", "a", SHAPE) is None
+    assert again.get("m", "c", SHAPE) is None
 
 
 def test_the_longest_unused_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,20 +38,90 @@ def test_the_longest_unused_go_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     for number in range(40):
         store.put("m", {str(number): maps(number, r=25, d=64)})  # 6.4 kB each
-        store.get("m", "0")  # in use all the time
-    kept = [number for number in range(40) if store.get("m", str(number)) is not None]
+        store.get("m", "0", (25, 64))  # in use all the time
+    kept = [number for number in range(40) if store.get("m", str(number), (25, 64)) is not None]
     assert kept[0] == 0
     assert kept[1:] == list(range(kept[1], 40))
     assert 10 < len(kept) < 30
 
 
-@pytest.mark.parametrize("content", [b"no database at all" * 100, b"SQLite format 3\0" + b"\xff" * 4000])
-def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "f.sqlite"
-    path.write_bytes(content)
+    FeatureStore(path).close()
+    path.write_bytes(path.read_bytes()[:72] + b"\xff" * 4000)
     store = FeatureStore(path)
     store.put("m", {"a": maps(0)})
-    assert store.get("m", "a") is not None
+    assert store.get("m", "a", SHAPE) is not None
+
+
+COPY = "INSERT OR REPLACE INTO maps SELECT "
+ROWS = {
+    "another number": "UPDATE maps SET data = zeroblob(128)",
+    "other shape, same length": "UPDATE maps SET r = 8, d = 4",
+    "text": "UPDATE maps SET data = 'x', used = 'long ago'",
+    "shape of text": "UPDATE maps SET r = 'four', d = x'08'",
+    "another photo's map": f"{COPY}'m', 'b', r, d, used, data, crc32 FROM maps WHERE extractor = 'm' AND image = 'a'",
+    "another model's map": f"{COPY}'n', 'a', r, d, used, data, crc32 FROM maps WHERE extractor = 'm' AND image = 'a'",
+    "no such table": "ALTER TABLE maps RENAME TO other",
+    "no such column": "ALTER TABLE maps RENAME COLUMN crc32 TO other",
+    "not UTF-8": "UPDATE maps SET r = CAST(x'ff' AS TEXT)",
+}
+
+
+@pytest.mark.parametrize("damage", ROWS.values(), ids=ROWS)
+def test_a_damaged_row_is_not_found_and_is_replaced(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "f.sqlite"
+    store = FeatureStore(path)
+    store.put("m", {"a": maps(0), "b": maps(1)})
+    store.put("n", {"a": maps(2)})
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute(damage)
+    again = FeatureStore(path)
+    for model, key, number in (("m", "a", 0), ("m", "b", 1), ("n", "a", 2)):
+        found = again.get(model, key, SHAPE)
+        assert found is None or np.array_equal(found, maps(number))
+        again.put(model, {key: maps(number)})
+    again.close()
+    last = FeatureStore(path)
+    last.put("m", {"a": maps(0)})
+    assert last.get("m", "a", SHAPE) is not None
+
+
+def test_a_damaged_page_ends_the_file_and_the_next_one_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f.sqlite"
+    store = FeatureStore(path)
+    store.put("m", {str(number): maps(number, r=25, d=64) for number in range(40)})
+    store.close()
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xa5" * len(data[4096:])
+    path.write_bytes(data)
+    assert FeatureStore(path).get("m", "7", (25, 64)) is None
+    again = FeatureStore(path)
+    again.put("m", {"7": maps(7)})
+    assert again.get("m", "7", SHAPE) is not None
+
+
+def test_maps_of_another_shape_are_not_found(tmp_path: Path) -> None:
+    store = FeatureStore(tmp_path / "f.sqlite")
+    store.put("m", {"a": maps(0)})
+    assert store.get("m", "a", (8, 4)) is None
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_file_that_is_not_ours_stays_as_it_is(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "f.sqlite"
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE maps (letters TEXT)")
+    database.execute(f"PRAGMA user_version = {version}")
+    database.commit()
+    database.close()
+    for content in (path.read_bytes(), b"no database at all" * 100, b"short"):
+        path.write_bytes(content)
+        store = FeatureStore(path)
+        store.put("m", {"a": maps(0)})
+        assert store.get("m", "a", SHAPE) is None
+        assert {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()} == {"f.sqlite": content}
 
 
 def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path) -> None:
@@ -55,7 +129,7 @@ def test_where_nothing_can_be_kept_nothing_fails(tmp_path: Path) -> None:
     blocker.write_text("no folder")
     store = FeatureStore(blocker / "f.sqlite")
     store.put("m", {"a": maps(0)})
-    assert store.get("m", "a") is None
+    assert store.get("m", "a", SHAPE) is None
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists() or os.name == "nt", reason="needs a small disk limit")
@@ -67,7 +141,7 @@ def test_a_full_disk_ends_the_caching_not_the_program(tmp_path: Path) -> None:
         "store = FeatureStore(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
         "for n in range(100): store.put('m', {str(n): np.zeros((25, 64), np.float32)})\n"
-        "print(store.get('m', '0') is None or 'kept')"
+        "print(store.get('m', '0', (25, 64)) is None or 'kept')"
     )
     result = processes.run([sys.executable, "-c", code, str(tmp_path / "f.sqlite")])
     assert result.returncode == 0, result.stderr
@@ -79,7 +153,7 @@ def test_two_programs_share_one_file(tmp_path: Path) -> None:
     one, two = FeatureStore(path), FeatureStore(path)
     for number in range(20):
         (one, two)[number % 2].put("m", {str(number): maps(number)})
-    assert all(store.get("m", str(number)) is not None for store in (one, two) for number in range(20))
+    assert all(store.get("m", str(number), SHAPE) is not None for store in (one, two) for number in range(20))
 
 
 def test_a_key_is_the_content() -> None:

@@ -14,7 +14,7 @@ from frn_export.graphs.backbone import features_graph
 from onnx import TensorProto, helper, numpy_helper
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.inference import onnx_runtime
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import check_model, open_session, run_session

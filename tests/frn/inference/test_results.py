@@ -35,7 +35,7 @@ def test_whatever_a_kill_leaves_is_completed(tmp_path: Path) -> None:
 def test_a_file_is_not_begun_twice_and_not_mixed(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     write(path, "ab")
-    with pytest.raises(FrnError, match=r"is there already\. Add --resume"):
+    with pytest.raises(FrnError, match=r"already exists\. Add --resume"):
         write(path, "cd")
     with pytest.raises(FrnError, match="line 1 was answered by other classes, another model or threshold"):
         write(path, "cd", resume=True, run="b")
@@ -56,5 +56,5 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_two_programs_do_not_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    with ResultsFile(path, "a", resume=False), pytest.raises(FrnError, match="another program is writing it"):
+    with ResultsFile(path, "a", resume=False), pytest.raises(FrnError, match="is writing it"):
         ResultsFile(path, "a", resume=True)

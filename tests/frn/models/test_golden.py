@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, import_reference
 from frn.training.losses import AUX_WEIGHT, auxiliary_loss

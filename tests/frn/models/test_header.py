@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models import checkpoint_check, weights
 from frn.models.header import ModelConfig, read_header
 from frn.models.model import Model, import_reference, load_model, save_model, serialise
@@ -42,6 +42,8 @@ def test_what_is_no_model_is_refused_with_a_reason(tmp_path: Path) -> None:
         "short": (data[:100], "is not a readable .safetensors file"),
         "text": (b"hello", "is not a readable .safetensors file"),
         "version": (rewrite(data, version="9"), "has format version 9; this frn"),
+        "damage": (data[:-1] + bytes([data[-1] ^ 1]), "is damaged: its checksum"),
+        "settings": (data.replace(b"conv4", b"conv5"), "is damaged: its checksum"),
         "config": (rewrite(data, config="{}"), "its header is damaged"),
         "weights": (rewrite(data, config=json.loads(header_of(data)["config"]) | {"method": "proto"}), "do not fit"),
     }
@@ -62,9 +64,10 @@ def header_of(data: bytes) -> dict[str, str]:
 
 
 def rewrite(data: bytes, **changes: object) -> bytes:
-    """The same file with another header."""
+    """The same file with another header, and no checksum, as version 0.1.0 wrote it."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
+    del header["__metadata__"]["crc32"]
     header["__metadata__"] |= {k: v if isinstance(v, str) else json.dumps(v) for k, v in changes.items()}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

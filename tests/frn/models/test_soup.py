@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.models.soup import mean_model

@@ -22,7 +22,7 @@ from frn.backbones.registered import registered
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.heads import build_head
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.models.zoo import assets_folder, shipped_models

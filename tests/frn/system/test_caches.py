@@ -1,6 +1,5 @@
 """The caches on disk: a limit, the longest unused first, moved and cleared without losing anything else."""
 
-import errno
 import json
 import os
 import time
@@ -14,9 +13,12 @@ from typer.testing import CliRunner
 from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
+from frn.inference.feature_cache import FeatureStore
 from frn.system import caches
-from frn.system.files import cache_folder
+from frn.system.caches import cache_folder
+from frn.system.files import LOCK, beside
+from frn.system.locks import lock
 
 HOURS = 3600.0
 
@@ -87,27 +89,32 @@ def test_pixels_are_checked_once_and_again_when_their_file_has_changed(
     assert read == [16 * 16 * 3] * 3, "as it was, once more when no other process builds it, and as it was built"
 
 
+def images() -> Path:
+    return cache_folder() / caches.IMAGES
+
+
 def test_what_a_killed_program_has_left_is_swept_and_what_another_is_at_is_not(three: Path) -> None:
-    left, busy = (cache_folder() / caches.IMAGES / f"{caches.UNFINISHED}{name}" for name in ("left", "busy"))
-    for home in (left, busy):
+    left, recent, busy = (images() / f".{letter * 24}.frn-part" for letter in "abc")
+    for home in (left, recent, busy):
         home.mkdir()
         (home / "pixels").write_bytes(b"half")
-    for path in (left / "pixels", left):
-        os.utime(path, (0, 0))
-    caches.trim()
-    assert (left.exists(), busy.exists()) == (False, True)
+        if home != recent:
+            os.utime(home, (0, 0))
+    with lock(beside(images() / ("c" * 24), LOCK), "c"):
+        caches.trim()
+    assert (left.exists(), recent.exists(), busy.exists()) == (False, True, True)
     assert kept() == ["b", "a", "c"]
 
 
 def test_frn_cache_shows_and_clears(three: Path, private_cache: Path) -> None:
-    (private_cache / "features.sqlite").write_bytes(b"x" * 100)
-    (private_cache / "mine.txt").write_text("not of a cache")
+    FeatureStore().close()
+    size = sum(path.stat().st_size for path in private_cache.glob("features.sqlite*"))
     found = json.loads(CliRunner().invoke(app, ["cache", "--json"]).stdout)
     assert found["folder"] == str(private_cache)
     assert found["limit"] == 10 * 2**30
     assert [Path(entry["of"]).name for entry in found["images"]] == ["b", "a", "c"]
     assert [entry["images"] for entry in found["images"]] == [1, 1, 1]
-    assert found["features"] == {"bytes": 100}
+    assert found["features"] == {"bytes": size}
     shown = CliRunner().invoke(app, ["cache"]).stdout
     assert str(three / "a") in shown
     assert "of 10.0 GiB allowed" in shown
@@ -115,46 +122,105 @@ def test_frn_cache_shows_and_clears(three: Path, private_cache: Path) -> None:
     assert kept() == ["a", "c"]
     CliRunner().invoke(app, ["cache", "clear"])
     assert kept() == []
-    assert [path.name for path in private_cache.iterdir() if path.is_file()] == ["mine.txt"]
+    assert [path.name for path in private_cache.iterdir() if path.is_file()] == [caches.TAG]
 
 
-def test_moved_caches_are_used_where_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    refused = CliRunner().invoke(app, ["cache", "move", str(tmp_path / "new")])
-    assert refused.stderr.startswith("error: FRN_CACHE says where the caches are")
-    monkeypatch.delenv("FRN_CACHE")
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, and what it holds."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_folder_that_holds_something_else_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    photos = tmp_path / "photos"
+    for name in ("images/2019-wedding", "images/holiday", f"images/{'a' * 24}"):
+        write(photos / name)
+    (photos / caches.FEATURES).write_bytes(b"SQLite format 3\0 of someone")
+    before = tree(photos)
+    for home in photos.rglob("*"):
+        os.utime(home, (0, 0))
+    monkeypatch.setenv("FRN_CACHE", str(photos))
+    monkeypatch.setenv("FRN_CACHE_LIMIT", "0")
     load_images(scan(write(tmp_path / "a")), 16)
-    old = cache_folder()
-    (old / "features.sqlite").write_bytes(b"maps")
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "file").touch()
-    with pytest.raises(FrnError, match=r"taken: holds something else \(file\)"):
-        caches.move(tmp_path / "taken")
-    with pytest.raises(FrnError, match="lies inside"):
-        caches.move(old / "below")
-    assert CliRunner().invoke(app, ["cache", "move", str(tmp_path / "new")]).exit_code == 0
-    assert cache_folder() == tmp_path / "new"
-    assert (tmp_path / "new" / "features.sqlite").read_bytes() == b"maps"
-    assert kept() == ["a"]
-    assert list((old / caches.IMAGES).iterdir()) == []
-    monkeypatch.setattr("frn.data.pixel_cache._build", None)  # nothing is decoded again
+    FeatureStore().put("m", {"k": np.zeros((4, 8), np.float32)})
+    CliRunner().invoke(app, ["cache", "clear"])
+    own = photos / caches.OWN_FOLDER
+    assert cache_folder() == own
+    assert kept() == []
+    assert tree(own).keys() == {caches.TAG}
+    assert {name: data for name, data in tree(photos).items() if not name.startswith(caches.OWN_FOLDER)} == before
+
+
+def test_without_a_folder_of_its_own_no_cache_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "photos" / caches.OWN_FOLDER).mkdir(parents=True)
+    (tmp_path / "photos" / caches.OWN_FOLDER / "mine").touch()
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "photos"))
+    with pytest.raises(FrnError, match=r"frn-cache: holds something else.* Set FRN_CACHE to a new folder"):
+        load_images(scan(write(tmp_path / "a")), 16)
+    assert FeatureStore().get("m", "k", (1, 1)) is None
+    assert tree(tmp_path / "photos").keys() == {"frn-cache/mine"}
+
+
+def test_what_others_have_put_into_the_cache_stays_and_is_told(three: Path, private_cache: Path) -> None:
+    theirs = {
+        private_cache / "mine.txt",
+        private_cache / caches.FEATURES,
+        images() / "holiday" / "photo.jpg",
+        images() / ("b" * 24) / "photo.jpg",
+        images() / ("c" * 24) / "index.json",
+    }
+    for path in theirs:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"theirs")
+    (split, *_) = caches.cached_splits()
+    (split.path / "note.txt").write_bytes(b"theirs")
+    for path in images().iterdir():
+        os.utime(path, (0, 0))
+    told = CliRunner().invoke(app, ["cache"]).stderr
+    CliRunner().invoke(app, ["cache", "clear"])
+    assert {path for path in private_cache.rglob("*") if path.is_file() and path.read_bytes() == b"theirs"} == {
+        *theirs,
+        split.path / "note.txt",
+    }
+    assert f"{split.path}: is not of frn, and stays" in told
+    assert "holiday: is not of frn, and stays" in told
+    assert f"{caches.FEATURES}: is not of frn, and stays" in told
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
+def test_nothing_is_removed_through_a_link(
+    tmp_path: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_images(scan(write(tmp_path / "a")), 16)
+    monkeypatch.setenv("FRN_CACHE_LIMIT", "0")
+    images().rename(tmp_path / "elsewhere")
+    images().symlink_to(tmp_path / "elsewhere")
+    for path in (tmp_path / "elsewhere").rglob("*"):
+        os.utime(path, (0, 0))
+    before = tree(tmp_path / "elsewhere")
+    with pytest.warns(FrnWarning, match="images: is a link, so nothing in it is ever removed"):
+        caches.trim(0)
+    caches.clear()
+    assert tree(tmp_path / "elsewhere") == before
+    images().unlink()
+    images().mkdir()
+    (home,) = (tmp_path / "elsewhere").iterdir()
+    (images() / home.name).symlink_to(home)
+    caches.clear()
+    assert tree(tmp_path / "elsewhere") == before
+
+
+def test_a_torn_cache_is_built_again(tmp_path: Path) -> None:
+    load_images(scan(write(tmp_path / "a")), 16)
+    (home,) = images().iterdir()
+    (home / "index.json").write_bytes(b"{")
     assert len(load_images(scan(tmp_path / "a"), 16)) == 1
+    assert [path.name for path in images().iterdir()] == [home.name]
+    assert kept() == ["a"]
 
 
-def test_a_move_to_another_disk_leaves_nothing_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.mkdir()
-    (source / "pixels").write_bytes(b"whole")
-    real = Path.rename
-
-    def rename(path: Path, to: Path) -> Path:
-        if path == source:
-            raise OSError(errno.EXDEV, "Invalid cross-device link")
-        return real(path, to)
-
-    monkeypatch.setattr(Path, "rename", rename)
-    caches._move_folder(source, target)
-    assert (target / "pixels").read_bytes() == b"whole"
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "cache") == ["target"]
+def test_the_file_of_frn_cache_move_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "frn").mkdir()
+    (tmp_path / "frn" / "cache-folder").write_text("/elsewhere\n")
+    told = CliRunner().invoke(app, ["cache"]).stderr
+    assert "cache-folder: is no longer read. Set FRN_CACHE to the folder that it names, and remove it." in told

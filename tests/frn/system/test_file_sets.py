@@ -2,23 +2,19 @@
 
 import itertools
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from frn.errors import FrnError
-from frn.system import file_sets, files
-from frn.system.file_sets import write_set
-from frn.system.files import remove_abandoned, write_atomically
+from frn.system import file_sets
+from frn.system.file_sets import new_folder, write_set
 from tests.killing import killed_at
+from tests.system_calls import record
 
 OLD = {"a.onnx": b"old a", "b.onnx": b"old b", "c.onnx": b"old c"}
 NEW = {"a.onnx": b"new a", "b.onnx": b"new b"}
-
-
-@pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "JUST_MADE", 0.0)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -36,31 +32,31 @@ def test_killed_at_any_step_the_set_is_the_old_or_the_new_one(tmp_path: Path, th
         out = home / "out"
         if there:
             write_set(out, OLD)
-            (out / "mine.txt").write_bytes(b"notes")
         was_killed = killed_at(step, lambda out=out: write_set(out, NEW, instead_of=["c.onnx"]))  # type: ignore[misc]
         found = content(out) if out.exists() else {}
-        assert found.pop("mine.txt", None) == (b"notes" if there else None)
         assert found in ([OLD, NEW] if there else [{}, NEW])
         seen.add(len(found))
         write_set(out, NEW, instead_of=["c.onnx"])
         assert [entry.name for entry in home.iterdir()] == ["out"]
-        assert {name for name in content(out) if name != "mine.txt"} == set(NEW)
+        assert content(out) == NEW
         if not was_killed:
             break
     assert step >= 5
     assert len(seen) == 2
 
 
-def test_folders_and_what_cannot_be_linked_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_of_the_set_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     write_set(out, OLD)
     (out / "below").mkdir()
     (out / "below" / "x").write_bytes(b"x")
     write_set(out, NEW, instead_of=["c.onnx"])
     assert (content(out), (out / "below" / "x").read_bytes()) == (NEW, b"x")
-    monkeypatch.setattr(file_sets, "_exchange", lambda *_: (_ for _ in ()).throw(OSError("not here")))
-    write_set(out, OLD)
-    assert content(out) == OLD
+    write_set(tmp_path / "other", NEW)
+    monkeypatch.setattr(file_sets, "_exchange", lambda *_: False)
+    write_set(tmp_path / "other", OLD)
+    assert content(tmp_path / "other") == OLD
+    shutil.rmtree(tmp_path / "other")
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
@@ -72,27 +68,65 @@ def test_a_set_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(FrnError, match=r"out: cannot be written \(No space left on device\)"):
-        write_set(tmp_path / "out", NEW)
+        write_set(tmp_path / "out", NEW, instead_of=["c.onnx"])
     assert content(tmp_path / "out") == OLD
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no locks that end with a process there")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_what_a_killed_program_left_is_swept_and_what_another_is_writing_is_not(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    for step in range(3):
-        killed_at(step, lambda: write_atomically(path, "{}"))
-    stale = [entry for entry in tmp_path.iterdir() if entry != path]
-    assert stale
-    held = tmp_path / ".x.json.0123abcd"
-    with held.open("w") as file:
-        files._hold(file.fileno())
-        for other in (".x.json.0123abc", ".y.json.0123abcd", "x.json.0123abcd"):
-            (tmp_path / other).touch()
-        remove_abandoned(tmp_path, ["x.json"])
-        assert held.exists()
-    assert not any(entry.exists() for entry in stale)
-    remove_abandoned(tmp_path, ["x.json"])
-    assert not held.exists()
-    assert (tmp_path / ".y.json.0123abcd").exists()
+def test_killed_at_any_step_in_a_folder_of_others_each_file_is_whole_and_theirs_stay(tmp_path: Path) -> None:
+    for step in itertools.count():
+        out = tmp_path / f"{step}" / "out"
+        write_set(out, OLD)
+        (out / "mine.txt").write_bytes(b"notes")
+        was_killed = killed_at(step, lambda out=out: write_set(out, NEW, instead_of=["c.onnx"]))  # type: ignore[misc]
+        found = {name: data for name, data in content(out).items() if not name.startswith(".")}
+        assert found.pop("mine.txt") == b"notes"
+        assert all(data in (OLD[name], NEW.get(name)) for name, data in found.items())
+        write_set(out, NEW, instead_of=["c.onnx"])
+        assert content(out) == {**NEW, "mine.txt": b"notes"}
+        if not was_killed:
+            break
+    assert step >= 5
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a folder in use cannot be renamed there")
+def test_the_folder_that_the_program_stands_in_stays_that_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_set(tmp_path / "out", OLD)
+    write_set(tmp_path / "out", OLD)
+    monkeypatch.chdir(tmp_path / "out")
+    before = (tmp_path / "out").stat().st_ino
+    write_set(Path(), NEW, instead_of=["c.onnx"])
+    assert content(Path()) == NEW
+    assert (tmp_path / "out").stat().st_ino == before
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    write_set(tmp_path / "link", OLD)
+    assert (tmp_path / "link").is_symlink()
+    assert content(tmp_path / "out") == OLD
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
+def test_a_new_folder_is_synced_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = record(monkeypatch)
+    with new_folder(tmp_path / "new") as work:
+        (work / "below").mkdir()
+        (work / "below" / "x").write_bytes(b"x")
+    name = calls.index(("rename", "new"))
+    assert set(calls[:name]) == {("sync", "x"), ("sync", "below"), ("sync", work.name)}
+    assert calls[name + 1 :] == [("sync", tmp_path.name)]
+    mask = os.umask(0)
+    os.umask(mask)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+def test_a_new_folder_takes_the_place_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "x").write_bytes(b"x")
+    with pytest.raises(FrnError, match="new: already exists"), new_folder(tmp_path / "new") as work:
+        (work / "y").write_bytes(b"y")
+    assert content(tmp_path / "new") == {"x": b"x"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["new"]

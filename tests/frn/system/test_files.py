@@ -1,10 +1,13 @@
 import os
 import signal
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
@@ -14,9 +17,9 @@ from frn.inference.project import load_project
 from frn.models.header import read_header
 from frn.models.model import load_model
 from frn.models.weights import read_weights
-from frn.system.files import claim, read_json, read_regular, release, require_regular, write_atomically
+from frn.system.files import read_json, read_regular, remove_unfinished, replacing, require_regular, write_atomically
 from frn.training.runs.run_folder import Position, RunFolder
-from tests.forks import ended, fork
+from tests.system_calls import record
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no umask there")
@@ -92,6 +95,10 @@ def test_a_file_is_read_up_to_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"12345")
     assert read_regular(path, 5) == b"12345"
+    large = os.urandom((2 << 20) + 1)
+    (tmp_path / "large").write_bytes(large)
+    for limit in (len(large), len(large) + 1, 8 << 20):
+        assert read_regular(tmp_path / "large", limit) == large
     assert require_regular(path, 5) == path
     for read in (read_regular, require_regular):
         with pytest.raises(FrnError, match=r"x: has .* MiB; the limit is"):
@@ -113,37 +120,6 @@ def test_reading_a_small_file_takes_no_room_for_a_large_one(tmp_path: Path) -> N
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_folder_is_one_process_s_until_it_ends(tmp_path: Path) -> None:
-    read, write = os.pipe()
-    done, end = os.pipe()
-
-    def hold() -> None:
-        os.close(end)
-        os.write(write, b"y" if claim(tmp_path / "run") else b"n")
-        os.read(done, 1)
-
-    process = fork(hold)
-    os.close(write)
-    assert os.read(read, 1) == b"y"
-    assert not claim(tmp_path / "run")
-    with pytest.raises(FrnError, match="another process is training in it"):
-        RunFolder(tmp_path / "run").claim()
-    os.close(end)
-    os.close(done)
-    assert ended(process) == 0
-    assert claim(tmp_path / "run")
-    assert claim(tmp_path / "run")  # it is ours already
-    release(tmp_path / "run")
-
-    def claimed() -> None:
-        assert claim(tmp_path / "run")
-
-    assert ended(fork(claimed)) == 0
-    os.close(read)
 
 
 def test_a_name_that_is_not_utf_8_is_written_as_its_escape(tmp_path: Path) -> None:
@@ -171,3 +147,62 @@ def test_the_longest_name_of_a_file_leaves_room_for_that_of_its_temporary_file(t
     path = tmp_path / ("a" * 250 + ".json")
     write_atomically(path, "{}")
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
+def test_content_is_synced_before_the_rename_and_the_folder_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = record(monkeypatch)
+    write_atomically(tmp_path / "x", "text")
+    assert calls == [("sync", ".x.frn-part"), ("rename", "x"), ("sync", tmp_path.name)]
+
+
+def test_two_writers_of_a_file_write_one_after_the_other(tmp_path: Path) -> None:
+    contents = [bytes([number]) * 100_000 for number in range(8)]
+
+    def write(content: bytes) -> None:
+        with replacing(tmp_path / "x") as file:
+            for start in range(0, len(content), 20_000):
+                file.write(content[start : start + 20_000])
+                file.flush()
+                time.sleep(0.001)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, contents))
+    assert (tmp_path / "x").read_bytes() in contents
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+
+
+def test_what_a_killed_writer_left_is_removed_and_what_another_is_writing_is_not(tmp_path: Path) -> None:
+    part = tmp_path / ".x.frn-part"
+    part.write_bytes(b"half")
+    remove_unfinished(tmp_path / "x")
+    assert not part.exists()
+    with replacing(tmp_path / "x") as file:
+        file.write(b"whole")
+        remove_unfinished(tmp_path / "x")
+        assert part.exists()
+    part.write_bytes(b"half")
+    write_atomically(tmp_path / "x", "again")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no modes there")
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o400])
+def test_a_replaced_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "x"
+    path.write_text("old")
+    path.chmod(mode)
+    write_atomically(path, "new")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", mode)
+
+
+def test_no_photo_is_ever_replaced(tmp_path: Path) -> None:
+    photo = tmp_path / "x.json"
+    Image.new("RGB", (4, 4)).save(photo, "JPEG")
+    before = photo.read_bytes()
+    with pytest.raises(FrnError, match="is a photo"):
+        write_atomically(photo, "text")
+    assert photo.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]

@@ -15,7 +15,7 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import StoredImages, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.training.decoder.fit_decoder import DecoderSchedule, decoder_for, decoder_input, load_decoder, train_decoder

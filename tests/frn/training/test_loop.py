@@ -16,7 +16,7 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig, read_header
 from frn.models.model import Model, load_model
 from frn.training.loop import StepReport, ValidationReport

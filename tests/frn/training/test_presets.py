@@ -10,7 +10,7 @@ import pytest
 import frn.data
 from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.zoo import assets_folder
 from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
 from frn.training.presets.general import GENERAL

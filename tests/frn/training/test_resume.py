@@ -251,7 +251,7 @@ def test_a_run_that_is_lengthened_in_time_is_the_longer_run(tmp_path: Path) -> N
     for name in ("last", "best"):
         assert_same(tmp_path / "run" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
     told = (tmp_path / "run" / "config.toml").read_text()
-    assert told.startswith("# frn train tiny\n# frn train tiny --epochs 6\n")
+    assert told.startswith("# Written by frn\n# frn train tiny\n# frn train tiny --epochs 6\n")
     assert tomllib.loads(told)["schedule"] == {**tomllib.loads(told)["schedule"], "epochs": 6, "milestones": [4]}
 
 

@@ -11,7 +11,7 @@ from frn.data.augmentation import Augmentation
 from frn.data.pixel_cache import StoredImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
-from frn.images.opening import EvaluationTransform
+from frn.images.transforms import EvaluationTransform
 from frn.models.model import load_model
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.presets import Preset, Schedule, demo

@@ -13,7 +13,7 @@ import pytest
 from frn_tui.app import FrnApp
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.dialogs.picker import Picker
-from frn_tui.screens.review import Review
+from frn_tui.panes.review import Review
 
 from frn.models.zoo import DEFAULT_MODEL, assets_folder
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from frn_tui.dialogs.closeup import Closeup
 from frn_tui.dialogs.picker import Picker
-from frn_tui.screens.review import Review
+from frn_tui.panes.review import Review
 
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine

@@ -1,7 +1,6 @@
 """A project that is open in two apps at once."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -64,8 +63,7 @@ def test_the_second_app_is_told_and_cannot_save_over_the_first(
             assert (await first.call(FindHolder(path=path)))["holder"] is None
 
             await second.call(LockProject(path=path))
-            other.kill()
-            other.wait()
+            await second.close()
             assert (await first.call(FindHolder(path=path)))["holder"] is None  # a lock dies with its app
             await first.call(SaveProject(path=path, state=STATE, replace=False))
         finally:
@@ -75,7 +73,7 @@ def test_the_second_app_is_told_and_cannot_save_over_the_first(
     asyncio.run(scenario())
 
 
-def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_is_none(
+def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_still_locks(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path, link = tmp_path / "x.frn.json", tmp_path / "y.frn.json"
@@ -89,10 +87,8 @@ def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_is_none(
             await first.call(LockProject(path=str(path)))
             assert (await second.call(FindHolder(path=str(link))))["holder"] == os.getpid()
             (lock,) = (private_state / "open").iterdir()
-            assert json.loads(lock.read_text())["path"] == str(path)
-            for content in ("{", "[]", '{"process": "x", "born": null}'):
-                lock.write_text(content)
-                assert (await second.call(FindHolder(path=str(link))))["holder"] is None
+            lock.write_text("no process")
+            assert (await second.call(FindHolder(path=str(link))))["holder"] == 0
         finally:
             await first.close()
             await second.close()

@@ -9,7 +9,7 @@ import pytest
 from frn_tui.client.client import EngineError
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
-from frn_tui.document.photo_files import bundle, sort
+from frn_tui.document.photo_files import bundle, settle, sort
 
 from frn.errors import FrnError
 
@@ -202,6 +202,34 @@ def test_photos_that_were_moved_before_it_was_cancelled_are_followed(run: Callab
         assert len(engine.sorted) == 1
         assert [answer["path"] for answer in controller.query.answers] == paths
         assert [str(one.path) for one in controller.session.state.classes[0].supports] == paths
+
+    run(test)
+
+
+def test_moving_photos_is_a_step_of_its_own_and_no_edit_of_the_classes(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        session = controller.session
+        session.mark_saved()
+        await sort(controller, "/out", [("/q/jay-1.jpg", "wren")], move=True, progress=lambda *_: None)
+        moves = session.state.moves
+        assert moves is not None
+        assert (moves.said, moves.photos) == ("moved 1 photo", (("/q/jay-1.jpg", "/out/wren/jay-1.jpg", False),))
+        assert session.is_saved
+        session.create("jay")
+        assert session.state.moves is moves
+        session.undo()
+        assert session.undo().moves is None
+        assert session.is_saved
+
+    run(test)
+
+
+def test_what_a_killed_program_was_moving_is_followed(run: Callable[[Test], None]) -> None:
+    async def test(controller: Controller, engine: "FakeEngine") -> None:
+        engine.settled = {WRENS["wren"][0]: "/out/wren-0.jpg"}
+        said = await settle(controller)
+        assert said == "1 photo that a killed program was moving: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
+        assert str(controller.session.state.classes[0].supports[0].path) == "/out/wren-0.jpg"
 
     run(test)
 

@@ -44,7 +44,7 @@ def test_a_bundle_opens_where_nothing_else_is_there(
         assert engine.done("scan", path=str(place / name))["kind"] == "bundle"
         found = engine.done("unpack", path=str(place / name), folder=str(place / "birds"))
         assert found["project"] == str(project)
-        assert "is there already" in engine.ask("unpack", path=str(place / name), folder=str(place / "birds")).reason
+        assert "already exists" in engine.ask("unpack", path=str(place / name), folder=str(place / "birds")).reason
     loaded = engine.done("load", path=str(project))
     assert content(loaded["state"]) == content(state)
     assert loaded["state"]["threshold"] == 0.3
@@ -69,7 +69,7 @@ def test_a_bundle_is_whole_or_not_there(engine: Engine, birds: dict[str, list[Pa
     state = engine.state(birds)
     target = tmp_path / "b.zip"
     target.write_text("something else")
-    assert "is there already" in engine.ask("bundle", path=str(target), state=state).reason
+    assert "already exists" in engine.ask("bundle", path=str(target), state=state).reason
     birds[".."][0].write_bytes(birds[".."][1].read_bytes())
     assert "has changed since it was added" in engine.ask("bundle", path=str(target), state=state, replace=True).reason
     birds[".."][0].unlink()

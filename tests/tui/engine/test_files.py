@@ -16,6 +16,7 @@ from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.ridge.parameters import HeadParameters
+from frn.system.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -145,10 +146,12 @@ def test_a_journal_is_found_once_its_app_is_gone(
         "journal", state=state, model="conv4", project=None, place=None, adding={"x": ["/x/1.jpg"]}, saved=False
     )
     assert set(engine.done("recover")) == {"id", "end"}  # this process lives
-    (file,) = state_folder.iterdir()
+    (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
-    for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (os.getpid(), 500.0, "ours")):
-        copy = {**entry, "process": process, "time": time, "project": name}
+    living = Lock(state_folder / "journal-8.lock")
+    assert living.acquire()
+    for process, time, name in ((2**22 + 5, 5.0, "old"), (2**22 + 6, 50.0, "new"), (8, 500.0, "another's")):
+        copy = {**entry, "time": time, "project": name}
         (state_folder / f"journal-{process}.json").write_text(json.dumps(copy))
     (state_folder / "journal-7.json").write_text("{")
     found = engine.done("recover")
@@ -159,6 +162,8 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert older["project"] == "old"  # another app's unsaved work is its own
     engine.done("discard", journal=older["journal"])
     assert set(engine.done("recover")) == {"id", "end"}
+    assert (state_folder / "journal-8.json").exists()
+    living.release()
     engine.done("discard", journal=str(file))  # of an app that lives
     assert file.exists()
     engine.done("discard", journal=None)
@@ -168,7 +173,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
 def test_what_is_saved_leaves_no_journal(engine: Engine, state_folder: Path) -> None:
     state = engine.state({"x": []})
     engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=False)
-    assert len([*state_folder.iterdir()]) == 1
+    assert len([*state_folder.glob("journal-*.json")]) == 1
     engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={}, saved=True)
     assert [*state_folder.iterdir()] == []
 

@@ -1,12 +1,22 @@
 """Photos sorted into folders, and the example that an answer rests on."""
 
 import errno
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_tui.engine.files.sorting import _put
+from frn_tui.engine.files import placing, sorting
+from frn_tui.engine.files.moves import MoveJournal
+from frn_tui.engine.operations import build_handlers
 
+from tests.killing import killed_at
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -63,23 +73,218 @@ def test_nothing_is_written_through_a_link_that_leads_nowhere(bare: Engine, tmp_
     assert not (tmp_path / "elsewhere.jpg").exists()
 
 
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one MiB, which takes an administrator."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if sys.platform != "linux" or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
 @pytest.mark.parametrize("move", [False, True])
-def test_a_full_disk_leaves_no_half_of_a_photo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, move: bool) -> None:
-    def full(source: Path, target: Path, **_: object) -> None:
-        Path(target).write_bytes(b"ha")
-        raise OSError(errno.ENOSPC, "No space left on device")
+def test_a_full_disk_leaves_no_half_of_a_photo(bare: Engine, tmp_path: Path, other_disk: Path, move: bool) -> None:
+    photo, out = tmp_path / "x.jpg", other_disk / "out"
+    photo.write_bytes(os.urandom(700 << 10))
+    content = photo.read_bytes()
+    (other_disk / "filler").write_bytes(bytes(500 << 10))
+    done = bare.done("sort", folder=str(out), photos=[[str(photo), "jay"]], move=move)
+    assert done["failed"] == [[str(photo), "No space left on device"]]
+    assert photo.read_bytes() == content
+    assert not any((out / "jay").iterdir())
 
-    def another_disk(source: Path, target: Path) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
 
+def test_photos_move_to_another_disk_and_back(bare: Engine, tmp_path: Path, other_disk: Path) -> None:
     photo = tmp_path / "x.jpg"
-    photo.write_text("half")
-    monkeypatch.setattr("shutil.copyfile", full)
-    monkeypatch.setattr("os.rename", another_disk)
-    with pytest.raises(OSError, match="No space left"):
-        _put(photo, tmp_path / "jay", move=move)
-    assert photo.read_text() == "half"
-    assert not any((tmp_path / "jay").iterdir())
+    photo.write_text("1")
+    os.utime(photo, (1e9, 1e9))
+    done = bare.done("sort", folder=str(other_disk), photos=[[str(photo), "jay"]], move=True)
+    place = other_disk / "jay" / "x.jpg"
+    assert done["places"] == {str(photo): str(place)}
+    assert (place.read_text(), place.stat().st_mtime) == ("1", 1e9)
+    assert not photo.exists()
+    back = bare.done("move", journal=done["journal"], photos=[[str(photo), str(place), False]], back=True)
+    assert back["places"] == {str(place): str(photo)}
+    assert (photo.read_text(), photo.stat().st_mtime) == ("1", 1e9)
+    assert not place.exists()
+
+
+def test_an_edit_of_the_same_size_and_time_is_not_removed_for_the_older_photo(bare: Engine, tmp_path: Path) -> None:
+    photo, there = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
+    there.parent.mkdir(parents=True)
+    sort = {"folder": str(tmp_path / "out"), "photos": [[str(photo), "jay"]]}
+    for path in (photo, there):
+        path.write_text("old")
+        os.utime(path, (1e9, 1e9))
+    bare.done("sort", **sort)  # compares them
+    photo.write_text("new")
+    os.utime(photo, (1e9, 1e9))
+    done = bare.done("sort", **sort, move=True)
+    assert Path(done["places"][str(photo)]).read_text() == "new"
+    assert there.read_text() == "old"
+
+
+def test_a_photo_that_changes_while_it_is_copied_to_another_disk_stays(
+    tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photo, place = tmp_path / "x.jpg", other_disk / "x.jpg"
+    photo.write_text("old")
+
+    def edited(one: Path, other: Path) -> None:
+        rename(one, other)
+        if other == place:
+            photo.write_text("new")
+
+    rename = placing.rename_new
+    monkeypatch.setattr(placing, "rename_new", edited)
+    with pytest.raises(OSError, match="changed while it was copied"):
+        placing.move_new(photo, place)
+    assert photo.read_text() == "new"
+    assert not place.exists()
+
+
+def test_a_photo_that_somebody_removes_while_it_is_copied_is_kept(
+    tmp_path: Path, other_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    photo, place = tmp_path / "x.jpg", other_disk / "x.jpg"
+    photo.write_text("1")
+
+    def removed(folder: Path) -> None:
+        photo.unlink()
+
+    monkeypatch.setattr(placing, "sync_folder", removed)
+    placing.move_new(photo, place)
+    assert place.read_text() == "1"
+
+
+@pytest.mark.parametrize("has_system_call", [True, False])
+def test_a_name_that_another_program_takes_just_before_is_not_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_system_call: bool
+) -> None:
+    """Two cards have an IMG_1.jpg each, and two programs sort them into one class."""
+    if not has_system_call:
+        monkeypatch.setattr(placing, "_rename_no_replace", _unsupported)
+    photos = [tmp_path / card / "IMG_1.jpg" for card in ("a", "b")]
+    for photo in photos:
+        photo.parent.mkdir()
+        photo.write_text(str(photo))
+    move = placing.move_new
+    monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))
+    journal = MoveJournal()
+
+    def late(source: Path, target: Path) -> None:
+        monkeypatch.setattr(sorting, "move_new", move)
+        sorting.put(photos[1], tmp_path / "jay", journal)  # the other program
+        move(source, target)
+
+    monkeypatch.setattr(sorting, "move_new", late)
+    sorting.put(photos[0], tmp_path / "jay", journal)
+    assert {path.read_text() for path in (tmp_path / "jay").iterdir()} == set(map(str, photos))
+
+
+def _unsupported(source: Path, target: Path) -> None:
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+def test_moved_photos_go_back_and_what_is_in_the_way_stays(bare: Engine, tmp_path: Path) -> None:
+    paths = [tmp_path / card / "x.jpg" for card in "abc"]
+    for path, content in zip(paths, "112", strict=True):
+        path.parent.mkdir()
+        path.write_text(content)
+    done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(path), "jay"] for path in paths], move=True)
+    assert done["twins"] == [str(paths[1])]
+    assert not any(path.exists() for path in paths)
+    paths[2].write_text("3")
+    photos = [[path, place, path in done["twins"]] for path, place in done["places"].items()][::-1]
+    back = bare.done("move", journal=done["journal"], photos=photos, back=True)
+    assert [path.read_text() for path in paths] == ["1", "1", "3"]
+    assert back["failed"] == [[str(tmp_path / "out/jay/x-2.jpg"), f"stays: {paths[2]} is another file"]]
+    assert (tmp_path / "out/jay/x-2.jpg").read_text() == "2"
+    again = bare.done("move", journal=done["journal"], photos=photos[::-1], back=False)
+    assert again["places"].keys() == set(map(str, paths[:2]))
+    assert [path.exists() for path in paths] == [False, False, True]
+
+
+def test_the_journal_says_what_was_moved_and_leaves_out_torn_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
+    photo = tmp_path / "x\udcff.jpg"
+    photo.write_text("1")
+    done = bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
+    journal = Path(done["journal"])
+    lines = [json.loads(line) for line in journal.read_bytes().splitlines()]
+    assert [(next(iter(line)), *list(line.values())[:2]) for line in lines] == [
+        (kind, str(photo), done["places"][str(photo)]) for kind in ("move", "moved")
+    ]
+    photo.write_text("2")
+    whole = journal.read_bytes().splitlines(keepends=True)[0].replace(b'"process"', b'"process" ')
+    journal.write_bytes(whole.replace(b"jay", b"owl") + b'{"move": "/x')
+    assert bare.done("settle")["places"] == {}
+    bare.done("sort", folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True, journal=str(journal))
+    assert journal.read_bytes().splitlines()[1] == b'{"move": "/x'
+
+
+KINDS = ("move", "link", "twin", "disk", "no call")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("back", [False, True])
+def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kind: str, back: bool
+) -> None:
+    if kind == "no call":
+        monkeypatch.setattr(placing, "_rename_no_replace", _unsupported)
+    root = request.getfixturevalue("other_disk") if kind == "disk" else tmp_path
+    for step in itertools.count():
+        monkeypatch.setenv("FRN_STATE", str(tmp_path / f"state {step}"))
+        folder, photo = root / f"out {step}", tmp_path / f"{step}" / "x.jpg"
+        photo.parent.mkdir()
+        _prepare(kind, photo, folder)
+        if back:
+            place, is_twin = sorting.put(photo, folder, MoveJournal())
+            sort = partial(_back, place, photo, is_twin)
+        else:
+            sort = partial(_sort, photo, folder)
+        was_killed = killed_at(step, sort)
+        assert "photo" in {_content(path) for path in (photo, *folder.rglob("*"))}
+        bare = Engine(build_handlers(os.getpid()))
+        done = bare.done("settle")
+        assert done["failed"] == []
+        assert not bare.done("settle")["places"]
+        places = [path for path in (photo, *folder.rglob("*")) if _content(path) == "photo"]
+        assert len(places) == 1 + (kind == "twin" and photo.exists())
+        if was_killed:
+            sort()  # the user tries again
+        assert photo.exists() == back
+        assert {path.name for path in (*folder.rglob("*"), *photo.parent.iterdir())} <= {"x.jpg", "original"}
+        if not was_killed:
+            break
+    assert step >= 6
+
+
+def _prepare(kind: str, photo: Path, folder: Path) -> None:
+    photo.write_text("photo")
+    folder.mkdir()
+    if kind == "link":
+        photo.rename(photo.with_name("original"))
+        photo.symlink_to("original")
+    if kind == "twin":
+        (folder / "x.jpg").write_text("photo")
+
+
+def _sort(photo: Path, folder: Path) -> None:
+    if photo.exists():
+        sorting.put(photo, folder, MoveJournal())
+
+
+def _back(place: Path, photo: Path, is_twin: bool) -> None:
+    sorting.step_over(place, photo, MoveJournal(), back=True, is_twin=is_twin)
+
+
+def _content(path: Path) -> str:
+    return path.read_text() if path.is_file() else ""
 
 
 def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, members: dict[str, list[Path]]) -> None:

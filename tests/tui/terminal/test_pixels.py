@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from frn_tui.app import FrnApp
-from frn_tui.client.rendered_picture import Picture
-from frn_tui.screens.review import Review
+from frn_tui.client.rendering import read_picture
+from frn_tui.panes.review import Review
 from frn_tui.terminal.marks import MARKS, PLACEHOLDER
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import Graphics, placeholders
+from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.terminal import Answered
 from frn_tui.widgets import cells
 from rich.cells import cell_len
@@ -26,7 +27,7 @@ COMMAND = re.compile(r"\x1b_G([^;\x1b]*);?([^\x1b]*)\x1b\\")
 
 def picture(mode: Mode = "kitty", rgb: bytes = bytes(3 * 6 * 4)) -> Picture:
     data = base64.b64encode(zlib.compress(rgb)).decode() if mode == "kitty" else "#0;2;9;9;9|#0!6~\n#0;2;9;9;9|#0!6~"
-    return Picture.read(mode, {**MESSAGE, "pixels": [6, 4], "cells": data})  # type: ignore[typeddict-item]
+    return read_picture(mode, {**MESSAGE, "pixels": [6, 4], "cells": data})  # type: ignore[typeddict-item]
 
 
 def keys(command: str) -> dict[str, str]:

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.client.rendered_picture import Picture
+from frn_tui.client.rendering import read_picture
 from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
 from frn_tui.terminal.modes import FRAME
 from frn_tui.terminal.pixels import Graphics, placeholders
+from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import cells_of_piece, cut
 from frn_tui.widgets import cells
 from rich.style import Style
@@ -77,7 +78,7 @@ def test_a_part_of_a_row_is_that_part_of_its_pixels(photo: np.ndarray[Any, Any])
 def shown(photo: np.ndarray[Any, Any], columns: int, graphics: Graphics) -> Picture:
     lines = ["\t".join(row) for row in sixel_rows(photo, 3, photo.shape[1] // columns, 256)]
     about = {**MESSAGE, "columns": columns, "rows": 3, "pixels": [photo.shape[1], 51], "cells": "\n".join(lines)}
-    picture = Picture.read("sixel", about)  # type: ignore[arg-type]
+    picture = read_picture("sixel", about)  # type: ignore[arg-type]
     graphics.mode = "sixel"
     graphics.send(picture)
     return picture

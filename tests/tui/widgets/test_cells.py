@@ -2,8 +2,8 @@ import unicodedata
 from dataclasses import replace
 
 import pytest
-from frn_tui.client.rendered_picture import Picture
 from frn_tui.terminal.modes import CHARACTERS, Mode, default_mode
+from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.widgets import cells
 from frn_tui.widgets.cells import decile, draw
 from rich.cells import cell_len

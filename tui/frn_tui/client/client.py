@@ -18,9 +18,8 @@ from typing import Any, Literal, cast
 from frn_tui.client import protocol
 from frn_tui.client.engine_process import EngineError, Process, cause_of_death, end, hear_hello, kill, spawn
 from frn_tui.client.protocol import AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
-from frn_tui.client.rendered_picture import Picture
 
-__all__ = ["EngineClient", "EngineError", "render"]
+__all__ = ["EngineClient", "EngineError"]
 
 CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request has to stop before the engine is killed."""
@@ -314,14 +313,6 @@ class EngineClient:
 
     def _with_log(self, reason: str) -> str:
         return reason if self.log is None else f"{reason}; more in {self.log}"
-
-
-async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Picture | None:
-    """A picture, or None where there is none."""
-    try:
-        return Picture.read(request.mode, await engine.call(request))
-    except EngineError:
-        return None
 
 
 def _fail(future: asyncio.Future[Message], error: Exception) -> None:

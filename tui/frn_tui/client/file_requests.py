@@ -159,12 +159,16 @@ class UnpackBundle(Request[Unpacked], op="unpack", queue="files"):
 
 
 class SortedPhotos(TypedDict):
-    """What came of sorting photos into folders."""
+    """What came of sorting photos into folders, or of moving them."""
 
     places: dict[str, str]
     """By the paths that were given: where each lies now."""
     failed: list[tuple[str, str]]
     """Paths that could not be put anywhere, and why."""
+    twins: list[str]
+    """Paths of photos that were removed, as the same photo was at its place already."""
+    journal: str
+    """Path of the file that says what was moved; empty if photos were copied."""
 
 
 class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
@@ -176,6 +180,21 @@ class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
     move: bool = False
     verdicts: tuple[str, ...] = ()
     """Those of all photos, where these are some of them: no two have one folder."""
+    journal: str = ""
+    """That of an act of moving which goes on; empty: a new one."""
+
+
+class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
+    """Move photos back that were sorted into folders, or there once more."""
+
+    journal: str
+    photos: list[tuple[str, str, bool]]
+    """Of each: where it was before, where it was moved to, and whether it had a twin there."""
+    back: bool
+
+
+class SettleMoves(Request[SortedPhotos], op="settle", queue="compute"):
+    """Finish what programs that were killed had begun to move."""
 
 
 class WriteText(Request[Nothing], op="write", queue="files"):

@@ -10,8 +10,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from frn_tui.client.client import render
 from frn_tui.client.protocol import Engine
+from frn_tui.client.rendering import render
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.preview import STEP, Preview

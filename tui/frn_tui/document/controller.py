@@ -58,6 +58,10 @@ class Controller(SyncedDocument):
     async def holder(self, path: str) -> int | None:
         return (await self.engine.call(file_requests.FindHolder(path)))["holder"]
 
+    async def lock_again(self) -> None:
+        """Lock the project that is open: its lock has ended with the last engine."""
+        await self.engine.call(file_requests.LockProject(self.project))
+
     async def start_anew(self) -> None:
         """Begin with no class."""
         await self.engine.call(file_requests.LockProject(None))

@@ -1,16 +1,20 @@
 """The files of photos: found again after they were moved, bundled with the project, sorted into folders."""
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from frn.inference.session import State, Support
+from frn.inference.session import Moves, State, Support
 from frn_tui.client import file_requests
+from frn_tui.client.client import EngineError
+from frn_tui.client.protocol import Request
 from frn_tui.client.serialization import state_to_json, support_from_json
 from frn_tui.document.controller import Controller
 from frn_tui.document.queries import Problem, ShowProgress
 from frn_tui.document.synced_document import told_to
+from frn_tui.terminal.text import count_of
 
 
 async def relocate(controller: Controller, folder: str, progress: ShowProgress) -> tuple[int, int]:
@@ -39,40 +43,102 @@ async def bundle(controller: Controller, path: str, progress: ShowProgress, *, r
 async def sort(
     controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, progress: ShowProgress
 ) -> str:
-    """Copy photos into a folder for each verdict, or move them; what came of it, in words.
-
-    One after another: where it is cancelled, those that were moved by then are followed.
-    """
-    places: dict[str, str] = {}
-    failed: list[tuple[str, str]] = []
+    """Copy photos into a folder for each verdict, or move them, which can be undone; what came of it, in words."""
     # Of all classes: of two whose names make one folder's the same gets it, whichever photos are sorted.
     verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
+    done = _nothing_done()
 
-    async def put(photo: tuple[str, str]) -> None:
-        done = await controller.engine.call(file_requests.SortPhotos(folder, [photo], move, verdicts))
-        places.update(done["places"])
-        failed.extend(done["failed"])
+    def request(photo: tuple[str, str]) -> file_requests.SortPhotos:
+        return file_requests.SortPhotos(folder, [photo], move, verdicts, done["journal"])
 
     try:
-        for done, photo in enumerate(photos):
-            progress("Sorting photos", done, len(photos))
-            putting = asyncio.ensure_future(put(photo))
+        await _one_by_one(controller, done, map(request, photos), len(photos), "Sorting photos", progress)
+    finally:
+        if move:
+            if moved := [(path, place, path in done["twins"]) for path, place in done["places"].items()]:
+                said = f"moved {count_of(len(moved), 'photo')}"
+                controller.session.note_moves(Moves(said, done["journal"], tuple(moved)))
+            await _follow_moves(controller, done["places"])
+        _tell_failures(controller, done)
+    return _said(done, "moved" if move else "copied")
+
+
+async def step_over(controller: Controller, moves: Moves, progress: ShowProgress, *, undo: bool) -> str:
+    """Move photos back that were moved, or once more; what came of it, in words."""
+    done, photos = _nothing_done(), moves.photos[::-1] if undo else moves.photos
+    requests = (file_requests.MovePhotos(moves.journal, [photo], undo) for photo in photos)
+    try:
+        await _one_by_one(controller, done, requests, len(photos), "Moving photos", progress)
+    finally:
+        await _follow_moves(controller, done["places"])
+        _tell_failures(controller, done)
+    if done["failed"]:
+        return _said(done, "moved back" if undo else "moved")
+    return f"undone: {moves.said}   ctrl+r: redo" if undo else f"redone: {moves.said}   u: undo"
+
+
+async def settle(controller: Controller) -> str:
+    """Finish moves in which a program was killed; what came of it, in words, if there were any."""
+    done = await controller.engine.call(file_requests.SettleMoves())
+    await _follow_moves(controller, done["places"])
+    _tell_failures(controller, done)
+    count = count_of(len(done["places"]), "photo")
+    return f"{count} that a killed program was moving: {_first(done['places'])}" if done["places"] else ""
+
+
+def _first(places: dict[str, str]) -> str:
+    path, place = next(iter(places.items()))
+    return f"{path} is now {place}{', …' if len(places) > 1 else ''}"
+
+
+def _nothing_done() -> file_requests.SortedPhotos:
+    return {"places": {}, "failed": [], "twins": [], "journal": ""}
+
+
+async def _one_by_one(
+    controller: Controller,
+    done: file_requests.SortedPhotos,
+    requests: Iterable[Request[file_requests.SortedPhotos]],
+    count: int,
+    what: str,
+    progress: ShowProgress,
+) -> None:
+    """Ask for one photo after another, and add up in `done`: if it is cancelled, those moved by then are known."""
+
+    async def put(request: Request[file_requests.SortedPhotos]) -> None:
+        came = await controller.engine.call(request)
+        done["places"].update(came["places"])
+        done["failed"].extend(came["failed"])
+        done["twins"].extend(came["twins"])
+        done["journal"] = came["journal"]
+
+    try:
+        for number, request in enumerate(requests):
+            progress(what, number, count)
+            putting = asyncio.ensure_future(put(request))
             try:
                 await asyncio.shield(putting)
             finally:  # also who cancels waits for the one that is on its way
                 await putting
-    finally:
-        if move:
-            controller.query.moved(places)
-            await _follow_moves(controller, places)
-        controller.problems += [Problem(path, reason) for path, reason in failed]
-        controller.listener()
-    said = f"{len(places)} {'moved' if move else 'copied'}"
-    return f"{said}, {len(failed)} could not be" if failed else said
+    except EngineError:  # it may have ended while it moved a photo
+        with contextlib.suppress(EngineError):
+            done["places"].update((await controller.engine.call(file_requests.SettleMoves()))["places"])
+        raise
+
+
+def _said(done: file_requests.SortedPhotos, what: str) -> str:
+    said = f"{len(done['places'])} {what}"
+    return f"{said}, {len(done['failed'])} could not be" if done["failed"] else said
+
+
+def _tell_failures(controller: Controller, done: file_requests.SortedPhotos) -> None:
+    controller.problems += [Problem(path, reason) for path, reason in done["failed"]]
+    controller.listener()
 
 
 async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
-    """Examples are where their files are now; not an edit, as undo moves no file."""
+    """Answers and examples are where their files are now; not an edit, as it is so whatever is undone."""
+    controller.query.moved(places)
 
     def moved(support: Support) -> Support:
         return dataclasses.replace(support, path=Path(places.get(str(support.path), support.path)))

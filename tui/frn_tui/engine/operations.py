@@ -9,7 +9,7 @@ from frn_tui.engine.files.locks import Locks
 from frn_tui.engine.files.projects import Exports, Projects, write_text
 from frn_tui.engine.files.relocation import find_missing, relocate
 from frn_tui.engine.files.scan import list_folder, look_inside, scan, stamp
-from frn_tui.engine.files.sorting import sort_photos
+from frn_tui.engine.files.sorting import move_photos, settle_moves, sort_photos
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.previews import Previews
 from frn_tui.engine.worker_queues import Handler
@@ -39,6 +39,8 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "discard": journals.discard,
         "write": write_text,
         "sort": sort_photos,
+        "move": move_photos,
+        "settle": settle_moves,
         "missing": find_missing,
         "relocate": relocate,
         "bundle": Bundles(models).write,

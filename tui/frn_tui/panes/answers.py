@@ -8,8 +8,8 @@ from textual.widgets import Static
 
 from frn_tui.document.review_state import example_names, nearest, rival
 from frn_tui.panes.context import Context
+from frn_tui.panes.review import Review
 from frn_tui.panes.verdicts import Verdicts
-from frn_tui.screens.review import Review
 from frn_tui.terminal.text import display_name
 
 

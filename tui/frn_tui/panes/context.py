@@ -12,17 +12,18 @@ from textual.screen import Screen
 from textual.worker import Worker
 
 from frn.errors import FrnError
-from frn.inference.session import Session
+from frn.inference.session import Moves, Session
 from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import EXISTS
 from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.controller import Controller
+from frn_tui.document.photo_files import step_over
 from frn_tui.settings.places import Places
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute
-from frn_tui.terminal.text import display_name
+from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.jobs import JobLine
 
 Given = TypeVar("Given")
@@ -91,9 +92,18 @@ class Context:
         session = self.controller.session
         if not (session.can_undo if undo else session.can_redo):
             return f"nothing to {'undo' if undo else 'redo'}"
+        before = session.state
         self.edit(lambda session: session.undo() if undo else session.redo())
+        if before.moves is not session.state.moves and (moves := before.moves if undo else session.state.moves):
+            self.start(self._step_over, moves, undo)
+            return f"moving {count_of(len(moves.photos), 'photo')} {'back' if undo else 'again'}"
         self.start(self.controller.find_missing, group="missing")  # examples may lie where they are said to be, or not
         return "undone   ctrl+r: redo" if undo else "redone   u: undo"
+
+    async def _step_over(self, moves: Moves, undo: bool) -> None:
+        said = await step_over(self.controller, moves, self.progress, undo=undo)
+        self.say(said)
+        self.screen.notify(said, markup=False)  # also over the review
 
     def progress(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()

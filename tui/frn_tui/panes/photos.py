@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 
 from frn.inference.session import ClassEntry, Support
-from frn_tui.client.client import render
 from frn_tui.client.protocol import ClassReport, RenderPreview
+from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import AskText
 from frn_tui.panes.context import Context, Pane
 from frn_tui.terminal.text import display_name, percent

@@ -11,8 +11,8 @@ from textual.containers import Container, Vertical
 from textual.widgets import Static
 
 from frn.inference.ramp import RAMP
-from frn_tui.client.client import render
 from frn_tui.client.protocol import Answer, Heat, Look, RenderPreview
+from frn_tui.client.rendering import render
 from frn_tui.panes.context import Context
 from frn_tui.terminal.modes import COLOURED
 from frn_tui.terminal.text import display_name

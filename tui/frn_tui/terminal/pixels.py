@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakValueDictionary, finalize
 
 from rich.color import Color, ColorType
@@ -19,10 +19,8 @@ from rich.style import Style
 
 from frn_tui.terminal.marks import MARKS, PLACEHOLDER, PLACES
 from frn_tui.terminal.modes import PIXELS, Mode
+from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import Rows, translated
-
-if TYPE_CHECKING:
-    from frn_tui.client.rendered_picture import Picture
 
 MOST_CELLS = len(MARKS)
 """Columns and rows of a picture at most."""
@@ -47,7 +45,7 @@ def _split(number: int) -> tuple[int, int]:
     return FIRST_COLOUR + number % COLOURS, 1 + number // COLOURS
 
 
-def placeholders(picture: "Picture", base: Style) -> list[list[tuple[str, Style]]]:
+def placeholders(picture: Picture, base: Style) -> list[list[tuple[str, Style]]]:
     """The cells of a picture."""
     colour, block = _split(picture.number)
     style = base + Style.from_color(_indexed(colour)) + HIDDEN
@@ -90,7 +88,7 @@ class Graphics:
             return {}
         return {"framed": framed, "cell": list(self.cell), "colours": self.colours}
 
-    def send(self, picture: "Picture | None") -> None:
+    def send(self, picture: Picture | None) -> None:
         """Give the terminal a picture, before its placeholders come; take away those that are no longer kept."""
         if picture is None or not picture.data or picture.number in self._pictures:
             return
@@ -121,7 +119,7 @@ class Graphics:
             return "".join(f"\x1b]{PAGE_COMMAND};{_kitty_id(number)}\x1b\\" for number in numbers)
         return "".join(self._wrapped(f"a=d,d=I,i={_kitty_id(number)},q=2") for number in numbers)
 
-    def _given(self, picture: "Picture") -> str:
+    def _given(self, picture: Picture) -> str:
         (width, height), number, data = picture.pixels, _kitty_id(picture.number), picture.data
         if self.in_page:
             return f"\x1b]{PAGE_COMMAND};{number};{picture.columns};{picture.rows};{width};{height};{data}\x1b\\"

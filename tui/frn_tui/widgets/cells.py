@@ -11,9 +11,9 @@ from rich.color_triplet import ColorTriplet
 from rich.segment import Segment
 from rich.style import Style
 
-from frn_tui.client.rendered_picture import CELL, Picture
 from frn_tui.terminal.modes import CELLS, CHARACTERS, FRAME
 from frn_tui.terminal.pixels import placeholders
+from frn_tui.terminal.rendered_picture import CELL, Picture
 
 LINES, ASCII_LINES = "▏▕▔▁", "||-_"
 """At the left, right, upper and lower edge of a cell."""

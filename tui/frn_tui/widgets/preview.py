@@ -14,9 +14,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from frn_tui.client.protocol import RenderPreview
-from frn_tui.client.rendered_picture import Picture
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import MOST_CELLS, graphics_of
+from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets import cells
 

@@ -60,8 +60,8 @@ class Embedding:
         extractor = self._models.model.extractor
         if (maps := self._maps.get((extractor.sha256, key))) is not None:
             return maps
-        stored = self._store.get(extractor.sha256, key)
-        if stored is None or stored.shape != extractor.shape:
+        stored = self._store.get(extractor.sha256, key, extractor.shape)
+        if stored is None:
             return None
         self._keep(key, stored)
         return stored

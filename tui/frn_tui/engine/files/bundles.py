@@ -7,24 +7,24 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from frn.errors import FrnError, one_line
 from frn.images.opening import read_file
 from frn.inference.feature_cache import content_key
-from frn.inference.project import SUFFIX, ModelReference, Project, is_project, save_project
+from frn.inference.project import SUFFIX, ModelReference, Project, is_project, load_project, save_project
 from frn.inference.session import ClassEntry, State, Support
-from frn.models.zoo import EXTRACTOR, shipped_extractors
+from frn.models.zoo import EXTRACTOR, is_exported, shipped_extractors
 from frn.system.archives import DAMAGE, MAX_ARCHIVE, Limits, open_zip
-from frn.system.files import require_regular, write_atomically
+from frn.system.file_sets import new_folder
+from frn.system.files import replacing, require_regular, write_atomically
 from frn_tui.client.file_requests import UnpackBundle, Unpacked, WriteBundle
 from frn_tui.client.protocol import EXISTS, Nothing
 from frn_tui.client.serialization import state_from_json
 from frn_tui.engine.files.file_names import fresh_name, safe_name
-from frn_tui.engine.files.scan import is_bundle
+from frn_tui.engine.files.scan import is_bundle, looks_like_image
 from frn_tui.engine.models import LoadedModel, Models
 from frn_tui.engine.worker_queues import Job
 
@@ -41,14 +41,19 @@ class Bundles:
         zipped = is_bundle(path.name)
         if path.exists() and not (zipped and request.replace and path.is_file()):
             code = EXISTS if zipped and path.is_file() else ""
-            raise FrnError(f"{path}: is there already. Choose another name.", code=code)
-        name = path.stem if zipped else path.name
-        with _beside(path) as home:
-            folder, packed = home / "files" / name, home / "packed"
-            self._fill(folder, name, state, job)
-            if zipped:
+            raise FrnError(f"{path}: already exists. Choose another name.", code=code)
+        if not zipped:
+            with new_folder(path) as home:
+                self._fill(home, path.name, state, job)
+            return {}
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".bundle-", dir=path.parent) as home, replacing(path) as packed:
+                folder = Path(home) / path.stem
+                self._fill(folder, path.stem, state, job)
                 _zip(folder, packed, job)
-            os.replace(packed if zipped else folder, path)
+        except OSError as error:
+            raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
         return {}
 
     def _fill(self, folder: Path, name: str, state: State, job: Job) -> None:
@@ -66,20 +71,24 @@ class Bundles:
 
 
 def unpack(request: UnpackBundle, job: Job) -> Unpacked:
-    """Unpack a bundle whole or not at all. FrnError if it is none, or leads out of its folder."""
+    """Unpack a bundle's project, its photos and its model, whole or not at all; nothing else that is in it.
+
+    FrnError if it is no bundle, or leads out of its folder.
+    """
     folder = Path(request.folder)
     if folder.exists():
-        raise FrnError(f"{folder}: is there already. Name a folder that is not.", code=EXISTS)
+        raise FrnError(f"{folder}: already exists. Name a folder that does not.", code=EXISTS)
     path = require_regular(Path(request.path), MAX_ARCHIVE)
     try:
-        with open_zip(path) as archive, _beside(folder) as home:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with open_zip(path) as archive, new_folder(folder) as home:
             project = _check(archive, path, folder.parent)
-            members = archive.infolist()
-            for done, member in enumerate(members, 1):
+            _extract(archive, project, project, home)
+            wanted = _members(load_project(home / project.name), home, archive, project.parent)
+            for done, member in enumerate(wanted, 1):
                 job.check()
-                archive.extract(member, home)
-                job.progress(done, len(members))
-            os.replace(home / project.parent if project.parent.parts else home, folder)
+                _extract(archive, member, project, home)
+                job.progress(done, len(wanted))
     except FrnError:
         raise
     except DAMAGE as error:
@@ -87,20 +96,24 @@ def unpack(request: UnpackBundle, job: Job) -> Unpacked:
     return {"project": str(folder / project.name)}
 
 
-@contextmanager
-def _beside(path: Path) -> Iterator[Path]:
-    """A folder on the same disk, for what is not finished; gone afterwards."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        home = Path(tempfile.mkdtemp(prefix=".bundle-", dir=path.parent))
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be written ({error.strerror})") from error
-    try:
-        yield home
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+def _members(project: Project, home: Path, archive: zipfile.ZipFile, top: PurePosixPath) -> list[PurePosixPath]:
+    """The entries of a bundle that its project names: photos, by their names too, and a model. Hidden ones are none."""
+    photos = [Path(support.path) for entry in project.state.classes for support in entry.supports]
+    named = [*(photo for photo in photos if looks_like_image(photo.name)), Path(project.model.locate(home))]
+    inside = [Path(os.path.normpath(path)) for path in named]
+    names = [path.relative_to(home) for path in inside if path.is_relative_to(home)]
+    if not is_exported(inside[-1]):
+        names = [name for name in names if home / name != inside[-1]]
+    there = set(archive.namelist())
+    members = dict.fromkeys(top / name.as_posix() for name in names if not any(part[0] == "." for part in name.parts))
+    return [member for member in members if str(member) in there]
+
+
+def _extract(archive: zipfile.ZipFile, member: PurePosixPath, project: PurePosixPath, home: Path) -> None:
+    target = home / member.relative_to(project.parent)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with archive.open(str(member)) as source, target.open("xb") as file:
+        shutil.copyfileobj(source, file)
 
 
 def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
@@ -127,7 +140,7 @@ def _carry(model: LoadedModel, folder: Path) -> ModelReference:
     return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.test_time)
 
 
-def _zip(folder: Path, packed: Path, job: Job) -> None:
+def _zip(folder: Path, packed: IO[bytes], job: Job) -> None:
     """Put a folder into a zip, under its own name; photos are compressed as they are."""
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
         for path in sorted(folder.rglob("*")):

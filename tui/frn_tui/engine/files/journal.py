@@ -1,8 +1,9 @@
 """What was not saved yet, kept aside after every edit, so that a crash or a lost terminal takes nothing.
 
-One file per app, named by its process. A file whose process is gone is what a crash has left.
+One file per app, named by its process, with a lock. A file whose lock is free is what a crash has left.
 """
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn.inference.project import MAX_BYTES
 from frn.system.files import read_json, write_atomically
+from frn.system.locks import Lock
 from frn_tui.client.file_requests import DiscardJournal, Recover, Recovered, WriteJournal
 from frn_tui.client.protocol import Nothing
 from frn_tui.client.serialization import state_from_json, state_to_json
-from frn_tui.engine.files.locks import birth, lives
 from frn_tui.engine.worker_queues import Job
 from frn_tui.settings.settings import state_folder
 
@@ -27,17 +28,19 @@ class Journals:
     def __init__(self, app: int) -> None:
         self._app = app
         self._path = state_folder() / f"journal-{app}.json"
+        self._lock = _lock_of(self._path)
+        if self._path.exists():  # of the engine before this one
+            self._hold()
 
     def keep(self, request: WriteJournal, job: Job) -> Nothing:
         """Keep what is unsaved aside; where all is saved there is nothing to keep any more."""
         if request.saved:
-            _remove(self._path)
+            self._remove_own()
             return {}
+        self._hold()
         entry = {
             "format": FORMAT,
             "version": JOURNAL_VERSION,
-            "process": self._app,
-            "born": birth(self._app),
             "time": time.time(),
             "state": state_to_json(state_from_json(request.state)),
             "model": request.model,
@@ -56,22 +59,45 @@ class Journals:
     def discard(self, request: DiscardJournal, job: Job) -> Nothing:
         """Remove the own journal, or one whose app is gone."""
         if request.journal is None:
-            _remove(self._path)
+            self._remove_own()
         elif request.journal in [left["journal"] for left in self._left()]:
             _remove(Path(request.journal))
         return {}
 
+    def _hold(self) -> None:
+        if not self._lock.is_held():
+            with contextlib.suppress(OSError):  # writing the journal says why
+                self._lock.acquire()
+
+    def _remove_own(self) -> None:
+        _remove(self._path)
+        self._lock.release()
+
     def _left(self) -> list[Recovered]:
         """Journals whose apps are gone."""
-        return [left for path in self._path.parent.glob("journal-*.json") if (left := _read(path))]
+        journals = [path for path in self._path.parent.glob("journal-*.json") if path != self._path]
+        return [left for path in journals if _is_left(path) and (left := _read(path))]
+
+
+def _lock_of(path: Path) -> Lock:
+    return Lock(path.with_suffix(".lock"))
+
+
+def _is_left(path: Path) -> bool:
+    """Whether the app of a journal is gone."""
+    lock = _lock_of(path)
+    with contextlib.suppress(OSError):
+        if not lock.acquire():
+            return False
+        lock.release()
+    return True
 
 
 def _read(path: Path) -> Recovered | None:
-    """A journal whose app is gone."""
+    """What a journal says; None if it is damaged."""
     try:
         entry = read_json(path, MAX_BYTES)
-        known = (entry["format"], entry["version"]) == (FORMAT, JOURNAL_VERSION)
-        if not known or lives(int(entry["process"]), entry["born"]):
+        if (entry["format"], entry["version"]) != (FORMAT, JOURNAL_VERSION):
             return None
         return {
             "journal": str(path),

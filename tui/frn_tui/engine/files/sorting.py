@@ -1,13 +1,17 @@
 """Photos sorted into a folder for each verdict: copied, or moved where that is asked for; nothing is overwritten."""
 
-import filecmp
+import contextlib
+import errno
 import os
-import shutil
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn_tui.client.file_requests import SortedPhotos, SortPhotos
-from frn_tui.engine.files.file_names import fresh_name, safe_name
+from frn_tui.client.file_requests import MovePhotos, SettleMoves, SortedPhotos, SortPhotos
+from frn_tui.engine.files.file_names import fresh_name, numbered, safe_name
+from frn_tui.engine.files.moves import MoveJournal, settle_all
+from frn_tui.engine.files.placing import copy_new, is_same_photo, make_folder, move_new, remove_twin
 from frn_tui.engine.worker_queues import Job
 
 
@@ -16,44 +20,97 @@ def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:
     root = Path(request.folder)
     if root.exists() and not root.is_dir():
         raise FrnError(f"{root}: is a file; name a folder")
-    places: dict[str, str] = {}
-    failed: list[tuple[str, str]] = []
+    journal = _journal(request.journal) if request.move else None
+    sorted_photos = SortedPhotos(places={}, failed=[], twins=[], journal=str(journal.path) if journal else "")
     taken: set[str] = set()
     verdicts = dict.fromkeys([*request.verdicts, *(verdict for _, verdict in request.photos)])
     folders = {verdict: root / fresh_name(safe_name(verdict), taken) for verdict in verdicts}
     for done, (path, verdict) in enumerate(request.photos, 1):
         job.check()
-        try:
-            places[path] = str(_put(Path(path), folders[verdict], move=request.move))
-        except OSError as error:
-            failed.append((path, error.strerror or str(error)))
+        with _noted(path, sorted_photos):
+            place, is_twin = put(Path(path), folders[verdict], journal)
+            sorted_photos["places"][path] = str(place)
+            if is_twin:
+                sorted_photos["twins"].append(path)
         job.progress(done, len(request.photos))
-    return {"places": places, "failed": failed}
+    return sorted_photos
 
 
-def _put(path: Path, folder: Path, *, move: bool) -> Path:
-    """Copy or move a file into a folder, beside files of the same name; one that is there already stays alone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    target = folder / path.name
-    if path.parent.resolve() == folder.resolve():
-        return path
-    if target.exists() and path.samefile(target):  # a link from one to the other: there is only one photo
-        return target
-    if target.is_file() and filecmp.cmp(path, target, shallow=False):
-        if move:
-            path.unlink()
-        return target
-    if os.path.lexists(target):  # a link that leads nowhere, too
-        target = folder / fresh_name(path.name, {name.casefold() for name in os.listdir(folder)})
+def move_photos(request: MovePhotos, job: Job) -> SortedPhotos:
+    """Move photos back to where they were before they were sorted, or there once more."""
+    journal = _journal(request.journal)
+    moved = SortedPhotos(places={}, failed=[], twins=[], journal=request.journal)
+    for before, place, is_twin in request.photos:
+        job.check()
+        source, target = (place, before) if request.back else (before, place)
+        with _noted(source, moved):
+            step_over(Path(source), Path(target), journal, back=request.back, is_twin=is_twin)
+            moved["places"][source] = target
+    return moved
+
+
+def settle_moves(request: SettleMoves, job: Job) -> SortedPhotos:
+    """Finish what programs that were killed had begun to move."""
+    places, failed = settle_all()
+    return SortedPhotos(places=places, failed=failed, twins=[], journal="")
+
+
+def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bool]:
+    """Copy a photo into a folder, or move it if there is a journal to write that down in.
+
+    Returns where it is, and whether a moved photo was removed because the same one was there already. A photo of the
+    same name stays as it is: this one gets a number. OSError if it cannot be placed; it is then where it was.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file")
+    make_folder(folder)
+    if path.parent.samefile(folder):
+        return path, False
+    for name in numbered(path.name):
+        target = folder / name
+        if not os.path.lexists(target):
+            with contextlib.suppress(FileExistsError):  # another program was faster
+                if journal is None:
+                    copy_new(path, target)
+                else:
+                    with journal.moving(path, target):
+                        move_new(path, target)
+                return target, False
+        if target.exists() and path.samefile(target):  # a link from one to the other: there is only one photo
+            return target, False
+        if is_same_photo(path, target):
+            if journal is not None:
+                with journal.moving(path, target):
+                    remove_twin(path, target)
+            return target, journal is not None
+    raise AssertionError("numbers do not end")
+
+
+def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, is_twin: bool) -> None:
+    """Undo or redo a move. OSError if a file is in the way, or the photo is gone; nothing is lost then."""
+    is_gone = not os.path.lexists(source)
+    if os.path.lexists(target) and (is_gone or (is_twin and back and is_same_photo(source, target))):
+        return  # an earlier try came so far
     try:
-        if move and not path.is_symlink():
-            shutil.move(path, target)
-            return target
-        shutil.copy2(path, target)
-    except OSError:  # a full disk has taken half of it
-        if path.exists():
-            target.unlink(missing_ok=True)
-        raise
-    if move:  # the link: elsewhere it may lead nowhere
-        path.unlink()
-    return target
+        if is_twin and back:
+            copy_new(source, target)
+            return
+        with journal.moving(source, target):
+            (remove_twin if is_twin else move_new)(source, target)
+    except FileExistsError as error:
+        raise OSError(errno.EEXIST, f"stays: {target} is another file") from error
+
+
+def _journal(path: str) -> MoveJournal:
+    try:
+        return MoveJournal(path)
+    except OSError as error:
+        raise FrnError(f"{error.filename}: cannot be made ({error.strerror}); no photo is moved") from error
+
+
+@contextlib.contextmanager
+def _noted(path: str, photos: SortedPhotos) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        photos["failed"].append((path, error.strerror or str(error)))

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 from frn_tui.terminal.modes import CHARACTERS, PARTS, Mode
 
 CHUNK = 1024

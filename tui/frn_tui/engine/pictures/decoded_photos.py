@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from frn.images.opening import Pixels, decode_whole, read_file
+from frn.images.opening import decode_whole, read_file
+from frn.images.transforms import Pixels
 from frn_tui.engine.lru import ByteLimitedLRU
 
 MAX_CACHED = 32 << 20

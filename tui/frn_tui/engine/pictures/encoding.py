@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 from frn_tui.engine.pictures.heat import Box
 from frn_tui.terminal.modes import FRAME
 from frn_tui.terminal.sixel import cells_of_piece

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.images.opening import Pixels
+from frn.images.transforms import Pixels
 from frn.inference.ramp import RAMP
 from frn_tui.client.protocol import Heat
 

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.opening import EvaluationTransform, Pixels
+from frn.images.transforms import EvaluationTransform, Pixels
 from frn_tui.client.protocol import Picture, RenderPreview
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.blocks import encode

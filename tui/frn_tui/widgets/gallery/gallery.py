@@ -15,9 +15,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from frn_tui.client.protocol import RenderPreview
-from frn_tui.client.rendered_picture import Picture
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import graphics_of
+from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.widgets.gallery import tiles
 from frn_tui.widgets.gallery.grid import Grid, tiled
 from frn_tui.widgets.gallery.tiles import NO_PICTURE, GalleryItem, Tiles

@@ -11,7 +11,7 @@ from textual.cache import LRUCache
 from textual.geometry import Size
 
 from frn_tui.client.protocol import RenderPreview
-from frn_tui.client.rendered_picture import Picture
+from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets import cells
 

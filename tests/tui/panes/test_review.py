@@ -10,7 +10,7 @@ from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.results import as_csv
 from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, folder_of, summary
-from frn_tui.screens.review import Review
+from frn_tui.panes.review import Review
 from frn_tui.widgets.histogram import LABEL, Histogram, columns
 
 from frn.inference.session import build_state
@@ -233,18 +233,32 @@ def test_what_is_unknown_is_not_sorted_beside_photos_of_a_class_called_so() -> N
     assert [row["verdict"] for row in rows] == ["none of the classes", "unknown"]
 
 
-def test_examples_that_were_moved_stay_so_after_undo(drive: Drive) -> None:
+def test_undo_moves_photos_back_before_it_takes_labels_back(drive: Drive, fake_engine: FakeEngine) -> None:
     async def scenario(driver: Driver) -> None:
+        controller = driver.app.controller
+
+        def jay() -> tuple[str, str]:
+            owls = controller.session.state.named("owl")
+            assert owls is not None
+            return str(owls.supports[-1].path), controller.query.answers[1]["path"]
+
         await opened(driver)
-        await driver.keys("l", "2", "2", "e")  # the jay and an owl are owls
+        await driver.keys("l", "2", "e")  # the jay is an owl
         driver.app.screen.query_one("Input").value = "/out"  # type: ignore[attr-defined]
         await driver.pilot.press("enter")
         await driver.until(lambda: isinstance(driver.app.screen, Choose))
         await driver.type("move")
+        assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
         await driver.keys("u")
-        owls = driver.app.controller.session.state.named("owl")
-        assert owls is not None
-        assert str(owls.supports[-1].path) == "/out/owl/jay-10.jpg"
+        assert jay() == ("/queries/jay-10.jpg", "/queries/jay-10.jpg")
+        assert fake_engine.moved[-1] == {"/out/owl/jay-10.jpg": "/queries/jay-10.jpg"}
+        assert "undone: moved 5 photos   ctrl+r: redo" in [note.message for note in driver.app._notifications]
+        await driver.keys("ctrl+r")
+        assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
+        assert fake_engine.moved[-1] == {"/queries/wren-10.jpg": "/out/wren/wren-10.jpg"}
+        await driver.keys("u", "u")
+        assert "/queries/jay-10.jpg" not in jay()[0]
+        assert len(fake_engine.moved) == 15
 
     drive(scenario)
 

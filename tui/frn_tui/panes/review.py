@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from frn_tui.client.client import render
 from frn_tui.client.protocol import RenderPreview
+from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, example_names, margin, nearest, rival, summary

@@ -1,13 +1,9 @@
 """Pictures as the engine sends them: cells of a terminal, ready to be drawn, or pixels for it."""
 
-import base64
-import binascii
 from dataclasses import dataclass, replace
 from math import floor
 
-from frn_tui.client import protocol
 from frn_tui.terminal.modes import PIXELS, Mode
-from frn_tui.terminal.pixels import next_number
 from frn_tui.terminal.sixel import Rows
 
 CELL = 7
@@ -44,21 +40,6 @@ class Picture:
             return
         if self.columns < 1 or self.rows < 1 or len(self.cells) != CELL * self.columns * self.rows:
             raise ValueError(f"{len(self.cells)} bytes are no {self.columns} x {self.rows} cells")
-
-    @classmethod
-    def read(cls, mode: Mode, message: protocol.Picture) -> "Picture":
-        """A picture from a message; raises ValueError if it is no base64, or not that many cells."""
-        width, height = message["photo"]
-        view, seen = _box(message["view"]), _box(message["seen"])
-        if mode in PIXELS:
-            shown = cls(mode, message["columns"], message["rows"], b"", (width, height), view, seen)
-            across, down = message["pixels"]
-            return replace(shown, pixels=(across, down), data=message["cells"], number=next_number())
-        try:
-            cells = base64.b64decode(message["cells"], validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"a picture that is no base64: {error}") from error
-        return cls(mode, message["columns"], message["rows"], cells, (width, height), view, seen)
 
     @property
     def is_pixels(self) -> bool:
@@ -107,8 +88,3 @@ class Picture:
         left, top, right, bottom = self.seen
         column, row = floor(self._place(left + x * (right - left), 0)), floor(self._place(top + y * (bottom - top), 1))
         return (column, row) if 0 <= column < self.columns and 0 <= row < self.rows else None
-
-
-def _box(numbers: list[float]) -> Box:
-    left, top, right, bottom = numbers
-    return left, top, right, bottom

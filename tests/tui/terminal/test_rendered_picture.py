@@ -1,7 +1,8 @@
 import base64
 
 import pytest
-from frn_tui.client.rendered_picture import Picture
+from frn_tui.client.rendering import read_picture
+from frn_tui.terminal.rendered_picture import Picture
 
 MESSAGE = {
     "columns": 2,
@@ -15,15 +16,15 @@ MESSAGE = {
 
 def test_a_picture_is_read_from_a_message() -> None:
     message = {**MESSAGE, "cells": base64.b64encode(bytes(range(14))).decode()}
-    picture = Picture.read("half", message)  # type: ignore[arg-type]
+    picture = read_picture("half", message)  # type: ignore[arg-type]
     assert picture == Picture("half", 2, 1, bytes(range(14)), (4, 3), (0.0, 0.0, 1.0, 1.0), (0.1, 0.0, 0.9, 1.0))
 
 
 def test_what_is_no_picture_is_refused() -> None:
     with pytest.raises(ValueError, match="3 bytes are no 2 x 1 cells"):
-        Picture.read("half", {**MESSAGE, "cells": "AAAA"})  # type: ignore[typeddict-item]
+        read_picture("half", {**MESSAGE, "cells": "AAAA"})  # type: ignore[typeddict-item]
     with pytest.raises(ValueError, match="no base64"):
-        Picture.read("half", {**MESSAGE, "cells": "!!!!"})  # type: ignore[typeddict-item]
+        read_picture("half", {**MESSAGE, "cells": "!!!!"})  # type: ignore[typeddict-item]
 
 
 def test_another_size_takes_the_nearest_cells() -> None:

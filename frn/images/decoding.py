@@ -1,0 +1,126 @@
+"""Decode the bytes of an image in this process, within limits on its pixels and on memory."""
+
+import contextlib
+import io
+from dataclasses import dataclass
+
+from PIL import Image, UnidentifiedImageError
+
+from frn.errors import FrnError, one_line
+from frn.images import heif
+from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
+from frn.images.transforms import EvaluationTransform
+
+FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
+"""As Pillow calls them. HEIC is read besides, where the extra `heif` is installed."""
+MAX_PIXELS = 120_000_000
+MAX_MEMORY = 600 << 20
+"""Bytes that a file and what it is decoded into may take together."""
+LARGE = 24_000_000
+"""Pixels from which on an image is decoded alone."""
+ROW = 16
+"""Bytes of the pointers that Pillow keeps per row, in the decoded image and in the one converted to RGB."""
+COARSE = 4
+"""A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
+ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
+"""Tags of EXIF and TIFF."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What is made of the bytes of an image; upright RGB of full size unless more is said."""
+
+    transform: EvaluationTransform | None = None
+    """The crop that it makes."""
+    draft: int | None = None
+    """Pixels that a side of a coarser JPEG should still have."""
+    longest: int | None = None
+    """Pixels that the longer side has at most."""
+    stored: bool = False
+    """As it is stored: in its own mode and orientation."""
+
+    def finish(self, image: Image.Image, orientation: int) -> Image.Image:
+        """Make it of a decoded image."""
+        if self.transform is not None:
+            return Image.fromarray(self.transform(image, orientation))
+        if self.longest is not None:
+            return shrunk(image, orientation, self.longest)
+        return image if self.stored else upright_rgb(image)
+
+
+def decode_here(
+    data: bytes, where: str, wish: Wish, alone: contextlib.AbstractContextManager[object]
+) -> tuple[Image.Image, tuple[int, int]]:
+    """As `_decode`, in this process; `alone` is entered for a large image."""
+    try:
+        formats = (heif.FORMAT,) if heif.is_heif(data) else FORMATS
+        if heif.FORMAT in formats:
+            heif.register()
+        with Image.open(io.BytesIO(data), formats=formats) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                raise FrnError(
+                    f"{where}: has {width} x {height} pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels. "
+                    "Scale it down first."
+                )
+            with alone if width * height > LARGE else contextlib.nullcontext():
+                if wish.draft is not None:
+                    image.draft(None, (wish.draft, wish.draft))
+                elif len(data) + _memory(image, width * height) > MAX_MEMORY:
+                    image.draft(None, (width // COARSE, height // COARSE))
+                if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
+                    raise FrnError(
+                        f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
+                        f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down first."
+                    )
+                image.load()
+                orientation = _orientation(image)
+                if orientation in SIDEWAYS:
+                    width, height = height, width
+                return wish.finish(image, orientation), (width, height)
+    except (FrnError, MustBeAloneError):
+        raise
+    except UnidentifiedImageError as error:
+        raise FrnError(f"{where}: is not an image in a known format ({', '.join(FORMATS)}, HEIC)") from error
+    except Image.DecompressionBombError as error:
+        raise FrnError(f"{where}: has too many pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels") from error
+    except MemoryError as error:
+        raise FrnError(
+            f"{where}: there is not enough memory to decode it. Free some, or scale it down first."
+        ) from error
+    except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+        raise FrnError(f"{where}: is damaged and cannot be decoded ({one_line(error)})") from error
+
+
+class MustBeAloneError(Exception):
+    """Raised where a large image may not be decoded beside others, by what stands for `alone` there."""
+
+
+def _memory(image: Image.Image, pixels: int) -> int:
+    """Bytes that decoding takes at most, from the header; `pixels` are the file's, whatever it is decoded to."""
+    decoded = (4 * image.width + ROW) * image.height
+    if image.format in ("WEBP", "AVIF", heif.FORMAT):  # the picture, the decoder's planes, and copies between them
+        return 4 * decoded
+    if image.info.get("progressive"):  # all coefficients of the JPEG, of two bytes each
+        sampling = [(across, down) for _, across, down, _ in getattr(image, "layer", ())]
+        densest = max(across for across, _ in sampling) * max(down for _, down in sampling)
+        return decoded + 2 * pixels * sum(across * down for across, down in sampling) // densest
+    if image.format == "TIFF" and image.info.get("compression") != "raw":  # a strip at a time, or a row of tiles
+        tags = getattr(image, "tag_v2", {})
+        return decoded + 4 * image.width * min(tags.get(TILE_ROWS) or tags.get(STRIP_ROWS, pixels), image.height)
+    return decoded
+
+
+def _orientation(image: Image.Image) -> int:
+    """EXIF's; 1, upright, where the metadata is damaged: the pixels are sound all the same."""
+    try:
+        return image.getexif().get(ORIENTATION, 1)
+    except Exception:  # Pillow's parsers raise whatever they stumble over
+        return 1
+
+
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """All of an image of any mode, as its EXIF tag turns it."""
+    if (orientation := _orientation(image)) in UPRIGHT:
+        image = image.transpose(UPRIGHT[orientation])
+    return image if image.mode == "RGB" else to_rgb(image)

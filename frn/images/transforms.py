@@ -1,0 +1,121 @@
+"""The evaluation geometry: resize and centre crop, to the byte as the networks have learned to see images."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from frn.errors import FrnError
+from frn.images.colour import SIDEWAYS, UPRIGHT, Box, converter, strips, upright
+
+MAX_SIDE = 1024
+"""Pixels that a crop for a network may have on a side."""
+MAX_ASPECT = 20
+"""A longer strip is cropped to this ratio about its centre before it is resized, or the result would explode."""
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EvaluationTransform:
+    """Resize, then crop the centre: what the network sees of an image outside training (SM, Pre-processing)."""
+
+    size: int
+    """Side of the centre crop, in pixels."""
+    resize: int | None = None
+    """Length to resize to first. None: an image of `size` x `size` passes untouched, any other is resized to
+    `size` * 92 / 84, the paper's ratio."""
+    square: bool = False
+    """Resize both sides to `resize` (the aspect changes) instead of the shorter one."""
+
+    def __post_init__(self) -> None:
+        for side in (self.size, self.length):
+            if not isinstance(side, int) or not 8 <= side <= MAX_SIDE:
+                raise FrnError(f"an image cannot be resized to {self.resize} and cropped to {self.size} pixels")
+        if self.length < self.size:
+            raise FrnError(f"an image is resized to {self.resize} and cropped to {self.size}: the crop must fit")
+
+    @property
+    def length(self) -> int:
+        """What an image that is not left alone is resized to."""
+        return self.resize or round(self.size * 92 / 84)
+
+    def seen(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
+        """The part of an image of this (width, height) that the crop shows: its box in shares of width and height."""
+        width, height = size
+        if self.resize is None and (width, height) == (self.size, self.size):
+            return 0.0, 0.0, 1.0, 1.0
+        left, top, right, bottom = aspect_box(size)
+        across, down = right - left, bottom - top
+        scaled = (self.length, self.length) if self.square else shorter_side_to((across, down), self.length)
+        x, y = (centre_offset(side, self.size) / side for side in scaled)
+        wide, high = (self.size / side for side in scaled)
+        return (
+            (left + x * across) / width,
+            (top + y * down) / height,
+            (left + (x + wide) * across) / width,
+            (top + (y + high) * down) / height,
+        )
+
+    def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
+        """The crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, where it is not upright."""
+        convert = converter(image)
+        across, down = image.size if orientation not in SIDEWAYS else image.size[::-1]
+        if self.resize is None and (across, down) == (self.size, self.size):
+            return np.asarray(convert(upright(image, (0, 0, across, down), orientation)))
+        box = aspect_box((across, down))
+        across, down = box[2] - box[0], box[3] - box[1]
+        length = self.length
+        width, height = (length, length) if self.square else shorter_side_to((across, down), length)
+        if image.mode == "RGB" and orientation not in UPRIGHT and box == (0, 0, *image.size):
+            scaled = resize_bytes(image, width, height)
+        else:  # the same by strips, without a second picture of full size
+            narrow = Image.new("RGB", (width, down))
+            for strip in strips(box):
+                part = convert(upright(image, strip, orientation))
+                narrow.paste(part.resize((width, part.height), Image.Resampling.BILINEAR), (0, strip[1] - box[1]))
+            scaled = narrow.resize((width, height), Image.Resampling.BILINEAR)
+        left, top = centre_offset(width, self.size), centre_offset(height, self.size)
+        return np.asarray(scaled.crop((left, top, left + self.size, top + self.size)))
+
+
+def resize_bytes(image: Image.Image, width: int, height: int) -> Image.Image:
+    """Antialiased bilinear resize, rows first, rounded to bytes after each pass.
+
+    One call to Pillow would do, but from version 13 on it takes the columns first for some sizes, which moves a quarter
+    of the pixels by one grey level. This is the order of every version before, and of ONNX's Resize.
+    """
+    return image.resize((width, image.height), Image.Resampling.BILINEAR).resize(
+        (width, height), Image.Resampling.BILINEAR
+    )
+
+
+def shorter_side_to(size: tuple[int, int], length: int) -> tuple[int, int]:
+    """Size (width, height) whose shorter side is `length`, the longer one truncated as torchvision does."""
+    width, height = size
+    if width <= height:
+        return length, int(length * height / width)
+    return int(length * width / height), length
+
+
+def centre_offset(length: int, crop: int) -> int:
+    """Start of a centre crop; half a pixel rounds to even, as torchvision does."""
+    return round((length - crop) / 2)
+
+
+def aspect_box(size: tuple[int, int]) -> Box:
+    """The longer side cropped about its centre so that the ratio is at most `MAX_ASPECT`."""
+    width, height = size
+    across, down = min(width, MAX_ASPECT * height), min(height, MAX_ASPECT * width)
+    left, top = (width - across) // 2, (height - down) // 2
+    return left, top, left + across, top + down
+
+
+def limit_shorter_side(image: Image.Image, length: int) -> Pixels:
+    """Return the pixels (h, w, 3), scaled down where the shorter side is longer than `length`."""
+    box = aspect_box(image.size)
+    image = image if box == (0, 0, *image.size) else image.crop(box)
+    if min(image.size) > length:
+        image = image.resize(shorter_side_to(image.size, length), Image.Resampling.BILINEAR)
+    return np.asarray(image)

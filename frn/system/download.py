@@ -1,0 +1,90 @@
+"""Fetching a file in a child process, which is ended if nothing comes any more.
+
+A socket's own timeout starts again at every byte, and a client of a library may have none. A process can be killed
+whatever it waits for: a name server, a proxy that stays silent, or one that sends a byte now and then.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from frn.errors import FrnError
+from frn.system.files import PART, beside, replacing
+
+PATIENCE = 30.0
+"""Seconds within which `LEAST` more bytes have to come."""
+LEAST = 30 << 10
+_POLL = 0.1
+
+Progress = Callable[[int], object]
+"""Called with the bytes so far."""
+
+_URL = """
+import sys, urllib.request
+with urllib.request.urlopen(sys.argv[1]) as answer:
+    while part := answer.read1(1 << 16):
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+"""
+_HUB = """
+import sys
+from huggingface_hub import hf_hub_download
+print(hf_hub_download(*sys.argv[1:]))
+"""
+
+
+def fetch_url(url: str, path: Path, check: Callable[[Path], None], progress: Progress | None = None) -> None:
+    """Fetch a file to `path`. It appears there once `check` has found it right.
+
+    FrnError if it cannot be fetched or written, or from `check`; nothing is left then.
+    """
+    with replacing(path) as file:
+        _run([_URL, url], file, lambda: os.fstat(file.fileno()).st_size, progress)
+        check(beside(Path(os.path.realpath(path)), PART))
+
+
+def fetch_from_hub(repository: str, file: str, cache: Path, progress: Progress | None = None) -> Path:
+    """Fetch a file of a repository into the hub's own cache, in which `cache` is the repository's folder.
+
+    FrnError if it cannot be fetched.
+    """
+    with tempfile.TemporaryFile() as said:
+        _run([_HUB, repository, file], said, lambda: _bytes_in(cache), progress)
+        said.seek(0)
+        return Path(said.read().decode().strip().splitlines()[-1])
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress: Progress | None) -> None:
+    """Run a child to its end. FrnError if it fails, or `size` grows by less than `LEAST` in `PATIENCE` seconds."""
+    environment = os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}  # xet writes late
+    with (
+        tempfile.TemporaryFile() as told,
+        subprocess.Popen([sys.executable, "-c", *words], stdout=out, stderr=told, env=environment) as child,
+    ):
+        try:
+            reached, since = size(), time.monotonic()
+            while child.poll() is None:
+                time.sleep(_POLL)
+                found = size()
+                if progress:
+                    progress(found)
+                if found >= reached + LEAST:
+                    reached, since = found, time.monotonic()
+                elif time.monotonic() - since > PATIENCE:
+                    raise FrnError(f"only {found - reached:,} bytes came in {PATIENCE:g} s")
+        finally:
+            child.kill()
+            child.wait()
+        if child.returncode:
+            told.seek(0)
+            lines = told.read().decode(errors="replace").strip().splitlines()
+            raise FrnError(lines[-1] if lines else f"the program that fetches it ended with {child.returncode}")

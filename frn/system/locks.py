@@ -1,0 +1,95 @@
+"""Locks between processes: a file for each, with the name of its holder inside, removed on release.
+
+A lock ends with its process. A file system without locks lets everyone in.
+"""
+
+import contextlib
+import errno
+import math
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from frn.errors import FrnError, FrnWarning, one_line
+
+WARN_AFTER = 2.0
+"""Seconds of waiting after which a warning names the holder."""
+GIVE_UP_AFTER = 60.0
+"""Seconds of waiting after which an error names the holder."""
+NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+class Lock:
+    """A lock that this process may hold, until `release` or its end."""
+
+    def __init__(self, path: Path, *, process: int | None = None) -> None:
+        """`process` is what its file names as the holder; by default this one."""
+        from filelock import FileLock  # here: most commands lock nothing
+
+        self.path = path
+        self._process = process or os.getpid()
+        self._status: os.stat_result | None = None
+        self._lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=self._sign)
+
+    def is_held(self) -> bool:
+        """Return whether this process holds it, and its file is still there."""
+        with contextlib.suppress(OSError):
+            return self._status is not None and os.path.samestat(self._status, self.path.lstat())
+        return False
+
+    def acquire(self, timeout: float = 0.0) -> bool:
+        """Take the lock within some seconds; return whether it is held. OSError if its file cannot be made."""
+        from filelock import Timeout
+
+        try:
+            self._lock.acquire(timeout=timeout)
+        except Timeout:
+            return False
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+        return True
+
+    def release(self) -> None:
+        """Let others have the lock; whoever waits for it makes a file of their own."""
+        with contextlib.suppress(OSError):  # Windows keeps a file that is open
+            if self.is_held():
+                self.path.unlink()
+        self._status = None
+        self._lock.release()
+
+    def _sign(self, descriptor: int) -> None:
+        self._status = os.fstat(descriptor)
+        command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])  # noqa: PTH119
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"process {self._process} ({one_line(command, 80)})".encode(errors="replace"))
+
+
+def holder(path: Path) -> str:
+    """Return who holds a lock, or held it last: "process 71 (frn enroll ...)"."""
+    with contextlib.suppress(OSError):
+        if said := path.read_bytes()[:400]:
+            return one_line(said.decode(errors="replace"))
+    return "another program"
+
+
+@contextlib.contextmanager
+def lock(path: Path, what: object, *, give_up_after: float = GIVE_UP_AFTER) -> Iterator[None]:
+    """Wait for a lock and hold it. A warning names its holder after two seconds.
+
+    Raises:
+        FrnError: if it is still held by another process after `give_up_after` seconds.
+        OSError: if its file cannot be made.
+    """
+    held = Lock(path)
+    if not held.acquire(WARN_AFTER):
+        warnings.warn(f"{what}: waiting for {holder(path)}, which is writing it", FrnWarning, stacklevel=3)
+        if not held.acquire(-1 if math.isinf(give_up_after) else give_up_after - WARN_AFTER):
+            raise FrnError(f"{what}: {holder(path)} is still writing it. Wait until it ends, or end it, and try again.")
+    try:
+        yield
+    finally:
+        held.release()

@@ -1,0 +1,66 @@
+"""What may be overwritten: an empty file, a file that says that `frn` wrote it, others on request; a photo never."""
+
+import re
+import stat
+from pathlib import Path
+
+from frn.errors import FrnError
+
+MARK = "Written by frn"
+"""In every page and picture that is written; models and exported graphs name their program in fields of their own."""
+
+_READ = 1 << 16
+"""Bytes of a file's beginning and end in which its mark is looked for."""
+_OURS = re.compile(
+    rb'Written by frn|\A.{8}\{"__metadata__":.*?"format": ?"frn-model"'
+    rb"|\A\x08.\x12\x03frn|\A# An exported few-shot classifier",
+    re.DOTALL,
+)
+_PHOTO = re.compile(
+    rb"\xff\xd8\xff|\x89PNG|GIF8|BM....\0\0\0\0|II\*\0|MM\0\*|II\+\0|MM\0\+|8BPS|FUJIFILM|IIR[OS]|MMOR|IIU\0|\xff\x0a"
+    rb"|\0\0\0\x0cJXL |\0\0\0\x0cjP  |RIFF....WEBP|....ftyp(avi[fs]|hei[cxfs]|hev[cx]|mif1|msf1|crx |heim|heis)",
+    re.DOTALL,
+)
+"""How files of photos begin: JPEG, PNG, GIF, BMP, TIFF and raw formats, PSD, JPEG XL, JPEG 2000, WebP, AVIF, HEIF."""
+
+
+def require_writable(path: Path, *, replace: bool = False) -> None:
+    """Refuse a path whose file must not be overwritten.
+
+    Raises:
+        FrnError: if it is a folder, a photo, or, without `replace`, a file that `frn` did not write.
+    """
+    refuse_photo(path)
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise FrnError(f"{path}: is a folder; name a file in it")
+    if stat.S_ISREG(status.st_mode) and status.st_size and not replace and not _OURS.search(_ends(path)):
+        raise FrnError(
+            f"{path}: already exists, and nothing in it says that frn wrote it. Give another name, or add --replace.",
+            code="exists",
+        )
+
+
+def refuse_photo(path: Path) -> None:
+    """Raise an FrnError if a path is a photo: an image that `frn` has not drawn."""
+    ends = _ends(path)
+    if _PHOTO.match(ends) and not _OURS.search(ends):
+        raise FrnError(f"{path}: is a photo, and frn overwrites no photo. Give another name.")
+
+
+def _ends(path: Path) -> bytes:
+    """The first and the last bytes of a regular file; none of what is missing or cannot be read."""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return b""
+        with path.open("rb") as file:
+            beginning = file.read(_READ)
+            file.seek(-min(_READ, file.seek(0, 2)), 2)
+            return beginning + file.read()
+    except (OSError, ValueError):
+        return b""

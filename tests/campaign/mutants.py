@@ -1,0 +1,333 @@
+"""`python -m tests.campaign.mutants`: change the core in one place at a time, and see whether its nearest tests notice.
+
+A mutant has one operator, constant or condition changed, or one call dropped. It is tried in a copy of the tree, by the
+test files nearest to it: the one of its mirrored path, then those that import it, directly or through other modules. A
+survivor is printed as a diff. `EQUIVALENT` lists those that no test can notice, each with the reason.
+"""
+
+import argparse
+import ast
+import contextlib
+import difflib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+CORE = (
+    *("frn/system/files.py", "frn/inference", "frn/evaluation", "frn/ridge"),
+    *("export/frn_export", "tui/frn_tui/engine"),
+)
+SOURCES = {"frn": "frn", "frn_export": "export/frn_export", "frn_tui": "tui/frn_tui", "tests": "tests"}
+"""Where each package of ours lives."""
+ELSEWHERE = ("tests/campaign", "tests/runtimes", "tests/browser", "tests/test_")
+"""Tests that ask for more than Python, or for a long time."""
+REACH = 6
+"""Test files that a mutant has to survive."""
+PATIENCE = 900.0
+"""Seconds after which a mutant hangs, and is killed."""
+EQUIVALENT = Path(__file__).with_name("equivalent.toml")
+
+COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
+COMPARISONS |= {"is not": "is", "not in": "in"}
+ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
+SILENT = ("slots", "strict", "kw_only")
+"""Keywords that change what is refused of a programmer, and nothing else."""
+CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one file. Lines are kept as text, so that a report can be tried again on a later tree."""
+
+    path: str
+    line: int
+    before: str
+    after: str
+    start: int
+    """Byte where the change begins, and the one behind its end."""
+    end: int
+    text: str
+
+    def apply(self, source: bytes) -> bytes:
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+
+class Places(ast.NodeVisitor):
+    """Every place of a module that can be changed: (start, end, new text)."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+        self.lines = [0]
+        for line in source.splitlines(keepends=True):
+            self.lines.append(self.lines[-1] + len(line))
+        self.found: list[tuple[int, int, str]] = []
+        self.visit(ast.parse(source))
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start, end = self.lines[node.lineno - 1], self.lines[node.end_lineno - 1]
+        return start + node.col_offset, end + node.end_col_offset
+
+    def between(self, left: ast.expr, right: ast.expr, known: dict[str, str]) -> None:
+        """Change the operator between two operands."""
+        start, end = self.span(left)[1], self.span(right)[0]
+        operator = self.source[start:end].decode()
+        name = re.sub(r"#[^\n]*|[()\\]", " ", operator)
+        if (word := " ".join(name.split())) in known:
+            found = re.search(r"\s+".join(map(re.escape, word.split())), operator)
+            assert found
+            self.found.append((start + found.start(), start + found.end(), known[word]))
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        for left, right in zip([node.left, *node.comparators], node.comparators, strict=False):
+            self.between(left, right, COMPARISONS)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        words = (ast.JoinedStr, ast.List, ast.Tuple, ast.Dict)
+        if not any(isinstance(n, words) or _is_text(n) for n in (node.left, node.right)):  # those only raise TypeError
+            self.between(node.left, node.right, ARITHMETIC)
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        for left, right in zip(node.values, node.values[1:], strict=False):
+            self.between(left, right, {"and": "or", "or": "and"})
+        self.generic_visit(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not | ast.USub):
+            start, end = self.span(node)[0], self.span(node.operand)[0]
+            self.found.append((start, start + len(self.source[start:end].rstrip(b"(")), ""))
+        if not isinstance(node.operand, ast.Constant):  # -2 is as good as -1 where a shape is asked for
+            self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        value, (start, end) = node.value, self.span(node)
+        if isinstance(value, bool):
+            self.found.append((start, end, str(not value)))
+        elif isinstance(value, int):
+            self.found.append((start, end, str(value + 1)))
+        elif isinstance(value, float):
+            self.found.append((start, end, repr(value * 2 if value else 1.0)))
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Name) and node.func.id in CALLS:
+            self.found.append((*self.span(node.func), CALLS[node.func.id]))
+        self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if isinstance(node.value, ast.Call):
+            self.found.append((*self.span(node), "pass"))
+        self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg not in SILENT:
+            self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """An annotation changes nothing."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        node.returns = None
+        self.generic_visit(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        node.returns = None
+        self.generic_visit(node)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+
+
+def mutants(path: str, source: bytes) -> Iterator[Mutant]:
+    """Every mutant of a file."""
+    original = source.decode().splitlines()
+    for start, end, text in Places(source).found:
+        line = source.count(b"\n", 0, start)
+        changed = (source[:start] + text.encode() + source[end:]).decode().splitlines()
+        yield Mutant(path, line + 1, original[line].strip(), changed[line].strip(), start, end, text)
+
+
+def core() -> list[str]:
+    """The files that are changed, relative to the root."""
+    found = [
+        path for place in CORE for path in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"))
+    ]
+    return sorted(str(path.relative_to(ROOT)) for path in found if path.is_file())
+
+
+def module_of(path: str) -> str:
+    """The dotted name of a file of ours."""
+    for package, folder in SOURCES.items():
+        if path.startswith(f"{folder}/"):
+            return ".".join([package, *Path(path).with_suffix("").relative_to(folder).parts]).removesuffix(".__init__")
+    raise ValueError(path)
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """The modules of ours that each file imports or names, by its path; `from a import b` may name two modules."""
+    found: dict[str, set[str]] = {}
+    for folder in SOURCES.values():
+        for path in (ROOT / folder).rglob("*.py"):
+            names: set[str] = set()
+            for node in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(node, ast.Import):
+                    names |= {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+                elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    names.add(node.value)  # a command's module is imported by its name
+            names |= {module_of(str(near.relative_to(ROOT))) for near in path.parent.glob("conftest.py")}
+            found[str(path.relative_to(ROOT))] = {name for name in names if name.split(".")[0] in SOURCES}
+    return found
+
+
+@cache
+def nearest(path: str) -> tuple[str, ...]:
+    """The test files nearest to a file, the nearest first."""
+    package, *parts = module_of(path).split(".")
+    folder = Path("tests", package.removeprefix("frn_"), *parts[:-1])
+    importers, distance = {module_of(path)}, dict[str, int]()
+    while len(distance) < REACH:
+        reached = {file for file, names in imports().items() if names & importers}
+        for file in reached:
+            if Path(file).name.startswith("test_") and not file.startswith(ELSEWHERE):
+                distance.setdefault(file, len(importers))
+        if importers == (importers := importers | {module_of(file) for file in reached}):
+            break
+
+    def order(file: str) -> tuple[bool, int, bool, int]:
+        is_mirror = bool(parts) and Path(file).stem in (f"test_{parts[-1]}", f"test_{parts[-1]}s")
+        return not is_mirror, distance[file], Path(file).parent != folder, len(imports()[file])
+
+    return tuple(sorted(distance, key=order)[:REACH])
+
+
+def copied(place: Path) -> Path:
+    """A copy of the tree as it stands."""
+    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*cache", "site", "dist", "node_modules")
+    return Path(shutil.copytree(ROOT, place / "tree", ignore=ignored, symlinks=True))
+
+
+def first_failure(tree: Path, tests: tuple[str, ...]) -> str:
+    """The first of some test files that fails in a tree, or why pytest ended; empty if all pass.
+
+    Nothing outside of the tree's folder is theirs.
+    """
+    home = tree.parent / "home"
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    paths = os.pathsep.join(str(tree / folder) for folder in ("", "export", "tui"))
+    own = {"HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home / "c", "XDG_DATA_HOME": home / "d", "PYTHONPATH": paths}
+    environment = os.environ | {name: str(value) for name, value in own.items()}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *tests]
+    with (
+        (home / "said").open("w+") as said,
+        subprocess.Popen(
+            command, cwd=tree, env=environment, stdout=said, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as process,
+    ):
+        try:
+            status = process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            status = -signal.SIGKILL
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and what a mutant has left running
+        said.seek(0)
+        named = re.search(r"^(?:FAILED|ERROR) ([^\s:]+)", said.read(), re.MULTILINE)
+    return "" if status == 0 else named[1] if named else f"status {status}"
+
+
+def equivalents() -> set[tuple[str, str, str]]:
+    """(file name, line before, line after) of the mutants that no test can notice."""
+    import tomllib
+
+    listed = tomllib.loads(EQUIVALENT.read_text()) if EQUIVALENT.is_file() else {}
+    return {(entry["file"], entry["before"], entry["after"]) for entry in listed.get("mutant", [])}
+
+
+def drawn(count: int, seed: int, within: str) -> list[Mutant]:
+    """Mutants at random, those that are equivalent left out."""
+    known = equivalents()
+    every = [m for path in core() if within in path for m in mutants(path, (ROOT / path).read_bytes())]
+    every = [m for m in every if (Path(m.path).name, m.before, m.after) not in known]
+    return random.Random(seed).sample(every, min(count, len(every)))
+
+
+def again(report: Path) -> list[Mutant]:
+    """The survivors of a report, as far as the tree still has their lines."""
+    known, chosen = equivalents(), []
+    for line in report.read_text().splitlines():
+        old = json.loads(line)
+        key = (Path(old["path"]).name, old["before"], old["after"])
+        if old["killed"] or key in known:
+            continue
+        found = [m for path in core() if Path(path).name == key[0] for m in mutants(path, (ROOT / path).read_bytes())]
+        found = [m for m in found if (m.before, m.after) == key[1:]]
+        chosen += sorted(found, key=lambda m: abs(m.line - old["line"]))[:1]
+    return chosen
+
+
+def try_all(chosen: list[Mutant], report: Path) -> float:
+    """Try mutants one after the other; print survivors; append one line each to a report. Returns the share killed."""
+    killed = 0
+    sound: set[str] = set()
+    with tempfile.TemporaryDirectory(prefix="frn-mutants-") as place:
+        tree = copied(Path(place))
+        for number, mutant in enumerate(chosen, 1):
+            tests, file, began = nearest(mutant.path), tree / mutant.path, time.monotonic()
+            source = file.read_bytes()
+            file.write_bytes(mutant.apply(source))
+            failed = first_failure(tree, tests) if tests else ""
+            file.write_bytes(source)
+            if failed in tests and failed not in sound:
+                if first_failure(tree, (failed,)):
+                    raise SystemExit(f"{failed}: fails without any change")
+                sound.add(failed)
+            killed += bool(failed)
+            print(f"{number}/{len(chosen)} {killed / number:.0%} {mutant.path}:{mutant.line} {failed}", file=sys.stderr)
+            if not failed:
+                both = (text.decode().splitlines() for text in (source, mutant.apply(source)))
+                print(f"survived {mutant.path} {' '.join(tests)}")
+                print("\n".join(difflib.unified_diff(next(both), next(both), n=2, lineterm="")), flush=True)
+            with report.open("a") as out:
+                seconds = round(time.monotonic() - began, 1)
+                out.write(json.dumps({**asdict(mutant), "killed": failed, "seconds": seconds}) + "\n")
+    return killed / max(1, len(chosen))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--within", default="", help="only files whose path holds this")
+    parser.add_argument("--again", type=Path, help="try the survivors of this report instead")
+    parser.add_argument("--report", type=Path, default=Path("mutants.jsonl"))
+    options = parser.parse_args()
+    chosen = again(options.again) if options.again else drawn(options.count, options.seed, options.within)
+    share = try_all(chosen, options.report)
+    print(f"{share:.0%} of {len(chosen)} mutants killed")
+
+
+if __name__ == "__main__":
+    main()

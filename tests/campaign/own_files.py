@@ -1,0 +1,225 @@
+"""Damaged files that the program wrote itself: what it says afterwards is what it said before, or a refusal."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import numpy as np
+
+from frn.data.folders import scan
+from frn.data.pixel_cache import load_images
+from frn.data.prepare.prepared import NAME, Record, read_record
+from frn.data.synthetic import draw_moth, species
+from frn.images.transforms import EvaluationTransform
+from frn.inference.feature_cache import FeatureStore
+from frn.system.caches import cached_splits
+from tests.campaign.campaign import Part
+from tests.campaign.files import Maker, damaging
+from tests.campaign.mutations import TEXT, flip_bits, mutate, mutate_json, set_bytes
+
+HOME = Path(os.environ.get("TMPDIR", "/tmp")) / f"frn-campaign-{os.getpid()}"
+"""Good files, made once in each worker."""
+
+
+def one_of(files: Mapping[str, bytes]) -> Maker:
+    """One of several files, damaged, behind its name and a NUL."""
+    names = sorted(files)
+
+    def make(generator: np.random.Generator) -> bytes:
+        name = names[int(generator.integers(len(names)))]
+        changes = {"changes": TEXT} if name.endswith((".json", "used", ".toml")) else {}
+        return name.encode() + b"\0" + mutate([files[name]], generator, **changes)
+
+    return make
+
+
+def feature_cache() -> Part:
+    """Maps are found as they were put or not at all, and are kept again by the next program."""
+    generator = np.random.default_rng(0)
+    maps = {f"{number:032x}": generator.standard_normal((4, 8)).astype(np.float32) for number in range(40)}
+    good = HOME / "features.sqlite"
+    store = FeatureStore(good)
+    for model in ("a" * 64, "b" * 64):
+        store.put(model, maps if model[0] == "a" else {key: -value for key, value in maps.items()})
+    store.close()
+    data = good.read_bytes()
+
+    def door(data: bytes, folder: Path) -> None:
+        path = folder / "features.sqlite"
+        path.write_bytes(data)
+        for _ in range(2):
+            store = FeatureStore(path)
+            for key, expected in maps.items():
+                for model, sign in (("a" * 64, 1), ("b" * 64, -1)):
+                    found = store.get(model, key, (4, 8))
+                    assert found is None or np.array_equal(found, sign * expected)
+                    if found is None:
+                        store.put(model, {key: sign * expected})
+            store.close()
+
+    return Part(5_000, damaging([data]), door, refuses=False)
+
+
+def pixel_cache() -> Part:
+    """Images are those that were decoded."""
+    os.environ["FRN_CACHE"] = str(HOME / "cache")
+    for number in range(4):
+        path = HOME / "photos" / f"moth {number % 2}" / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw_moth(species(number % 2), np.random.default_rng(number), 32).save(path)
+    folders, transform = scan(HOME / "photos"), EvaluationTransform(size=16, resize=16)
+    expected = load_images(folders, transform)
+    pixels = expected.images().copy()
+    (home,) = (path for path in (HOME / "cache" / "images").iterdir() if path.name[0] != ".")
+    files = {path.name: path.read_bytes() for path in home.iterdir()}
+
+    def door(data: bytes, folder: Path) -> None:
+        name, _, content = data.partition(b"\0")
+        for other, good in files.items():
+            (home / other).write_bytes(content if other == name.decode() else good)
+        cached_splits()
+        found = load_images(folders, transform)
+        assert np.array_equal(found.images(), pixels)
+        assert (found.names, found.sizes, found.broken) == (expected.names, expected.sizes, expected.broken)
+        assert found.checksum == expected.checksum
+
+    return Part(5_000, one_of(files), door, refuses=False)
+
+
+def prepared() -> Part:
+    """What a data set was made from: as it was written, or nothing."""
+    record = Record(
+        "cub-cropped",
+        {"split": "default"},
+        ["cub.tgz 9"],
+        {"cub.tgz 9": "0" * 32},
+        {"train": {"jay": (3, 999), "owl": (2, 55)}, "test": {"wren": (1, 7)}},
+        ["x.txt: is no image"],
+    )
+    (HOME / "set").mkdir(parents=True, exist_ok=True)
+    record.write(HOME / "set")
+
+    def door(data: bytes, folder: Path) -> None:
+        (folder / NAME).write_bytes(data)
+        found = read_record(folder)
+        assert found is None or asdict(found) == asdict(record)
+        if found is not None:
+            found.is_whole(found.sources, folder)
+
+    return Part(5_000, damaging([(HOME / "set" / NAME).read_bytes()], changes=TEXT), door, refuses=False)
+
+
+def move_journals() -> Part:
+    """Photos that a killed program was moving: whatever its journal says, each of them is whole in some place."""
+    from frn_tui.client.file_requests import SettleMoves
+    from frn_tui.engine.files import moves
+    from frn_tui.engine.files.moves import MoveJournal
+    from frn_tui.engine.files.sorting import settle_moves
+    from frn_tui.engine.worker_queues import Job
+
+    home = HOME / "moving"
+    os.environ["FRN_STATE"] = str(home / "state")
+    moves.lives = lambda process, born: False  # type: ignore[attr-defined]
+    photos = {"card/a.jpg": b"a", "card/b.jpg": b"b", "out/b.jpg": b"b", "out/c.jpg": b"c", "out/other.jpg": b"other"}
+
+    def restore() -> None:
+        shutil.rmtree(home / "card", ignore_errors=True)
+        shutil.rmtree(home / "out", ignore_errors=True)
+        for name, content in photos.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_bytes(content)
+
+    restore()
+    journal = MoveJournal()
+    for name in "ab":
+        with journal.moving(home / "card" / f"{name}.jpg", home / "out" / f"{name}.jpg"):
+            pass
+    whole = journal.path.read_bytes().splitlines(keepends=True)
+    unfinished = [b"".join(whole[:number]) for number in range(1, len(whole) + 1)]
+
+    def door(data: bytes, folder: Path) -> None:
+        restore()
+        journal.path.write_bytes(data)
+        settle_moves(SettleMoves(), cast(Job, SimpleNamespace()))
+        left = {path.read_bytes() for path in home.rglob("*.jpg")}
+        assert left == set(photos.values()), left
+        assert (home / "card" / "a.jpg").exists()
+
+    return Part(5_000, damaging(unfinished, changes=TEXT), door, refuses=False)
+
+
+def project_locks() -> Part:
+    """Which app has a project open: a process that lives, or none."""
+    from frn_tui.client.file_requests import LockProject
+    from frn_tui.engine.files.locks import Locks
+    from frn_tui.engine.worker_queues import Job
+
+    os.environ["FRN_STATE"] = str(HOME / "locks")
+    project, job = str(HOME / "x.frn.json"), cast(Job, SimpleNamespace())
+    Locks(os.getppid()).lock(LockProject(project), job)
+    (path,) = (HOME / "locks" / "open").iterdir()
+
+    def door(data: bytes, folder: Path) -> None:
+        path.write_bytes(data)
+        holder = Locks(os.getpid()).holder(project)
+        assert holder is None or Path(f"/proc/{holder}").exists()
+        Locks(os.getpid()).lock(LockProject(project), job)
+        assert Locks(os.getpid()).holder(project) is None
+
+    return Part(5_000, damaging([path.read_bytes()], changes=TEXT), door, refuses=False)
+
+
+def checkpoints_of_runs() -> Part:
+    """A run resumes from what it wrote: damaged weights, numbers or settings are refused."""
+    import torch
+
+    from frn.models.header import ModelConfig
+    from frn.models.model import Model, load_model
+    from frn.training.runs.run_folder import Position, RunFolder
+
+    torch.manual_seed(0)
+    config = ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=16, resize=None))
+    model, objective = Model(config), torch.nn.Module()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    settings = {"seed": 1, "schedule": {"epochs": 3, "learning_rate": 0.1}}
+    position = Position(total_steps=7, epoch=1)
+    (HOME / "run").mkdir(parents=True, exist_ok=True)
+    RunFolder(HOME / "run").save_last(model, objective, optimizer, position, settings)
+    data = (HOME / "run" / "last.safetensors").read_bytes()
+    length = 8 + int.from_bytes(data[:8], "little")
+    expected = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+    fields = json.loads(data[8:length])
+
+    def make(generator: np.random.Generator) -> bytes:
+        draw = generator.random()
+        if draw < 0.2:
+            return mutate([data], generator)
+        if draw < 0.5:
+            tensors = mutate([data[length:]], generator, (flip_bits, set_bytes))
+            return data[:length] + tensors
+        if draw < 0.55:
+            return data
+        changed = json.loads(mutate_json(fields, generator))
+        changed.setdefault("__metadata__", {})
+        if isinstance(changed["__metadata__"], dict):  # without a checksum it would be a file of an older version
+            changed["__metadata__"]["crc32"] = fields["__metadata__"]["crc32"]
+        text = json.dumps(changed).encode()
+        return len(text).to_bytes(8, "little") + text + data[length:]
+
+    def door(data: bytes, folder: Path) -> None:
+        (folder / "last.safetensors").write_bytes(data)
+        found = RunFolder(folder).load_last(model, objective, optimizer, settings)
+        assert found == position
+        for state in (model.state_dict(), load_model(folder / "last.safetensors").state_dict()):
+            assert all(torch.equal(state[name], tensor) for name, tensor in expected.items())
+
+    return Part(5_000, make, door)

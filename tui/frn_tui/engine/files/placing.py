@@ -1,0 +1,134 @@
+"""Photos put where no file is yet: a taken name stays as it is, and a kill leaves every photo whole somewhere."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import shutil
+import stat
+import sys
+from pathlib import Path
+
+from frn.system.files import LOCK, PART, beside, remove, sync_folder
+from frn.system.locks import lock
+
+_AT_CWD, _NO_REPLACE = -100, 1
+"""As Linux's `renameat2` calls them."""
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
+_PIECE = 1 << 20
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, and have their names outlast a power cut."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in reversed(missing):
+        sync_folder(made.parent)
+
+
+def rename_new(source: Path, target: Path) -> None:
+    """Rename a file to a name that is free, in one step. FileExistsError if it is taken."""
+    if os.name == "nt":  # never replaces
+        source.rename(target)
+        return
+    try:
+        _rename_no_replace(source, target)
+        return
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))  # the name is ours now
+    try:
+        os.replace(source, target)
+    except OSError:
+        target.unlink()
+        raise
+
+
+def _rename_no_replace(source: Path, target: Path) -> None:
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    if rename is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if rename(_AT_CWD, os.fsencode(source), _AT_CWD, os.fsencode(target), _NO_REPLACE):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(target))
+
+
+def copy_new(source: Path, target: Path) -> os.stat_result:
+    """Copy a file to a name that is free, synced to the disk. FileExistsError if it is taken.
+
+    Returns the status of what was copied: it may be another file by now.
+    """
+    part = beside(target, PART)
+    with lock(beside(target, LOCK), target):
+        remove(part)  # a killed program's
+        try:
+            with source.open("rb") as old, part.open("xb") as new:
+                copied = os.fstat(old.fileno())
+                shutil.copyfileobj(old, new, _PIECE)
+                new.flush()
+                with contextlib.suppress(OSError):  # FAT keeps no mode
+                    shutil.copystat(source, part)
+                os.fsync(new.fileno())
+                rename_new(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+    sync_folder(target.parent)
+    return copied
+
+
+def move_new(source: Path, target: Path) -> None:
+    """Move a file to a name that is free; a link moves as a copy of what it leads to, as elsewhere it may lead nowhere.
+
+    OSError if the name is taken, or the file changed while it was copied to another disk: it then stays where it is.
+    """
+    if not source.is_symlink():
+        try:
+            rename_new(source, target)
+            return
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+    copied = copy_new(source, target)
+    with contextlib.suppress(FileNotFoundError):  # somebody removed it: the copy is all that is left
+        if not _is_unchanged(source, copied):
+            target.unlink()
+            raise OSError(errno.EBUSY, "changed while it was copied")
+        source.unlink()
+
+
+def _is_unchanged(path: Path, was: os.stat_result) -> bool:
+    status = path.stat()
+    return os.path.samestat(status, was) and (status.st_size, status.st_mtime_ns) == (was.st_size, was.st_mtime_ns)
+
+
+def is_same_photo(path: Path, other: Path) -> bool:
+    """Return whether another regular file has the same bytes; all of them are compared."""
+    try:
+        status = other.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size != path.stat().st_size:
+            return False
+        theirs = other.open("rb")
+    except OSError:
+        return False
+    with theirs, path.open("rb") as ours:
+        while (piece := ours.read(_PIECE)) == theirs.read(_PIECE):
+            if not piece:
+                return True
+    return False
+
+
+def remove_twin(path: Path, twin: Path) -> None:
+    """Remove a file of which another has the same bytes, once that one is on the disk for good.
+
+    OSError if they differ by now.
+    """
+    descriptor = os.open(twin, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_folder(twin.parent)
+    if path.samefile(twin) or not is_same_photo(path, twin):
+        raise OSError(errno.EBUSY, "is not the same photo any more")
+    path.unlink()
