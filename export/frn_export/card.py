@@ -39,6 +39,7 @@ MEANINGS = {
     "label": "the class that rebuilds the image best",
     "probability": "softmax over the classes; sums to 1, also for an image that is none of them",
     "explained": "share of the image's feature energy that the class rebuilds, 1 - class_error / mean \\|q\\|^2",
+    "threshold": "share that a class must explain, or the image is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 
@@ -75,25 +76,23 @@ A photo of any size in, one of $way classes out.
 
 $signature
 
-Metadata: `frn.classes`, the names in the order of `way` (a JSON list), and `frn.threshold` (a JSON number): the photo
-is none of the classes, "unknown", when `explained.max() < threshold`.
+The photo is none of the classes, "unknown", if `explained.max() < threshold`. Metadata: `frn.classes`, the names in the
+order of `way` (a JSON list).
 
 ```python
-import json
 import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
 
 session = onnxruntime.InferenceSession("classifier.onnx", providers=["CPUExecutionProvider"])
 image = np.asarray(ImageOps.exif_transpose(Image.open("photo.jpg")).convert("RGB"))
-label, explained = session.run(["label", "explained"], {"image": image})
-threshold = json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"])
+label, explained, threshold = session.run(["label", "explained", "threshold"], {"image": image})
 print("unknown" if explained.max() < threshold else label)
 ```
 """)
 
 PREPARE = Template("""\
-## prepare.onnx
+## preprocess.onnx
 
 A photo of any size in, the `images` of `features.onnx` out: $geometry.
 
@@ -107,7 +106,7 @@ An image in, its feature map out.
 
 $signature
 
-An image must be prepared as the model was trained, $geometry; by `prepare.onnx`, or so:
+An image must be prepared as the model was trained, $geometry; by `preprocess.onnx`, or so:
 
 ```python
 import numpy as np
@@ -158,7 +157,7 @@ The metadata is that of `classifier.onnx`. `images` are what `embed` below gives
 SECTIONS = {
     "classifier": CLASSIFIER,
     "classifier-batch": BATCH,
-    "prepare": PREPARE,
+    "preprocess": PREPARE,
     "features": FEATURES,
     "head": HEAD,
 }

@@ -16,7 +16,7 @@ from frn.estimator.loading import load_extractor
 from frn.estimator.photos import NO_FILE, Photo, list_photos, open_photo, path_of
 from frn.estimator.protocol import Estimator
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor, TestTime
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import Device
 from frn.inference.onnx_sandbox import OwnModel
@@ -48,7 +48,7 @@ class FewShotClassifier(Estimator):
         model: str | Path = DEFAULT_MODEL,
         *,
         threshold: float | None = None,
-        test_time: TestTime = "fast",
+        tta: Tta = "none",
         device: Device = "auto",
     ) -> None:
         """Name a model; it is opened when it is first needed.
@@ -56,7 +56,7 @@ class FewShotClassifier(Estimator):
         Args:
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
             threshold: share of a photo that a class must explain; None calibrates it from the examples.
-            test_time: "mirror" looks at the mirror image of a photo, too: better answers for twice the time.
+            tta: "hflip" averages a photo with its mirror image: better answers in twice the time.
             device: where the extractor runs; "auto" takes CUDA where it answers.
 
         Raises:
@@ -65,7 +65,7 @@ class FewShotClassifier(Estimator):
         resolve(model)
         self.model = model
         self.threshold = check_threshold(threshold)
-        self.test_time: TestTime = test_time
+        self.tta: Tta = tta
         self.device: Device = device
         self._forget()
 
@@ -116,7 +116,7 @@ class FewShotClassifier(Estimator):
 
     @property
     def threshold_(self) -> float:
-        """Share that a class must explain of a photo that is to be known."""
+        """Share that a class must typically explain of a photo that is to be known."""
         return self._fitted.threshold
 
     def predict(self, photos: Sequence[Photo]) -> Labels:
@@ -188,12 +188,12 @@ class FewShotClassifier(Estimator):
         path = Path(path)
         project = load_project(path)
         name = project.model.locate(path.parent)
-        test_time = project.model.test_time
-        loaded = cls(name, threshold=project.state.threshold, device=device, test_time=test_time)
-        classifier = Classifier(load_extractor(name, device, test_time), FeatureStore())
+        tta = project.model.tta
+        loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
+        classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
-        for left_out in classifier.enroll_state(project.state):
-            warnings.warn(str(left_out), stacklevel=2)
+        for skipped in classifier.enroll_state(project.state):
+            warnings.warn(str(skipped), stacklevel=2)
         loaded._classifier, loaded._opened, loaded._maps = classifier, loaded._parameters, None
         loaded._document = project.document
         loaded._labels = as_labels(list(classifier.classes))
@@ -209,7 +209,7 @@ class FewShotClassifier(Estimator):
 
         classifier = self._fitted
         graph = classifier_graph(
-            classifier.extractor.data, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
+            classifier.extractor.data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
         )
         write_atomically(Path(path), graph.SerializeToString(deterministic=True))
 
@@ -255,19 +255,19 @@ class FewShotClassifier(Estimator):
     @property
     def _parameters(self) -> tuple[object, ...]:
         """What the extractor depends on."""
-        return self.model, self.device, self.test_time
+        return self.model, self.device, self.tta
 
     def _open(self) -> Extractor:
         """The extractor of the parameters as they are now."""
         if self._classifier is not None and self._opened == self._parameters:
             return self._classifier.extractor
-        return load_extractor(self.model, self.device, self.test_time)
+        return load_extractor(self.model, self.device, self.tta)
 
     def _enroll(self, before: State, photos: Sequence[Photo], labels: Labels) -> None:
         """Enroll photos beside the examples of the classes that are there."""
         extractor = self._open()
         if before.classes and extractor.sha256 != self._fitted.extractor.sha256:
-            raise FrnError("the classes are of another model or test_time: fit them anew, or set the parameters back")
+            raise FrnError("the classes are of another model or tta: fit them anew, or set the parameters back")
         keys, found = _embed(extractor, photos)
         together = joined(self._labels, labels) if before.classes else labels
         all_labels = distinct(together)  # of one type: 1 is called 1.0 beside 2.5
@@ -317,7 +317,8 @@ class FewShotClassifier(Estimator):
 
     def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:
         classifier = self._fitted
-        return [classifier.predict(feature_maps) for feature_maps in _embed(classifier.extractor, photos)[1]]
+        keys, maps = _embed(classifier.extractor, photos)
+        return classifier.predict_all(list(maps), keys)
 
     def _table(self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]]) -> NDArray[np.float64]:
         rows = [list(row(answer).values()) for answer in self._answers(photos)]

@@ -20,7 +20,7 @@ from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_on_episodes
-from frn.system.distributed import ALONE, Ranks
+from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import keep_freed_memory
 
 
@@ -68,7 +68,7 @@ class EvaluationPlan:
     """The same seed draws the same episodes."""
     unknown: bool = False
     """Also measure how well unknown classes are told from known ones; needs twice as many classes."""
-    ranks: Ranks = ALONE
+    ranks: ProcessGroup = ALONE
     """Processes that share images and episodes."""
 
     def check(self, images: StoredImages, where: str) -> None:

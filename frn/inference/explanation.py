@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 from frn.images.transforms import Pixels
 from frn.inference.ramp import RAMP
 
-LEAST_COVER, MOST_COVER = 0.15, 0.75
+MIN_COVER, MAX_COVER = 0.15, 0.75
 PANEL = 252
 """Side of a panel in pixels; 84 three times."""
 COLUMNS = 4
@@ -44,7 +44,7 @@ def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bo
     how = Image.Resampling.BILINEAR if smooth else Image.Resampling.NEAREST
     level = np.asarray(grid.resize((width, height), how), dtype=np.float64) / 255
     colours = np.stack([np.interp(level, np.linspace(0, 1, len(RAMP)), channel) for channel in zip(*RAMP, strict=True)])
-    cover = (LEAST_COVER + (MOST_COVER - LEAST_COVER) * level)[..., None]
+    cover = (MIN_COVER + (MAX_COVER - MIN_COVER) * level)[..., None]
     grey = np.asarray(Image.fromarray(crop).convert("L"), dtype=np.float64)[..., None]
     return Image.fromarray(((1 - cover) * grey + cover * colours.transpose(1, 2, 0)).round().astype(np.uint8))
 

@@ -48,8 +48,8 @@ def answered(
     finer = -(-SIDE // transform.size)
     shown = replace(transform, size=transform.size * finer, resize=transform.length * finer)
     crop, _ = decode_preview(read_file(path), path, shown)
-    drawn = overlay(crop, error_map, low=float(error_map.min()), high=float(error_map.max()))
-    small = [Image.fromarray(crop), drawn]
+    rendered = overlay(crop, error_map, low=float(error_map.min()), high=float(error_map.max()))
+    small = [Image.fromarray(crop), rendered]
     small = [image.resize((SIDE, SIDE), Image.Resampling.BILINEAR) for image in small]
     what = f"{path.name}, where {prediction.label} rebuilds it badly"
     return Answered(path, prediction, picture(small[0], path.name), picture(small[1], what))
@@ -71,8 +71,8 @@ class Album:
                 self.broken[path] = str(outcome)
                 yield path, outcome
                 continue
-            prediction = classifier.predict(outcome.maps)
-            error_map = classifier.error_maps(outcome.maps)[names.index(prediction.label)]
+            prediction = classifier.predict(outcome.maps, outcome.key)
+            error_map = classifier.error_maps(outcome.maps, outcome.key)[names.index(prediction.label)]
             self.photos.append(answered(path, prediction, error_map, classifier.extractor.transform))
             yield path, prediction
 
@@ -121,7 +121,8 @@ def _card(photo: Answered) -> str:
     label, name = prediction.label, photo.path.name
     probability, explained = prediction.probabilities[label], prediction.explained[label]
     others = sorted(prediction.errors, key=prediction.errors.__getitem__)[1:3]
-    second = ", ".join(f"{escape(other)} {prediction.probabilities[other]:.1%}" for other in others)
+    shares = prediction.explained if prediction.unknown else prediction.probabilities
+    second = ", ".join(f"{escape(other)} {shares[other]:.1%}" for other in others)
     title = f"<b>{escape(label)}</b> {probability:.1%}"
     if prediction.unknown:
         title = f'<b class="bad">{UNKNOWN}</b>, nearest {escape(label)}'
@@ -129,7 +130,7 @@ def _card(photo: Answered) -> str:
     return (
         f'<li class="card" data-key="{escape(photo.key)}" data-sure="{probability:.6f}">'
         f'<div class="map">{photo.error_map}</div><div class="plain">{photo.thumbnail}</div>'
-        f'<p>{title}</p><span class="meter"><i style="width:{100 * probability:.1f}%"></i></span>'
+        f'<p>{title}</p><span class="meter"><i style="width:{100 * shares[label]:.1f}%"></i></span>'
         f'<p class="faint">{explained:.0%} explained{needed}</p><p class="faint">{second}</p>'
         f'<p class="faint" title="{escape(str(photo.path))}">{escape(name)}</p></li>'
     )

@@ -19,7 +19,7 @@ def rows(found: LabelledScore) -> list[dict[str, object]]:
             "unknown": int(answer.prediction.unknown),
             **{f"p({name})": f"{share:.6f}" for name, share in answer.prediction.probabilities.items()},
         }
-        for answer in (*found.known, *found.strangers)
+        for answer in (*found.known, *found.unknown)
     ]
 
 

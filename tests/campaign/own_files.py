@@ -180,7 +180,7 @@ def checkpoints_of_runs() -> Part:
 
     from frn.models.header import ModelConfig
     from frn.models.model import Model, load_model
-    from frn.training.runs.run_folder import Position, RunFolder
+    from frn.training.runs.run_folder import RunFolder, TrainState
 
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=16, resize=None))
@@ -190,7 +190,7 @@ def checkpoints_of_runs() -> Part:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     settings = {"seed": 1, "schedule": {"epochs": 3, "learning_rate": 0.1}}
-    position = Position(total_steps=7, epoch=1)
+    position = TrainState(total_steps=7, epoch=1)
     (HOME / "run").mkdir(parents=True, exist_ok=True)
     RunFolder(HOME / "run").save_last(model, objective, optimizer, position, settings)
     data = (HOME / "run" / "last.safetensors").read_bytes()

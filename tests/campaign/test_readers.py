@@ -17,7 +17,7 @@ import pytest
 
 from frn.cli.shell.defaults import take_defaults
 from frn.errors import FrnError
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import RunFolder, TrainState
 from tests.campaign import archives, files
 from tests.campaign.campaign import Part, require_line
 from tests.campaign.test_campaign import SEED, SHARE
@@ -123,7 +123,7 @@ def test_tars_with_any_names_and_links(state: Path, content: dict[str, bytes], k
 def test_metrics_of_a_run(state: Path, lines: list[object]) -> None:
     run = RunFolder(state)
     run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run.rewind_metrics(Position(total_steps=3))
+    run.rewind_metrics(TrainState(total_steps=3))
     assert all(json.loads(line)["total_steps"] <= 3 for line in run.metrics.read_text().splitlines())
 
 

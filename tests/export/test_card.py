@@ -86,8 +86,6 @@ def test_the_code_of_the_card_runs_in_a_bare_python_and_answers_as_the_classifie
 
     classifier = Classifier(Extractor.open(out / "features.onnx"))
     classifier.enroll(examples)
-    metadata = {entry.key: entry.value for entry in onnx.load(out / "classifier.onnx").metadata_props}
-    classifier.threshold_override = json.loads(metadata["frn.threshold"])
     for photo, expected in (("moth 40/07.png", "jay"), ("moth 42/07.png", "wren")):
         shutil.copy(moths / "test" / photo, out / "photo.jpg")
         ((_, prediction),) = classifier.classify([out / "photo.jpg"])

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,16 +13,15 @@ from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.explanation import LEAST_COVER, MOST_COVER
+from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.ramp import RAMP
-from frn.inference.unknown import MISSED
-from frn.ridge.parameters import USUAL_SHOTS
+from frn.inference.unknown import NEVER
 from frn.system.files import MAX_JSON, read_regular, write_atomically
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs.batch import scores_graph
-from frn_export.graphs.classifier import prepare_graph, require_text
+from frn_export.graphs.classifier import preprocess_graph, require_text
 from frn_export.graphs.head import head_graph
 from frn_export.web.runtime import BINARY, Runtime
 
@@ -101,11 +101,11 @@ def _require_ours(out: Path) -> None:
 def _graphs(classifier: Classifier) -> dict[str, bytes]:
     extractor = classifier.extractor
     built = {
-        "prepare.onnx": prepare_graph(extractor.transform),
+        "preprocess.onnx": preprocess_graph(extractor.transform),
         "head.onnx": head_graph(classifier.head),
     }
     if classifier.classes:
-        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.gamma)
+        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.head.gamma)
     graphs = {name: graph.SerializeToString(deterministic=True) for name, graph in built.items()}
     return {**graphs, "features.onnx": extractor.data}
 
@@ -116,7 +116,7 @@ def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
     largest = 0.0
     for entry in classifier.state.classes[:COMPARED]:
         photo = open_image(entry.supports[0].path)
-        (images,) = run_session(sessions["prepare.onnx"], ["images"], {"image": np.asarray(photo)})
+        (images,) = run_session(sessions["preprocess.onnx"], ["images"], {"image": np.asarray(photo)})
         (maps,) = run_session(sessions["features.onnx"], ["feature_map"], {"images": images})
         (errors,) = run_session(sessions["scores.onnx"], ["class_error"], {"feature_map": maps})
         crop = classifier.extractor.transform(photo)
@@ -138,16 +138,7 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "crop": {"size": transform.size, "length": transform.length, "square": transform.square}
         | {"own": transform.resize is None},
         "gamma": head.gamma,
-        "usual_shots": None if extractor.untrained_head else USUAL_SHOTS,
-        "threshold": classifier.threshold_override,
-        "missed": MISSED,
-        "classes": [
-            {"name": name, "shots": len(maps), "left_out": _shares(classifier, name)}
-            for name, maps in feature_maps.items()
-        ],
-        "ramp": {"colours": RAMP, "cover": [LEAST_COVER, MOST_COVER]},
+        "rule": asdict(classifier.rule if classifier.classes else NEVER),
+        "classes": [{"name": name, "shots": len(maps)} for name, maps in feature_maps.items()],
+        "ramp": {"colours": RAMP, "cover": [MIN_COVER, MAX_COVER]},
     }
-
-
-def _shares(classifier: Classifier, name: str) -> list[float]:
-    return [round(float(share), 6) for share in classifier.left_out.get(name, ())]

@@ -219,7 +219,7 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(Text(text))
 
 
-def report_left_out(
+def report_skipped(
     reasons: Sequence[str], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
 ) -> None:
     """Say which files could not be used as they were, and why."""

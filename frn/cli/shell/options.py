@@ -53,8 +53,8 @@ ClassifierModel = Annotated[
         autocompletion=model_names,
     ),
 ]
-TestTimeName = Annotated[
-    Literal["fast", "mirror"], typer.Option(help="mirror: look at the mirror image, too; better, in twice the time.")
+TtaName = Annotated[
+    Literal["none", "hflip"], typer.Option(help="hflip: average with the mirror image; takes twice the time.")
 ]
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
 
@@ -110,3 +110,8 @@ def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
         swapped = Path(photo).is_dir() or is_project(Path(photo))
         hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
         raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")
+
+
+FalseRejections = Annotated[
+    float, typer.Option(min=0, max=0.5, help="Share of your photos that may be called unknown.")
+]

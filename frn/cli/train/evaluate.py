@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import check_report, command_line, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout, user_errors
 from frn.cli.shell.options import (
     Device,
     EpisodeSeed,
@@ -14,8 +14,8 @@ from frn.cli.shell.options import (
     PrecisionName,
     Split,
     SplitData,
-    TestTimeName,
     Threads,
+    TtaName,
     model_names,
 )
 from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed, rows_of
@@ -49,7 +49,7 @@ def evaluate(
         MethodName | None,
         typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too, frn val/."),
     ] = None,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     preset: ImportPreset = None,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
@@ -81,11 +81,11 @@ def evaluate(
             if ranks.world > 1 and (report or unknown or method == "simpleshot"):
                 raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
             if report is None:
-                warn = report_left_out if ranks.first else lambda reasons: None
+                warn = report_skipped if ranks.is_main else lambda reasons: None
                 results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
             else:
                 results = _reported(EvaluationOptions(**given), report)
-    if not ranks.first:
+    if not ranks.is_main:
         return
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**head, "results": results}, rows_of(results)):
@@ -105,7 +105,7 @@ def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
     from frn.system.files import write_atomically
 
     found: list[Findings] = []
-    results = run(options, bars=progress_bar, warn=report_left_out, inspect=lambda shown: found.append(find(shown)))
+    results = run(options, bars=progress_bar, warn=report_skipped, inspect=lambda shown: found.append(find(shown)))
     facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
     write_atomically(report, evaluation_page(options.model, found, command_line(), facts))
     return results
@@ -124,5 +124,6 @@ def describe_unknown(found: "Unknown") -> str:
     return (
         f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by the explained "
         f"share, {found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
-        f"threshold calls {found['missed']:.1f} % of known and {found['caught']:.1f} % of unknown queries unknown"
+        f"threshold calls {found['false_rejections']:.1f} % of known and "
+        f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
     )

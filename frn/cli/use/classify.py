@@ -13,11 +13,18 @@ from frn.cli.shell.console import (
     print_json,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     user_errors,
 )
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.shell.options import (
+    Classes,
+    ClassifierDevice,
+    ClassifierModel,
+    FalseRejections,
+    TtaName,
+    refuse_a_photo,
+)
 from frn.cli.shell.output import AsCsv, AsJson, Format, RowWriter, chosen_format
 from frn.errors import FrnError
 
@@ -47,7 +54,8 @@ def classify(
             show_default="calibrated from the example photos",
         ),
     ] = None,
-    test_time: TestTimeName = "fast",
+    false_rejections: FalseRejections = 0.05,
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     out: Annotated[
         Path | None,
@@ -82,14 +90,14 @@ def classify(
         from frn.cli.shell.photo_arguments import find_photos
 
         names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
-        report_left_out(skipped, all_of_them="")
+        report_skipped(skipped, all_of_them="")
 
         from frn.estimator.loading import load_classifier
 
-        classifier, left_out = load_classifier(classes, model, device, test_time)
-        report_left_out([str(error) for error in left_out])
-        if threshold is not None:
-            classifier.threshold_override = threshold
+        classifier, unread = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in unread])
+        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
+        classifier.false_rejections = false_rejections
         if len(classifier.classes) == 1:
             note(
                 f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
@@ -161,6 +169,7 @@ def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dic
         "explained": round(prediction.explained[prediction.label], 6),
         "threshold": round(prediction.threshold, 6),
         "unknown": prediction.unknown,
+        **({"example_of": prediction.example_of} if prediction.example_of else {}),
     }
 
 
@@ -192,8 +201,9 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     ranked = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__)
     width = max(len(printable(name)) for name in ranked)
     full = "█" if console.encoding.startswith("utf") else "#"
+    shares = prediction.explained if prediction.unknown else prediction.probabilities
+    what = " explained" if prediction.unknown else ""
     for name in ranked:
-        probability = prediction.probabilities[name]
-        bar = (full * round(probability * BAR)).ljust(BAR)
-        told = f" {probability:6.1%}  error {prediction.errors[name]:.4f}"
+        bar = (full * round(shares[name] * BAR)).ljust(BAR)
+        told = f" {shares[name]:6.1%}{what}  error {prediction.errors[name]:.4f}"
         console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.shell.console import note, progress_bar, report_left_out, stdout, user_errors
-from frn.cli.shell.options import TestTimeName
+from frn.cli.shell.console import note, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.options import TtaName
 from frn.cli.shell.output import AsJson, Format, FormatName, chosen_format, printed
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
@@ -43,7 +43,7 @@ def export(
             show_default="the project's, or calibrated from the photos",
         ),
     ] = None,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],
         typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
@@ -81,7 +81,7 @@ def export(
         if web is not None:
             if precision != "fp32" or weights or file_format != "onnx":
                 raise FrnError("--web takes the model as it is. Leave --precision, --weights and --as out.")
-            _web(web, runtime, model, classes, threshold, test_time, wants)
+            _web(web, runtime, model, classes, threshold, tta, wants)
             return
         assert out is not None
         if runtime is not None:
@@ -99,20 +99,20 @@ def export(
             max_drop=max_drop,
             threshold=threshold,
             weights=weights,
-            test_time=test_time,
+            tta=tta,
             format=file_format,
         )
         found = None if classes is None else class_files(classes)
         if found and found.threshold is not None and threshold is None and found.is_made_with(model):
             options = replace(options, threshold=found.threshold)
-        if found and not model and found.test_time == "mirror":
-            options = replace(options, test_time="mirror")
+        if found and not model and found.tta == "hflip":
+            options = replace(options, tta="hflip")
         if classes and found and found.made_with and found.model and not model:
             found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
         loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
         members = found.members if found else None
-        report_left_out(found.skipped if found else [])
-        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_left_out)
+        report_skipped(found.skipped if found else [])
+        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
@@ -145,7 +145,7 @@ def _web(
     model: str | None,
     classes: Path | None,
     threshold: float | None,
-    test_time: Literal["fast", "mirror"],
+    tta: Literal["none", "hflip"],
     wants: FormatName,
 ) -> None:
     """Write a page."""
@@ -158,10 +158,10 @@ def _web(
 
     found = find_runtime(runtime)
     if classes is None:
-        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", test_time), FeatureStore())
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
     else:
-        classifier, left_out = load_classifier(classes, model, "cpu", test_time)
-        report_left_out([str(error) for error in left_out])
+        classifier, skipped = load_classifier(classes, model, "cpu", tta)
+        report_skipped([str(error) for error in skipped])
     if threshold is not None:
         classifier.threshold_override = threshold
     difference = write_page(classifier, out, found)

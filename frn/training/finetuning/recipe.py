@@ -18,13 +18,13 @@ from frn.models.header import ModelConfig
 from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, Schedule, find_preset
 from frn.training.presets.preset import TrainingData, ValidationProtocol
 
-LEAST_CLASSES = 4
+MIN_CLASSES = 4
 """Two to learn from, and two to validate on."""
 HELD_OUT = 0.25
 """Share of the classes that validate where there is no val/; at least three where there are seven or more."""
 PER_CLASS = 10
 """Photos of a class in an episode at most, half of them supports, and at most five."""
-MOST_WAYS = 20
+MAX_WAYS = 20
 STEPS = 200
 """Episodes, about; in whole epochs."""
 VALIDATIONS, VALIDATION_EPISODES = 2, 50
@@ -42,15 +42,15 @@ def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolder
     Where there are train/ and val/, these; otherwise classes of train/, or of `data` itself, are held out.
 
     Raises:
-        FrnError: if there are fewer than `LEAST_CLASSES`.
+        FrnError: if there are fewer than `MIN_CLASSES`.
     """
     root = data / "train" if (data / "train").is_dir() else data
     folders = scan(root)
     if root != data and (data / "val").is_dir():
         return folders, scan(data / "val")
-    if len(folders.names) < LEAST_CLASSES:
+    if len(folders.names) < MIN_CLASSES:
         raise FrnError(
-            f"{root}: has {len(folders.names)} classes; fine-tuning needs {LEAST_CLASSES}: two to learn from and two "
+            f"{root}: has {len(folders.names)} classes; fine-tuning needs {MIN_CLASSES}: two to learn from and two "
             "to validate on. `frn classify` needs no training."
         )
     count = max(2 if len(folders.names) < 7 else 3, round(HELD_OUT * len(folders.names)))
@@ -108,17 +108,17 @@ def finetuning_preset(
         aux_heads=("proto",) if config.method == "frn" else (),
         data=data,
         episode=shape,
-        classical=CLASSICAL,
+        classifier_weight=CLASSICAL,
         schedule=SCHEDULE.scaled_to(epochs),
         augmentation=augmentation,
-        fixed_statistics=True,
+        freeze_batchnorm=True,
         transform=config.transform,
         validation=ValidationProtocol(
             every=-(-epochs // VALIDATIONS),
             shot=max(1, min(shape.shot, min(val_sizes) - 1)),
             episodes=VALIDATION_EPISODES,
             start=True,
-            shares=SHARES,
+            interpolation_weights=SHARES,
         ),
     )
 
@@ -139,7 +139,7 @@ def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
             "a query of at least two. Add photos."
         )
     shot = min(5, per_class // 2)
-    way = min(MOST_WAYS, max(min(5, serving), -(-serving // 2)))
+    way = min(MAX_WAYS, max(min(5, serving), -(-serving // 2)))
     return EpisodeShape(way=way, shot=shot, queries=per_class - shot)
 
 

@@ -23,7 +23,7 @@ FIXED: dict[str, tuple[Regulariser, ...]] = {
 PRECISIONS = ("auto", "fp32", "bf16")
 CXX = "clang++" if sys.platform == "darwin" else "g++"
 """What `torch.compile` calls where the environment's CXX names no other."""
-OF_EPISODES = ("method", "way", "shot", "queries", "aux", "fix")
+OF_EPISODES = ("method", "way", "shot", "queries", "aux", "freeze")
 """Options that pre-training has no use for."""
 OF_THE_RUN = ("seed", "precision", "images", "init")
 """What `config.toml` says beside the preset: the first two are options, the others describe the run."""
@@ -50,7 +50,7 @@ class RunOptions:
     """The schedule's first learning rate."""
     warm_up: int | None = None
     aux: Literal["reference", "paper", "off"] | None = None
-    fix: str | None = None
+    freeze: str | None = None
     """One of `FIXED`."""
     seed: int = 0
     precision: str = "auto"
@@ -116,7 +116,7 @@ class RunOptions:
             method=self.method or preset.method,
             aux=self.aux or ("off" if self.method and self.method not in WITH_AUXILIARY_LOSS else preset.aux),
             aux_heads=() if other else preset.aux_heads,
-            fixed=preset.fixed if self.fix is None else FIXED[self.fix],
+            fixed=preset.fixed if self.freeze is None else FIXED[self.freeze],
             backbone=self.backbone or preset.backbone,
             episode=replace(preset.episode, **shape),
             schedule=schedule if self.warm_up is None else replace(schedule, warm_up=self.warm_up),
