@@ -33,7 +33,7 @@ def test_timm_that_is_missing_is_told_in_one_line(monkeypatch: pytest.MonkeyPatc
     for name in ("timm", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, name, None)
     for more in ([], ["--weights", __file__]):
-        result = CliRunner().invoke(app, ["models", "add", "timm:resnet18", *more])
+        result = CliRunner().invoke(app, ["models", "add", "timm:vit_tiny_patch16_224", *more])
         assert result.exit_code == 1
         assert (
             result.stderr.splitlines()[-1]
