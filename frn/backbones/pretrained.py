@@ -325,8 +325,8 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
             ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(
-        f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or --download fetches "
-        "them."
+        f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or let "
+        "`frn models add` fetch them."
     )
 
 
