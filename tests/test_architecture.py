@@ -65,7 +65,6 @@ def modules() -> dict[str, Path]:
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
         for package, root in SOURCES.items()
         for path in sorted((root / package).rglob("*.py"))
-        if path.parent.name != "bench" and not path.name.startswith("bench")  # on their way out of the package
     }
 
 

@@ -35,7 +35,6 @@ ONLY_READ = {
     "plot": "reads runs: tests/frn/report/test_curves.py",
     "models add": "fetches weights: tests/frn/cli/test_models.py",
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
-    "cache move": "moves to a disk of that name: tests/frn/system/test_caches.py",
     "export --web": "needs onnxruntime-web: tests/export/web",
     "--classes birds.frn.json": "ten seconds; the same with a folder is run",
     "--format": "tests/export/test_formats.py",

@@ -107,7 +107,7 @@ print("unknown" if explained.max() < threshold else label)
 """)
 
 PREPARE = Template("""\
-## prepare.onnx
+## preprocess.onnx
 
 A photo of any size in, the `images` of `features.onnx` out: $geometry.
 
@@ -121,7 +121,7 @@ An image in, its feature map out.
 
 $signature
 
-An image must be prepared as the model was trained, $geometry; by `prepare.onnx`, or so:
+An image must be prepared as the model was trained, $geometry; by `preprocess.onnx`, or so:
 
 ```python
 import numpy as np
@@ -171,7 +171,7 @@ The metadata is that of `classifier.onnx`. `images` are what `embed` below gives
 SECTIONS = {
     "classifier": CLASSIFIER,
     "classifier-batch": BATCH,
-    "prepare": PREPARE,
+    "preprocess": PREPARE,
     "features": FEATURES,
     "head": HEAD,
 }

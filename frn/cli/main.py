@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from frn._version import __version__
 from frn.cli.shell.console import plain_ending, user_errors
-from frn.cli.shell.defaults import take_defaults
+from frn.cli.shell.environment import name_variables
 from frn.cli.shell.help import show_help
 from frn.cli.train.average import average
 from frn.cli.train.data import app as data_app
@@ -44,6 +44,10 @@ OTHER_NAMES = {
 
 class Commands(TyperGroup):
     """The commands, none of which an empty word reaches: as a path it would mean the current folder."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        name_variables(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Name the command that another program calls by such a word."""
@@ -82,15 +86,12 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Options that go before the command."""
     leave_threads_to_networks()
-    with user_errors():
-        take_defaults(context)
 
 
 app.command(rich_help_panel="Use a model")(classify)

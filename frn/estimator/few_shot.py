@@ -20,7 +20,7 @@ from frn.estimator.photos import NO_FILE, Photo, list_photos, open_photo, path_o
 from frn.estimator.protocol import Estimator, not_fitted
 from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor, TestTime
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import Device
 from frn.inference.onnx_sandbox import OwnModel
@@ -55,7 +55,7 @@ class FewShotClassifier(Estimator):
         model: str | Path = DEFAULT_MODEL,
         *,
         threshold: float | None = None,
-        test_time: TestTime = "fast",
+        tta: Tta = "none",
         device: Device = "auto",
     ) -> None:
         """Name a model; it is opened when it is first needed.
@@ -63,7 +63,7 @@ class FewShotClassifier(Estimator):
         Args:
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
             threshold: share of a photo that a class must explain; None calibrates it from the examples.
-            test_time: "mirror" looks at the mirror image of a photo, too: better answers for twice the time.
+            tta: "hflip" averages a photo with its mirror image: better answers in twice the time.
             device: where the extractor runs; "auto" takes CUDA where it answers.
 
         Raises:
@@ -72,7 +72,7 @@ class FewShotClassifier(Estimator):
         resolve(model)
         self.model = model
         self.threshold = check_threshold(threshold)
-        self.test_time: TestTime = test_time
+        self.tta: Tta = tta
         self.device: Device = device
         self._forget()
 
@@ -222,12 +222,12 @@ class FewShotClassifier(Estimator):
         path = Path(path).expanduser()
         project = load_project(path)
         name = project.model.locate(path.parent)
-        test_time = project.model.test_time
-        loaded = cls(name, threshold=project.state.threshold, device=device, test_time=test_time)
-        classifier = Classifier(load_extractor(name, device, test_time), FeatureStore())
+        tta = project.model.tta
+        loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
+        classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
-        for left_out in classifier.enroll_state(project.state):
-            warnings.warn(str(left_out), stacklevel=2)
+        for skipped in classifier.enroll_state(project.state):
+            warnings.warn(str(skipped), stacklevel=2)
         labels = as_labels(list(classifier.classes))
         loaded._now = _Fitted(classifier, labels, loaded._parameters, None, project.document)
         return loaded
@@ -288,19 +288,19 @@ class FewShotClassifier(Estimator):
     @property
     def _parameters(self) -> tuple[object, ...]:
         """What the extractor depends on."""
-        return self.model, self.device, self.test_time
+        return self.model, self.device, self.tta
 
     def _open(self) -> Extractor:
         """The extractor of the parameters as they are now."""
         if (fitted := self._now) is not None and fitted.opened == self._parameters:
             return fitted.classifier.extractor
-        return load_extractor(self.model, self.device, self.test_time)
+        return load_extractor(self.model, self.device, self.tta)
 
     def _enroll(self, fitted: "_Fitted | None", photos: Sequence[Photo], labels: Labels) -> None:
         """Enroll photos beside the examples of the classes that are there."""
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
-            raise FrnError("the classes are of another model or test_time: fit them anew, or set the parameters back")
+            raise FrnError("the classes are of another model or tta: fit them anew, or set the parameters back")
         keys, found = _embed(extractor, photos)
         together = joined(fitted.labels, labels) if fitted else labels
         all_labels = distinct(together)  # of one type: 1 is called 1.0 beside 2.5

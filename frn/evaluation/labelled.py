@@ -20,7 +20,7 @@ from frn.inference.unknown import auroc
 
 BINS = 10
 """Of the probability, for calibration."""
-Z = 1.959964
+Z_95 = 1.959964
 """Quantile of the normal distribution for an interval of 95 %."""
 
 
@@ -93,7 +93,7 @@ class LabelledScore:
     """Names of the enrolled classes."""
     known: tuple[Answer, ...]
     """Photos of the enrolled classes."""
-    strangers: tuple[Answer, ...]
+    unknown: tuple[Answer, ...]
     """Photos of other classes."""
     examples: tuple[Path, ...]
     """Left out: they are examples of a class themselves."""
@@ -119,7 +119,7 @@ class LabelledScore:
 
     @property
     def per_class(self) -> list[ClassScore]:
-        """Each enrolled class; `strangers` count nowhere."""
+        """Each enrolled class; photos of other classes count nowhere."""
         table = self.confusion
         return [
             ClassScore(name, int(table[i].sum()), int(table[i, i]), int(table[:, i].sum()))
@@ -155,26 +155,24 @@ class LabelledScore:
         return sum(bin_.photos * abs(bin_.said - bin_.right) for bin_ in self.reliability) / len(self.known)
 
     @property
-    def missed(self) -> float:
+    def false_rejections(self) -> float:
         """Share of the photos of enrolled classes that are called unknown."""
         return sum(answer.prediction.unknown for answer in self.known) / len(self.known)
 
     @property
-    def caught(self) -> float:
+    def true_positive_rate(self) -> float:
         """Share of the other photos that are called unknown; NaN without any."""
         return (
-            sum(answer.prediction.unknown for answer in self.strangers) / len(self.strangers)
-            if self.strangers
-            else math.nan
+            sum(answer.prediction.unknown for answer in self.unknown) / len(self.unknown) if self.unknown else math.nan
         )
 
     @property
     def auroc(self) -> float:
         """Chance that a photo of an enrolled class is more familiar than another one; NaN without any other."""
-        if not self.strangers:
+        if not self.unknown:
             return math.nan
         return auroc(
-            *(np.array([answer.prediction.familiarity for answer in side]) for side in (self.known, self.strangers))
+            *(np.array([answer.prediction.familiarity for answer in side]) for side in (self.known, self.unknown))
         )
 
 
@@ -217,9 +215,9 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
 
 def wilson(right: int, photos: int) -> tuple[float, float]:
     """Wilson's interval of 95 % for a share: unlike the normal one it is right for few photos and near 0 and 1."""
-    share, reach = right / photos, Z**2 / photos
+    share, reach = right / photos, Z_95**2 / photos
     centre = (share + reach / 2) / (1 + reach)
-    half = Z / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))
+    half = Z_95 / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 

@@ -25,14 +25,14 @@ Scores = NDArray[np.floating]
 
 
 class Unknown(TypedDict):
-    """In percent; `missed` known and `caught` unknown queries are below the calibrated threshold."""
+    """In percent. Both rates are shares of queries below the calibrated threshold: of known and of unknown ones."""
 
     auroc: float
     auroc_ci95: float
     auroc_softmax: float
     auroc_softmax_ci95: float
-    missed: float
-    caught: float
+    false_rejections: float
+    true_positive_rate: float
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
@@ -58,14 +58,14 @@ def measure_open_set(
         outcomes[index] = (auroc(*found.familiarity), auroc(*found.likeliest), *below)
         if progress:
             progress(index + 1, episodes)
-    by_share, softmax, missed, caught = (summarise(column) for column in outcomes.T)
+    by_share, softmax, false_rejections, true_positive_rate = (summarise(column) for column in outcomes.T)
     return {
         "auroc": by_share.mean,
         "auroc_ci95": by_share.ci95,
         "auroc_softmax": softmax.mean,
         "auroc_softmax_ci95": softmax.ci95,
-        "missed": missed.mean,
-        "caught": caught.mean,
+        "false_rejections": false_rejections.mean,
+        "true_positive_rate": true_positive_rate.mean,
     }
 
 
@@ -93,8 +93,8 @@ def judge_episode(
     index: int,
 ) -> Judged:
     """Enroll the first half of the classes of episode number `index`, and score queries of both halves."""
-    drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
-    supports = feature_maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
+    sampled = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
+    supports = feature_maps[sampled[: shape.way, : shape.shot]]  # way, shot, r, d
     bank = ClassScorer([enroll(pool, head) for pool in supports])
     least = 0.0
     if shape.shot > 1:
@@ -104,7 +104,7 @@ def judge_episode(
         errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in supports])
         least = calibrate(errors, labels, energy(examples)).rule.least
     best, likeliest, familiar = [], [], []
-    for half in (drawn[: shape.way], drawn[shape.way :]):
+    for half in (sampled[: shape.way], sampled[shape.way :]):
         queries = feature_maps[half[:, shape.shot :].flatten()]
         errors = bank.class_error(queries).astype(np.float64)
         best.append(explained(errors, queries).max(1))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images import depth, heif, kinds
 from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
 from frn.images.transforms import EvaluationTransform
@@ -31,8 +31,8 @@ ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
-    """What is made of the bytes of an image; upright RGB of full size unless more is said."""
+class DecodeRequest:
+    """What to make of the bytes of an image: upright RGB of full size, unless a field says otherwise."""
 
     transform: EvaluationTransform | None = None
     """The crop that it makes."""
@@ -52,8 +52,8 @@ class Wish:
         return image if self.stored else upright_rgb(image)
 
 
-def decode_here(
-    data: bytes, where: str, wish: Wish, alone: contextlib.AbstractContextManager[object]
+def decode_in_process(
+    data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
     """As `_decode`, in this process; `alone` is entered for a large image."""
     if kind := kinds.describe(data, where):
@@ -68,8 +68,8 @@ def decode_here(
                     "Scale it down first."
                 )
             with alone if width * height > LARGE else contextlib.nullcontext():
-                if wish.draft is not None:
-                    image.draft(None, (wish.draft, wish.draft))
+                if request.draft is not None:
+                    image.draft(None, (request.draft, request.draft))
                 elif width * height > MAX_PIXELS or len(data) + _memory(image, width * height) > MAX_MEMORY:
                     image.draft(None, (width // COARSE, height // COARSE))
                 if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
@@ -83,7 +83,7 @@ def decode_here(
                 orientation = _orientation(image)
                 if orientation in SIDEWAYS:
                     width, height = height, width
-                return wish.finish(depth.rescale(image, raw, data), orientation), (width, height)
+                return request.finish(depth.rescale(image, raw, data), orientation), (width, height)
     except (FrnError, MustBeAloneError):
         raise
     except UnidentifiedImageError as error:
@@ -96,8 +96,8 @@ def decode_here(
         ) from error
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
         if lacks_only_its_end(data):
-            return decode_here(data + JPEG_END, where, wish, alone)
-        raise FrnError(f"{where}: is damaged and cannot be decoded ({one_line(error)})") from error
+            return decode_in_process(data + JPEG_END, where, request, alone)
+        raise FrnError(f"{where}: is damaged and cannot be decoded ({shorten(error)})") from error
 
 
 def _opened(data: bytes) -> Image.Image:

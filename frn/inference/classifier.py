@@ -82,12 +82,12 @@ class Classifier:
         self.false_rejections = FALSE_REJECTIONS
         """Share of known images that the calibrated rule rejects."""
         self.classes: dict[str, EnrolledClass] = {}
-        self.left_out: dict[str, Shares] = {}
+        self.leave_one_out: dict[str, Shares] = {}
         """What the rest of its class explains of each example, for classes with at least two."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
         """Class and location errors (r,) of each example without itself, by content key."""
         self._scorer: ClassScorer | None = None
-        self._left_out_errors: tuple[Array, NDArray[np.intp], Shares] | None = None
+        self._leave_one_out_errors: tuple[Array, NDArray[np.intp], Shares] | None = None
 
     @property
     def rule(self) -> RejectRule:
@@ -102,9 +102,9 @@ class Classifier:
     @property
     def calibration(self) -> Calibration:
         """The rule that the examples give, and what to expect of it."""
-        if self._left_out_errors is None:
+        if self._leave_one_out_errors is None:
             raise FrnError("there is no class yet: enroll some first")
-        return calibrate(*self._left_out_errors, self.false_rejections)
+        return calibrate(*self._leave_one_out_errors, self.false_rejections)
 
     def enroll(
         self,
@@ -166,21 +166,21 @@ class Classifier:
             return np.stack([feature_maps[support.key] for support in entry.supports])
 
         self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
-        classes, left_out = {}, {}
+        classes, shares = {}, {}
         own_errors: dict[str, tuple[str, Array]] = {}
         for entry in state.classes:  # one after the other: the pools of thousands would take as much as their maps
             maps = pool(entry)
             classes[entry.name] = enroll(maps, self.head)
             if len(maps) > 1:
                 errors = left_out_location_error(maps, self.head)
-                left_out[entry.name] = explained(errors.mean(1)[:, None], maps)[:, 0]
+                shares[entry.name] = explained(errors.mean(1)[:, None], maps)[:, 0]
             else:
                 errors = np.square(maps, dtype=np.float64).sum(-1)
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
-        self.classes, self.left_out, self._own_errors = classes, left_out, own_errors
+        self.classes, self.leave_one_out, self._own_errors = classes, shares, own_errors
         self._scorer = None
         self.state = state
-        self._left_out_errors = self._leave_out(feature_maps)
+        self._leave_one_out_errors = self._leave_out(feature_maps)
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares]:
         """Errors (n, way) of examples that their class can do without, their classes, and their energies."""

@@ -158,9 +158,9 @@ def _hard_image(hard: HardImage) -> str:
         maps = np.stack(list(hard.error_maps.values()))
         low, high = float(maps.min()), float(maps.max())
         for name, error_map in hard.error_maps.items():
-            drawn = overlay(mistake.crop, error_map, low=low, high=high)
+            rendered = overlay(mistake.crop, error_map, low=low, high=high)
             told = f"by {escape(name)}: error {error_map.mean():.3g}"
-            shown.append(figure(picture(drawn, f"error map of {name}"), told, "photo"))
+            shown.append(figure(picture(rendered, f"error map of {name}"), told, "photo"))
     examples = "".join(
         f'<p class="note">{escape(name)}</p><div class="row">{_thumbs(crops, name)}</div>'
         for name, crops in hard.supports.items()

@@ -17,6 +17,7 @@ from PIL import Image
 
 from frn._version import __version__
 from frn.images.transforms import Pixels
+from frn.system.overwriting import MARK
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 """Of the content: what is in the file, and nothing else."""
@@ -35,6 +36,7 @@ def page(title: str, lead: str, sections: Iterable[str], *, script: str = "") ->
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="generator" content="{MARK}">\n'
         '<meta name="color-scheme" content="light dark">\n'
         '<link rel="icon" href="data:,">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"

@@ -48,8 +48,8 @@ def answered(
     finer = -(-SIDE // transform.size)
     shown = replace(transform, size=transform.size * finer, resize=transform.length * finer)
     crop, _ = decode_preview(read_file(path), path, shown)
-    drawn = overlay(crop, error_map, low=float(error_map.min()), high=float(error_map.max()))
-    small = [Image.fromarray(crop), drawn]
+    rendered = overlay(crop, error_map, low=float(error_map.min()), high=float(error_map.max()))
+    small = [Image.fromarray(crop), rendered]
     small = [image.resize((SIDE, SIDE), Image.Resampling.BILINEAR) for image in small]
     what = f"{path.name}, where {prediction.label} rebuilds it badly"
     return Answered(path, prediction, picture(small[0], path.name), picture(small[1], what))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-MOST = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
+MAX_PARAMETER = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
 """Size of what is believed to be learned: beyond, exponentials are no number that classes can be enrolled with."""
 LAMBDA_FLOOR = 1e-6
 """Added to lambda by the authors' released code, not by the paper; kept so that published weights give their logits."""
@@ -52,7 +52,7 @@ class HeadParameters:
         """The entry `frn.head` of an ONNX file's metadata. ValueError if it holds others."""
         if learned.keys() != {"alpha", "beta", "gamma"}:
             raise ValueError(f"an FRN head has alpha, beta and gamma, not {', '.join(learned)}")
-        if not all(abs(value) <= MOST[name] for name, value in learned.items()):  # nor is NaN
+        if not all(abs(value) <= MAX_PARAMETER[name] for name, value in learned.items()):  # nor is NaN
             raise ValueError(f"alpha, beta and gamma are {learned}")
         return cls(**learned)
 

@@ -16,7 +16,7 @@ from frn.evaluation.features import TorchExtractor
 from frn.evaluation.split_report import EvaluationPlan, Result, evaluate_images
 from frn.heads import build_head
 from frn.models.model import Model, load_model
-from frn.system.distributed import ALONE, Ranks, restarted
+from frn.system.distributed import ALONE, ProcessGroup, restarted
 from frn.system.hardware import is_first, own_cores, processor
 from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.finetuning.recipe import finetuning_data, finetuning_folders, finetuning_preset
@@ -113,7 +113,7 @@ class PreparedRun:
 
 
 def prepare_run(
-    options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars, ranks: Ranks = ALONE
+    options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars, ranks: ProcessGroup = ALONE
 ) -> PreparedRun:
     """Read the images of a run, whose options are already checked; `command` is noted in `config.toml`."""
     preset = options.overridden()
@@ -122,7 +122,7 @@ def prepare_run(
     model = new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
     for method in preset.aux_heads:
         build_head(method, model.d)
-    with ranks.first_before_others():
+    with ranks.main_process_first():
         images, val_images = load_splits(preset, options.data or [], options.seed, bars)
     classifier = None
     if preset.pretraining.distil and options.init is not None:
@@ -161,7 +161,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     device = choose_device(options.device)
     facts = {
         "preset": options.preset,
-        "data": " and ".join(path.resolve().name for path in options.data or []) or "drawn moths",
+        "data": " and ".join(path.resolve().name for path in options.data or []) or "rendered moths",
         "split": "train",
         "machine": f"{processor()}, threads: {options.threads or own_cores()}",
     }

@@ -141,7 +141,7 @@ def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
-    """Thirty classes of seven drawn moths."""
+    """Thirty classes of seven rendered moths."""
     for label in range(30):
         home = tmp_path / "pool" / f"moth {label:02d}"
         home.mkdir(parents=True)

@@ -90,7 +90,7 @@ def classifier_graph(
     )
 
 
-def prepare_graph(transform: EvaluationTransform) -> onnx.ModelProto:
+def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
     """Build the first part alone: `image` uint8 (height, width, 3) RGB to `images` (1, 3, S, S) in [0, 1]."""
     graph = GraphBuilder("k_")
     _prepare(graph, transform)
@@ -98,7 +98,7 @@ def prepare_graph(transform: EvaluationTransform) -> onnx.ModelProto:
         inputs={"image": (UINT8, ("height", "width", 3))},
         outputs={"images": (FLOAT, (1, 3, transform.size, transform.size))},
         metadata={"frn.format": "frn-prepare", "frn.version": "1", "frn.library": __version__},
-        name="prepare",
+        name="preprocess",
     )
 
 

@@ -18,7 +18,7 @@ const square = (values) => values.reduce((sum, value) => sum + value * value, 0)
 export class Model {
   static async open() {
     const page = await (await fetch(here("page.json"))).json();
-    const names = ["prepare", "features", "head", ...(page.classes.length ? ["scores"] : [])];
+    const names = ["preprocess", "features", "head", ...(page.classes.length ? ["scores"] : [])];
     const opened = await Promise.all(
       names.map((name) => ort.InferenceSession.create(here(`${name}.onnx`), { executionProviders: ["wasm"] })),
     );

@@ -77,8 +77,8 @@ ClassifierModel = Annotated[
         autocompletion=model_names,
     ),
 ]
-TestTimeName = Annotated[
-    Literal["fast", "mirror"], typer.Option(help="mirror: look at the mirror image, too; better, in twice the time.")
+TtaName = Annotated[
+    Literal["none", "hflip"], typer.Option(help="hflip: average with the mirror image; takes twice the time.")
 ]
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
 
@@ -124,6 +124,9 @@ Compile = Annotated[
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
+
+
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite a file of other programs; never a photo.")]
 
 
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:

@@ -35,13 +35,14 @@ def named(value: Schema) -> Schema:
 FILE = record(path=TEXT, reason=TEXT)
 EVALUATED = record(
     {
+        "tuned": record(accuracy=NUMBER, ci95=NUMBER),
         "unknown": record(
             auroc=NUMBER,
             auroc_ci95=NUMBER,
             auroc_softmax=NUMBER,
             auroc_softmax_ci95=NUMBER,
-            missed=NUMBER,
-            caught=NUMBER,
+            false_rejections=NUMBER,
+            true_positive_rate=NUMBER,
         ),
         "head": named(NUMBER),
     },
@@ -73,11 +74,11 @@ PRESET = record(
     **dict.fromkeys(("last_pool", "tuned_start"), FLAG),
     **dict.fromkeys(("batch", "store_side", "val_every", "val_episodes"), COUNT),
     **dict.fromkeys(("episode", "schedule", "augmentation", "transform"), PART),
-    **dict.fromkeys(("beside", "fixed", "left_out"), each(TEXT)),
+    **dict.fromkeys(("beside", "fixed", "excluded"), each(TEXT)),
     **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
     val_shot={"type": ["integer", "null"]},
     balance={"type": ["number", "array"], "items": NUMBER},
-    small_first={"type": ["array", "null"], "items": COUNT},
+    progressive_resizing={"type": ["array", "null"], "items": COUNT},
     test_shots=each(COUNT),
     published={"type": ["object", "null"]},
 )
@@ -112,13 +113,13 @@ REPRODUCED = record(
 EXPORTED: Schema = {
     "type": "object",
     "properties": {
-        **dict.fromkeys(("features", "prepare", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
-        **dict.fromkeys(("difference", "prepare_difference", "head_difference"), NUMBER),
+        **dict.fromkeys(("features", "preprocess", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
+        **dict.fromkeys(("difference", "preprocess_difference", "head_difference"), NUMBER),
         **dict.fromkeys(("classifier_difference", "batch_difference"), NUMBER),
         **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), NUMBER),
         "precision": TEXT,
     },
-    "required": ["features", "prepare", "card", "precision", "difference", "prepare_difference"],
+    "required": ["features", "preprocess", "card", "precision", "difference", "preprocess_difference"],
     "additionalProperties": {"type": ["string", "number"]},
 }
 """Paths, and differences from torch as a share of what is compared; accuracy in percent before and after int8.
@@ -129,7 +130,7 @@ SCHEMAS: dict[str, Schema] = {
     "enroll": record(
         project=TEXT,
         threshold=SHARE,
-        left_out=COUNT,
+        skipped=COUNT,
         classes=named(record(images=COUNT, explained=each(NUMBER))),
         **EXPECTED,
     ),
@@ -153,12 +154,12 @@ SCHEMAS: dict[str, Schema] = {
         confusion=each(each(COUNT)),
         calibration_error=MAYBE,
         reliability=each(record(photos=COUNT, said=MAYBE, right=MAYBE)),
-        missed=MAYBE,
-        strangers=COUNT,
-        caught=MAYBE,
+        false_rejections=MAYBE,
+        unknown=COUNT,
+        true_positive_rate=MAYBE,
         auroc=MAYBE,
         errors=each(record(image=TEXT, truth=TEXT, label=TEXT, probability=MAYBE, unknown=FLAG)),
-        examples_left_out=COUNT,
+        examples_skipped=COUNT,
         broken=each(TEXT),
     ),
     "models": named(MODEL),

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import note, printable, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.console import note, printable, progress_bar, report_skipped, stdout, user_errors
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 
@@ -65,7 +65,7 @@ def prepare(
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
-        from frn.data.prepare.benchmarks.folder import DrawnSplit
+        from frn.data.prepare.benchmarks.folder import SampledSplit
         from frn.data.prepare.prepared import NAME, read_record
 
         with progress_bar(f"preparing {name}") as progress:
@@ -76,7 +76,7 @@ def prepare(
                 split=split,
                 unofficial=unofficial,
                 download=download,
-                drawn=DrawnSplit(val, test, seed),
+                sampled=SampledSplit(val, test, seed),
                 progress=progress,
             )
         for part, (classes, images) in counts.items():
@@ -87,7 +87,7 @@ def prepare(
             note(f"split {record.split_by}")
         for difference in record.differs:
             note(difference)
-        report_left_out(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
+        report_skipped(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
 
 
 @app.command()
@@ -135,7 +135,7 @@ def check(
                 note(skipped.reason)
             for name, size in report.too_small.items():
                 note(f"too small: {report.folder / name} has {size} images, but an episode needs {per_class}")
-        report_left_out(unused_folders(data, found) if found else [], all_of_them="")
+        report_skipped(unused_folders(data, found) if found else [], all_of_them="")
         problems = sum(len(report.broken) + len(report.too_small) for report in reports)
         if problems:
             raise FrnError(f"{problems} problems in {data}: each is named above")

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell.console import stdout, user_errors
-from frn.cli.shell.options import ImportPreset, MethodName
+from frn.cli.shell.options import ImportPreset, MethodName, Replace
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.system.overwriting import require_writable
 
 
 def import_backbone(
@@ -25,6 +26,7 @@ def import_backbone(
     method: Annotated[MethodName, typer.Option(help="The head; it learns nothing.")] = "frn",
     preset: ImportPreset = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch weights that the cache lacks.")] = False,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -43,6 +45,7 @@ def import_backbone(
 
         if out.suffix != ".safetensors":
             raise FrnError(f"{out}: a model file is called something.safetensors")
+        require_writable(out, replace=replace)
         found = Path(backbone)
         if bare := is_bare(found):
             if weights or size:

@@ -14,7 +14,7 @@ from frn.cli.shell.console import (
     note,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     strong,
     user_errors,
@@ -26,7 +26,7 @@ from frn.models.zoo import DEFAULT_MODEL, resolve
 if TYPE_CHECKING:
     from frn.evaluation.split_report import Result
     from frn.training.launch import PreparedRun
-    from frn.training.runs.run_folder import Position
+    from frn.training.runs.run_folder import TrainState
 
 
 def train(
@@ -52,9 +52,9 @@ def train(
         Literal["reference", "paper", "off"] | None,
         typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
     ] = None,
-    fix: Annotated[
+    freeze: Annotated[
         Literal["none", "lambda", "rho", "both"] | None,
-        typer.Option(help="What FRN does not learn but keeps at its start.", show_default=False),
+        typer.Option(help="Keep these parameters of FRN at their start.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
     precision: options.Precision = "auto",
@@ -175,7 +175,7 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
         with joined(wanted.device) as ranks:
             run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
             position = _train(run)
-        if not ranks.first:
+        if not ranks.is_main:
             return
         tests = run.test()
     result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
@@ -183,18 +183,18 @@ def _run(given: dict[str, Any], *, episodes: bool) -> None:
         _show_result(run, position, tests)
 
 
-def _train(run: "PreparedRun") -> "Position":
+def _train(run: "PreparedRun") -> "TrainState":
     """Train to the end and show it; a run that is stopped ends the program."""
     from frn.cli.train.training_display import TrainingDisplay, interruptible
 
-    if not run.settings.ranks.first:
+    if not run.settings.ranks.is_main:
         with interruptible() as stopped:
             ended = run.train(lambda event: None, stopped)
         if not ended.finished:
             raise typer.Exit(INTERRUPTED)
         return ended.position
-    report_left_out(run.broken)
-    report_left_out(run.unused, all_of_them="")
+    report_skipped(run.broken)
+    report_skipped(run.unused, all_of_them="")
     note(str(run))
     with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)
@@ -203,7 +203,7 @@ def _train(run: "PreparedRun") -> "Position":
     return ended.position
 
 
-def _show_result(run: "PreparedRun", position: "Position", tests: "list[Result]") -> None:
+def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result]") -> None:
     from frn.training.setup import validation_shape
 
     console, preset = stdout(), run.preset

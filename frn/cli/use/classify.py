@@ -13,7 +13,7 @@ from frn.cli.shell.console import (
     print_json,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     user_errors,
 )
@@ -22,8 +22,9 @@ from frn.cli.shell.options import (
     ClassifierDevice,
     ClassifierModel,
     FalseRejections,
-    TestTimeName,
+    Replace,
     Threshold,
+    TtaName,
     refuse_a_photo,
 )
 from frn.cli.shell.output import AsCsv, AsJson, Format, RowWriter, chosen_format
@@ -31,6 +32,7 @@ from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier, Prediction
+    from frn.inference.results import ResultsFile
     from frn.report.photos_page import Album
 
 COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
@@ -49,7 +51,7 @@ def classify(
     top: Annotated[int | None, typer.Option(min=1, help="Classes to show per photo.", show_default="3")] = None,
     threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     out: Annotated[
         Path | None,
@@ -59,6 +61,7 @@ def classify(
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
     ] = None,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -74,13 +77,17 @@ def classify(
     """
     with user_errors():
         wants = chosen_format(form, as_json, as_csv)
-        check_report(report)
+        check_report(report, replace=replace)
         if out and (wants != "table" or report):
             raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
         source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
         if source is not None and source.name == "COMMANDLINE" and wants != "table":
             raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
         top = top or 3
+        if out:
+            from frn.inference.results import ResultsFile, check_results, run_digest
+
+            check_results(out, resume=resume, replace=replace)
         if resume and not out:
             raise FrnError("--resume goes on with the file of --out: give it.")
         refuse_a_photo(classes, images[0], "classify")
@@ -88,12 +95,12 @@ def classify(
         from frn.cli.shell.photo_arguments import find_photos
 
         names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
-        report_left_out(skipped, all_of_them="")
+        report_skipped(skipped, all_of_them="")
 
         from frn.estimator.loading import load_classifier
 
-        classifier, left_out = load_classifier(classes, model, device, test_time)
-        report_left_out([str(error) for error in left_out])
+        classifier, unread = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in unread])
         classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
         classifier.false_rejections = false_rejections
         if len(classifier.classes) == 1:
@@ -101,7 +108,8 @@ def classify(
                 f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
             )
         if out:
-            failed = _write_lines(classifier, names, out, resume=resume, top=top)
+            results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
+            failed = _write_lines(classifier, names, results, top)
             if failed:
                 raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
             return
@@ -127,11 +135,9 @@ def classify(
             raise FrnError(f"{failed} of {len(names)} images could not be read")
 
 
-def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resume: bool, top: int) -> int:
+def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFile", top: int) -> int:
     """Answer the photos that have no line yet; returns how many of all could not be read."""
-    from frn.inference.results import ResultsFile, run_digest
-
-    with ResultsFile(out, run_digest(classifier), resume=resume) as results, progress_bar("photos") as progress:
+    with results, progress_bar("photos") as progress:
         names = dict.fromkeys(asked)
         left = [name for name in names if name not in results.done]
         answered = len(names) - len(left)
@@ -145,7 +151,7 @@ def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resum
                 results.add(_as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
-    stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now")
+    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them now")
     return failed
 
 

@@ -1,14 +1,14 @@
 """`frn export`: files that any onnxruntime runs."""
 
+import dataclasses
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.shell.console import note, print_json, progress_bar, report_left_out, stdout, user_errors
-from frn.cli.shell.options import TestTimeName, Threshold
+from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.options import Replace, Threshold, TtaName
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -34,7 +34,7 @@ def export(
         typer.Option(help="Folder of class folders, or a project: also write classifier.onnx.", show_default=False),
     ] = None,
     threshold: Threshold = None,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],
         typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
@@ -51,6 +51,7 @@ def export(
         Literal["onnx", "ort", "openvino"],
         typer.Option("--format", help="Beside ONNX: ort, for small builds of onnxruntime; openvino (an extra)."),
     ] = "onnx",
+    replace: Replace = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
@@ -68,7 +69,7 @@ def export(
         if web is not None:
             if precision != "fp32" or weights or file_format != "onnx":
                 raise FrnError("--web takes the model as it is. Leave --precision, --weights and --format out.")
-            _web(web, runtime, model, classes, threshold, test_time, as_json)
+            _web(web, runtime, model, classes, threshold, tta, as_json, replace)
             return
         assert out is not None
         if runtime is not None:
@@ -86,20 +87,21 @@ def export(
             max_drop=max_drop,
             threshold=threshold,
             weights=weights,
-            test_time=test_time,
+            replace=replace,
+            tta=tta,
             format=file_format,
         )
         found = None if classes is None else class_files(classes)
         if found and found.threshold is not None and threshold is None and found.is_made_with(model):
-            options = replace(options, threshold=found.threshold)
-        if found and not model and found.test_time == "mirror":
-            options = replace(options, test_time="mirror")
+            options = dataclasses.replace(options, threshold=found.threshold)
+        if found and not model and found.tta == "hflip":
+            options = dataclasses.replace(options, tta="hflip")
         if classes and found and found.made_with and found.model and not model:
             found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
         loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
         members = found.members if found else None
-        report_left_out(found.skipped if found else [])
-        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_left_out)
+        report_skipped(found.skipped if found else [])
+        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
@@ -130,26 +132,28 @@ def _web(
     model: str | None,
     classes: Path | None,
     threshold: float | None,
-    test_time: Literal["fast", "mirror"],
+    tta: Literal["none", "hflip"],
     as_json: bool,
+    replace: bool,
 ) -> None:
     """Write a page."""
     from frn_export.web.runtime import find_runtime
-    from frn_export.web.write import write_page
+    from frn_export.web.write import require_writable_page, write_page
 
     from frn.estimator.loading import load_classifier, load_extractor
     from frn.inference.classifier import Classifier
     from frn.inference.feature_cache import FeatureStore
 
+    require_writable_page(out, replace=replace)
     found = find_runtime(runtime)
     if classes is None:
-        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", test_time), FeatureStore())
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
     else:
-        classifier, left_out = load_classifier(classes, model, "cpu", test_time)
-        report_left_out([str(error) for error in left_out])
+        classifier, skipped = load_classifier(classes, model, "cpu", tta)
+        report_skipped([str(error) for error in skipped])
     if threshold is not None:
         classifier.threshold_override = threshold
-    difference = write_page(classifier, out, found)
+    difference = write_page(classifier, out, found, replace=replace)
     if as_json:
         print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
         return

@@ -23,12 +23,14 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
     if context.invoked_subcommand is not None:
         return
     from frn.errors import FrnError
-    from frn.models.zoo import named_models, remove_unfinished_models
+    from frn.models.zoo import closed_models, named_models, remove_unfinished_models
 
     found = {}
     with user_errors():
         wants = chosen_format(form, as_json)
         remove_unfinished_models()
+        for folder in closed_models():
+            note(f"warning: {folder}: cannot be read by this account. Change its mode to use it.")
         for name, files in named_models().items():
             try:
                 found[name] = _facts(files)

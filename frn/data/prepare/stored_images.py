@@ -10,7 +10,7 @@ from typing import Literal
 
 from PIL import Image
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.colour import to_rgb
 from frn.images.decoding import LARGE
 from frn.images.opening import decode_stored
@@ -37,7 +37,7 @@ def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image
     try:
         return encode_png(convert(image))
     except (OSError, ValueError, TypeError, SystemError) as error:  # a box beside the image, a mode without conversion
-        raise FrnError(f"{where}: cannot be converted ({one_line(error)}). Fetch it again.") from error
+        raise FrnError(f"{where}: cannot be converted ({shorten(error)}). Fetch it again.") from error
 
 
 def encode_png(image: Image.Image) -> bytes:

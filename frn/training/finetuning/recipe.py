@@ -17,13 +17,13 @@ from frn.models.header import ModelConfig
 from frn.training.presets import PRESETS, WITH_AUXILIARY_LOSS, Preset, Schedule
 from frn.training.presets.preset import TrainingData, ValidationProtocol
 
-LEAST_CLASSES = 10
+MIN_CLASSES = 10
 """Below, or of fewer than `PER_CLASS` photos, what is learned is these photos."""
 HELD_OUT = 0.25
 """Share of the classes that validate where there is no val/; at least three where there are seven or more."""
 PER_CLASS = 10
 """Photos of a class in an episode at most, half of them supports, and at most five."""
-MOST_WAYS = 20
+MAX_WAYS = 20
 STEPS = 200
 """Episodes, about; in whole epochs."""
 VALIDATIONS, VALIDATION_EPISODES = 2, 50
@@ -41,7 +41,7 @@ def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolder
     Where there are train/ and val/, these; otherwise classes of train/, or of `data` itself, are held out.
 
     Raises:
-        FrnError: if there are fewer than `LEAST_CLASSES`, or most have fewer than `PER_CLASS` photos.
+        FrnError: if there are fewer than `MIN_CLASSES`, or most have fewer than `PER_CLASS` photos.
     """
     if not data.is_dir():
         raise FrnError(f"{data}: there is no such folder")
@@ -51,10 +51,10 @@ def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolder
     photos = [len(files) for files in folders.files]
     val = scan(splits["val"]) if root != data and "val" in splits else None
     classes = len(photos) + len(val.names if val else ())
-    if classes < LEAST_CLASSES or _usual(photos) < PER_CLASS:
+    if classes < MIN_CLASSES or _usual(photos) < PER_CLASS:
         raise FrnError(
             f"{data if val else root}: has {classes} classes, most of {_usual(photos)} photos or more; fine-tuning "
-            f"needs {LEAST_CLASSES} classes of {PER_CLASS} photos. `frn classify` needs no training."
+            f"needs {MIN_CLASSES} classes of {PER_CLASS} photos. `frn classify` needs no training."
         )
     if val:
         return folders, val
@@ -110,17 +110,17 @@ def finetuning_preset(
         aux_heads=("proto",) if config.method == "frn" else (),
         data=data,
         episode=shape,
-        classical=CLASSICAL,
+        classifier_weight=CLASSICAL,
         schedule=SCHEDULE.scaled_to(epochs),
         augmentation=augmentation,
-        fixed_statistics=True,
+        freeze_batchnorm=True,
         transform=config.transform,
         validation=ValidationProtocol(
             every=-(-epochs // VALIDATIONS),
             shot=max(1, min(shape.shot, min(val_sizes) - 1)),
             episodes=VALIDATION_EPISODES,
             start=True,
-            shares=SHARES,
+            interpolation_weights=SHARES,
         ),
     )
 
@@ -141,7 +141,7 @@ def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
             "a query of at least two. Add photos."
         )
     shot = min(5, per_class // 2)
-    way = min(MOST_WAYS, max(min(5, serving), -(-serving // 2)))
+    way = min(MAX_WAYS, max(min(5, serving), -(-serving // 2)))
     return EpisodeShape(way=way, shot=shot, queries=per_class - shot)
 
 

@@ -32,7 +32,7 @@ def shipped_photo_average() -> Preset:
         episode=EpisodeShape(way=20, shot=5, queries=10),
         schedule=Schedule(epochs=12, milestones=(6, 8, 10, 11), lr_decay=0.3),
         augmentation=Augmentation(size=84, crop="resized", scale=(0.2, 1.0)),
-        small_first=(7, 64),
+        progressive_resizing=(7, 64),
         transform=EvaluationTransform(size=84, resize=92),
         validation=ValidationProtocol(every=2, shot=1),
     )
@@ -52,7 +52,7 @@ def shipped_photo() -> Preset:
         aux_heads=("proto",),
         pretraining=Pretraining(init_from="shipped-photo-average", tune_head_at_start=True),
         schedule=Schedule(epochs=2, milestones=(1,), learning_rate=0.01, lr_decay=0.4),
-        small_first=None,
+        progressive_resizing=None,
         transform=EvaluationTransform(size=100, resize=110),
         validation=ValidationProtocol(every=1),
     )
@@ -65,7 +65,7 @@ def shipped_photo_longer_average() -> Preset:
         about="resnet9-photo, third part: the same five data sets, from what the second made",
         pretraining=Pretraining(init_from="shipped-photo"),
         schedule=Schedule(epochs=8, milestones=(4, 6, 7), lr_decay=0.3, warm_up=300),
-        small_first=(4, 64),
+        progressive_resizing=(4, 64),
     )
 
 
@@ -77,7 +77,7 @@ def shipped_photo_wide_average() -> Preset:
         backbone="resnet9-patch4-wide",
         pretraining=Pretraining(init_from="shipped-photo-longer-average"),
         schedule=Schedule(epochs=6, milestones=(3, 5), lr_decay=0.2, warm_up=300),
-        small_first=(3, 64),
+        progressive_resizing=(3, 64),
     )
 
 
@@ -106,7 +106,7 @@ def shipped_photo_wide_longer_average() -> Preset:
         data=replace(average.data, balance=MINI_FIRST),
         pretraining=Pretraining(init_from="shipped-photo-wide"),
         schedule=Schedule(epochs=12, milestones=(7, 9, 11), lr_decay=0.3, warm_up=300),
-        small_first=(9, 64),
+        progressive_resizing=(9, 64),
     )
 
 
@@ -128,7 +128,7 @@ def shipped_photo_wide_longest_average() -> Preset:
         about="resnet9-photo, eighth part: the same five data sets, in the same order",
         pretraining=Pretraining(init_from="shipped-photo-wide-longer"),
         schedule=Schedule(epochs=7, milestones=(4, 6), learning_rate=0.03, lr_decay=0.3, warm_up=300),
-        small_first=(4, 64),
+        progressive_resizing=(4, 64),
         validation=ValidationProtocol(every=1, shot=1),
     )
 
@@ -155,7 +155,7 @@ def shipped_photo_wide_distilled_average() -> Preset:
         data=replace(average.data, balance=MOSTLY_MINI),
         pretraining=Pretraining(init_from="shipped-photo-wide-longest-average", distil=0.5),
         schedule=Schedule(epochs=8, milestones=(5, 7), learning_rate=0.05, lr_decay=0.2, warm_up=300),
-        small_first=(5, 64),
+        progressive_resizing=(5, 64),
     )
 
 
@@ -189,7 +189,7 @@ def shipped_photo_wide_redistilled_average() -> Preset:
         about="resnet9-photo, eleventh part: the same five data sets, in the same order",
         pretraining=Pretraining(init_from="shipped-photo-wide-distilled-average", distil=0.5),
         schedule=Schedule(epochs=6, milestones=(4, 5), learning_rate=0.05, lr_decay=0.2, warm_up=300),
-        small_first=(4, 64),
+        progressive_resizing=(4, 64),
     )
 
 

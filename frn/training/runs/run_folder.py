@@ -29,7 +29,7 @@ MAX_CONFIG = 1 << 20
 
 
 @dataclass(kw_only=True, slots=True)
-class Position:
+class TrainState:
     """How far a run has come."""
 
     epoch: int = 0
@@ -110,7 +110,7 @@ class RunFolder:
         model: Model,
         objective: nn.Module,
         optimizer: torch.optim.Optimizer,
-        position: Position,
+        position: TrainState,
         run: Mapping[str, object],
     ) -> None:
         """Write the resumable checkpoint, atomically."""
@@ -124,7 +124,7 @@ class RunFolder:
 
     def load_last(
         self, model: Model, objective: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
-    ) -> Position:
+    ) -> TrainState:
         """Restore model, objective and optimiser, and say where the run stood.
 
         FrnError if there is no checkpoint, or it belongs to a run with other settings, but for fewer epochs.
@@ -152,8 +152,8 @@ class RunFolder:
                 index, entry = name.removeprefix(OPTIMIZER).split("/")
                 state.setdefault(int(index), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        known = {field.name for field in fields(Position)}  # another version may have noted more
-        return Position(**{name: value for name, value in training["place"].items() if name in known})
+        known = {field.name for field in fields(TrainState)}  # another version may have noted more
+        return TrainState(**{name: value for name, value in training["place"].items() if name in known})
 
     def warn_of_other_photos(self) -> None:
         """Say that a run goes on with other photos than before."""
@@ -164,7 +164,7 @@ class RunFolder:
         """Whether the checkpoint is of a run that was to have fewer epochs."""
         return lengthens(read_header(self.last)[1]["training"]["run"], run)
 
-    def rewind_metrics(self, position: Position) -> None:
+    def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
 
         The validation of an epoch that it had not left is dropped, too, or of a start not yet saved: it comes again.
@@ -228,7 +228,7 @@ class FollowedFolder(RunFolder):
         model: Model,
         objective: nn.Module,
         optimizer: torch.optim.Optimizer,
-        position: Position,
+        position: TrainState,
         run: Mapping[str, object],
     ) -> None:
         """Rank 0 does."""
@@ -236,7 +236,7 @@ class FollowedFolder(RunFolder):
     def warn_of_other_photos(self) -> None:
         """Rank 0 does."""
 
-    def rewind_metrics(self, position: Position) -> None:
+    def rewind_metrics(self, position: TrainState) -> None:
         """Rank 0 does."""
 
     def append_metrics(self, **values: object) -> None:

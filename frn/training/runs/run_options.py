@@ -48,7 +48,7 @@ class RunOptions:
     """The schedule's first learning rate."""
     warm_up: int | None = None
     aux: Literal["reference", "paper", "off"] | None = None
-    fix: str | None = None
+    freeze: str | None = None
     """One of `FIXED`."""
     seed: int = 0
     precision: str = "auto"
@@ -115,7 +115,7 @@ class RunOptions:
             method=self.method or preset.method,
             aux=self.aux or ("off" if self.method and self.method not in WITH_AUXILIARY_LOSS else preset.aux),
             aux_heads=() if other else preset.aux_heads,
-            fixed=preset.fixed if self.fix is None else FIXED[self.fix],
+            fixed=preset.fixed if self.freeze is None else FIXED[self.freeze],
             backbone=self.backbone or preset.backbone,
             episode=replace(preset.episode, **shape),
             schedule=schedule if self.warm_up is None else replace(schedule, warm_up=self.warm_up),

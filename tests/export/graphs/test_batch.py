@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from frn_export.export import _batch, _classifier
 from frn_export.graphs.batch import batch_graph, scores_graph
-from frn_export.graphs.classifier import prepare_graph
+from frn_export.graphs.classifier import preprocess_graph
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -66,8 +66,8 @@ def test_a_graph_needs_a_class(classifier: Classifier) -> None:
 @pytest.mark.parametrize("size", [(32, 32), (47, 61), (300, 31), (20, 28)])
 def test_preparing_alone_is_the_transform(classifier: Classifier, size: tuple[int, int]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-    graph = prepare_graph(classifier.extractor.transform).SerializeToString()
-    session = open_session(graph, "prepare", device="cpu", threads=1)
+    graph = preprocess_graph(classifier.extractor.transform).SerializeToString()
+    session = open_session(graph, "preprocess", device="cpu", threads=1)
     (images,) = run_session(session, ["images"], {"image": pixels})
     expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
     assert np.abs(images[0] * 255 - expected).max() <= 1.001  # a grey level, by rounding of halves

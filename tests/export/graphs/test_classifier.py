@@ -35,7 +35,7 @@ def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
     graph = GraphBuilder()
     _prepare(graph, transform)
     side = transform.size
-    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "prepare")
+    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "preprocess")
     return open_session(model.SerializeToString())
 
 

@@ -331,7 +331,7 @@ def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: 
     assert result.exit_code == 0, result.stderr
     exported = json.loads(result.stdout)
     assert exported["difference"] <= 5e-6
-    names = ["README.md", "features.onnx", "head.onnx", "prepare.onnx"]
+    names = ["README.md", "features.onnx", "head.onnx", "preprocess.onnx"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     again = frn("export", "--model", model, "--out", tmp_path / "with", "--classes", moths / "test")
     assert again.exit_code == 0, again.stderr

@@ -3,7 +3,12 @@
 import contextlib
 import hashlib
 import json
+import os
+import shutil
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,7 +22,16 @@ from torchvision import models
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, assets_folder, named_extractors, remove_model
+from frn.models.zoo import (
+    EXTRACTOR,
+    NOTES,
+    WEIGHTS,
+    assets_folder,
+    named_extractors,
+    remove_model,
+    shipped_extractors,
+    shipped_models,
+)
 from frn.system import download
 from tests.killing import killed_at
 
@@ -168,7 +182,7 @@ def test_a_server_that_sends_next_to_nothing_is_left(
     sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
 ) -> None:
     at(fetch_from, trickle(sent))
-    fetch_from.setattr(download, "PATIENCE", 2.0)
+    fetch_from.setattr(download, "TIMEOUT", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
     assert " bytes came in 2 s). Try again online, or give them by --weights FILE." in refused.stderr
@@ -261,3 +275,28 @@ def test_a_model_folder_with_other_files_in_it_stays(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert "also holds thesis.txt, which `frn models` did not write" in refused.stderr
     assert (home / "thesis.txt").is_file()
+
+
+@pytest.mark.skipif(
+    os.name == "nt" or (os.geteuid() == 0 and shutil.which("setpriv") is None), reason="needs another account"
+)
+def test_a_model_that_this_account_cannot_read_hides_itself_alone() -> None:
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        place.chmod(0o755)
+        for name in ("closed", "open"):
+            (place / name).mkdir()
+            shutil.copy(shipped_models()["conv4"], place / name / WEIGHTS)
+            shutil.copy(shipped_extractors()["conv4"], place / name / EXTRACTOR)
+        (place / "closed").chmod(0)
+        drop = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        words = [*drop, sys.executable, "-m", "frn", "models", "--json"]
+        environment = {**os.environ, "FRN_MODELS": str(place), "HOME": str(place), "FRN_CACHE": str(place / "cache")}
+        ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
+        assert "closed" not in json.loads(ended.stdout)
+        assert ended.stderr.startswith(f"warning: {place / 'closed'}: cannot be read by this account")
+    finally:
+        (place / "closed").chmod(0o755)
+        shutil.rmtree(place)

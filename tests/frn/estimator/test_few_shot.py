@@ -116,7 +116,7 @@ def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
         (lambda: clf.fit({"a": [array]}).save(tmp_path / "x.frn.json"), "only photos given as files"),
         (lambda: FewShotClassifier("conv5"), "Did you mean 'conv4'"),
         (lambda: FewShotClassifier(device=other).fit({"a": [path]}), "device is one of auto, cpu, cuda, not 'cuda:0'"),
-        (lambda: FewShotClassifier(test_time=other).fit({"a": [path]}), "test_time is one of fast, mirror, not"),
+        (lambda: FewShotClassifier(tta=other).fit({"a": [path]}), "tta is one of none, hflip, not"),
         (lambda: FewShotClassifier(threshold=3), "between 0 and 1"),
     ]
     for call, reason in refused:

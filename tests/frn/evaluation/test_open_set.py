@@ -31,13 +31,13 @@ def test_unknown_classes_are_told_where_classes_differ_and_not_where_they_do_not
     again = measure_open_set(HEAD, maps, (12,) * 8, SHAPE, episodes=20, seed=0)
     assert again == found
     if least == 99:
-        assert found["missed"] < 15
-        assert found["caught"] > 90
+        assert found["false_rejections"] < 15
+        assert found["true_positive_rate"] > 90
 
 
 def test_one_shot_has_no_threshold_and_misses_nothing() -> None:
     maps = np.random.default_rng(0).standard_normal((48, 4, 16)).astype(np.float32)
     shape = EpisodeShape(way=3, shot=1, queries=5)
     found = measure_open_set(HEAD, maps, (8,) * 6, shape, episodes=5, seed=0)
-    assert (found["missed"], found["caught"]) == (0, 0)
+    assert (found["false_rejections"], found["true_positive_rate"]) == (0, 0)
     assert doubled(shape) == EpisodeShape(way=6, shot=1, queries=5)

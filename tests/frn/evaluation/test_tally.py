@@ -15,8 +15,8 @@ def tally() -> Tally:
     """Forty episodes with random answers, noted in pieces and out of order."""
     made, logits = Tally(SIZES, SHAPE, 40), np.random.default_rng(0).normal(size=(40, 12, 3)) * 2
     for start in (16, 0, 32, 8, 24):
-        drawn = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(start, start + 8)])
-        made.add(start, drawn, logits[start : start + 8])
+        sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(start, start + 8)])
+        made.add(start, sampled, logits[start : start + 8])
     return made
 
 
@@ -25,10 +25,10 @@ def by_hand(tally: Tally) -> list[tuple[int, int, int, float]]:
     logits = np.random.default_rng(0).normal(size=(40, 12, 3)) * 2
     found = []
     for index in range(40):
-        drawn = evaluation_episode(SIZES, SHAPE, seed=0, index=index)
-        for query, image in enumerate(drawn[:, SHAPE.shot :].ravel()):
+        sampled = evaluation_episode(SIZES, SHAPE, seed=0, index=index)
+        for query, image in enumerate(sampled[:, SHAPE.shot :].ravel()):
             shares = np.exp(logits[index, query]) / np.exp(logits[index, query]).sum()
-            found.append((int(OWNER[image]), int(OWNER[drawn[shares.argmax(), 0]]), int(image), float(shares.max())))
+            found.append((int(OWNER[image]), int(OWNER[sampled[shares.argmax(), 0]]), int(image), float(shares.max())))
     return found
 
 

@@ -13,7 +13,7 @@ from frn.ridge.forms import Form, Sizes
 from frn.ridge.moments import moment_error
 from frn.ridge.parameters import LAMBDA_FLOOR
 from frn.ridge.reconstruction import class_error, location_error, reconstruct
-from frn.ridge.systems import LARGEST_RHO, explaining_rows
+from frn.ridge.systems import MAX_RHO, explaining_rows
 from frn.ridge.whitened import whitened_error
 
 
@@ -160,7 +160,7 @@ def test_float32_stays_within_5e_6_of_float64_svd(name: str, d: int, shot: int) 
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("rho", [0.05, 1.0, LARGEST_RHO])
+@pytest.mark.parametrize("rho", [0.05, 1.0, MAX_RHO])
 def test_rows_explain_as_much_as_the_class_does(name: str, rho: float) -> None:
     r, shot, d = 25, 5, 640
     query, pool = family(name, 2, shot, r, d)

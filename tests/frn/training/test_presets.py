@@ -141,7 +141,7 @@ def test_mini_imagenets_validation_and_test_classes_train_no_photo_model() -> No
     """Of Tiny-ImageNet and of the dogs, by their WordNet numbers."""
     file = Path(frn.data.__file__).parent / "splits" / "mini_imagenet.toml"
     splits = tomllib.loads(file.read_text(encoding="utf-8"))
-    left_out = {name.split("-")[0] for name in find_preset("shipped-photo").data.exclude_classes}
+    excluded = {name.split("-")[0] for name in find_preset("shipped-photo").data.exclude_classes}
     held_out = {"n03770439", "n02099601", "n04146614", "n04149813", "n02091244"}
-    assert held_out <= left_out
+    assert held_out <= excluded
     assert held_out <= {*splits["val"], *splits["test"]}

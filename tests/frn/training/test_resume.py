@@ -24,23 +24,23 @@ from frn.training.presets import Preset
 from frn.training.presets.preset import Pretraining
 from frn.training.presets.record import published_fields
 from frn.training.runs.run import RunSettings
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import RunFolder, TrainState
 from frn.training.setup import build_optimizer, new_model
 from tests import processes
-from tests.frn.training.tiny import CLEAR, TINY, assert_same, drawn, pretraining, quick
+from tests.frn.training.tiny import CLEAR, TINY, assert_same, pretraining, quick, sampled
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    joined = ConcatImages((drawn(6, 0), draw_classes(5, 8, size=40, seed=2)))
+    joined = ConcatImages((sampled(6, 0), draw_classes(5, 8, size=40, seed=2)))
 
     def run(out: Path, *, stop_after: int = 10**6, resume: bool = False) -> None:
         taken: list[object] = []
         train(
             TINY,
             joined,
-            drawn(5, 1),
+            sampled(5, 1),
             out,
             RunSettings(resume=resume),
             report=taken.append,
@@ -64,10 +64,10 @@ PIECES = {
     "noise": replace(TINY, method="frn-tdm", **CLEAR),
     "fine-tuning": replace(
         TINY,
-        classical=0.5,
-        fixed_statistics=True,
+        classifier_weight=0.5,
+        freeze_batchnorm=True,
         schedule=replace(TINY.schedule, learning_rate=1e-3),
-        validation=replace(TINY.validation, start=True, shares=(0.5,)),
+        validation=replace(TINY.validation, start=True, interpolation_weights=(0.5,)),
     ),
 }
 
@@ -214,14 +214,14 @@ def test_what_another_version_notes_of_a_runs_place_is_passed_over(
     monkeypatch.setattr("frn.training.runs.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
     folder, model = RunFolder(tmp_path), new_model(TINY, 0)
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
-    folder.save_last(model, nn.Identity(), optimizer, Position(epoch=2, best=50.0), {})
-    assert folder.load_last(model, nn.Identity(), optimizer, {}) == Position(epoch=2, best=50.0)
+    folder.save_last(model, nn.Identity(), optimizer, TrainState(epoch=2, best=50.0), {})
+    assert folder.load_last(model, nn.Identity(), optimizer, {}) == TrainState(epoch=2, best=50.0)
 
 
 def test_photos_that_have_changed_under_their_names_are_told_when_a_run_goes_on(tmp_path: Path) -> None:
     def go_on(checksum: int, *, resume: bool = True) -> None:
-        images = replace(drawn(8, 0), checksum=checksum)
-        train(TINY, images, drawn(5, 1), tmp_path / "run", RunSettings(resume=resume), stop=lambda: True)
+        images = replace(sampled(8, 0), checksum=checksum)
+        train(TINY, images, sampled(5, 1), tmp_path / "run", RunSettings(resume=resume), stop=lambda: True)
 
     go_on(1, resume=False)
     with warnings.catch_warnings():
@@ -246,7 +246,7 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: 
     with pytest.raises(FrnError, match=r"episode\.way was 4 and is 3"):
         quick(tmp_path / "run", changed, resume=True)
     with pytest.raises(FrnError, match=r"images was \['8 classes of \d+ images.*and is \['7 classes of"):
-        train(TINY, drawn(7, 0), drawn(5, 1), tmp_path / "run", RunSettings(resume=True))
+        train(TINY, sampled(7, 0), sampled(5, 1), tmp_path / "run", RunSettings(resume=True))
 
 
 LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))

@@ -47,7 +47,7 @@ def test_classes_answer_as_the_library_does(engine: Engine, members: dict[str, l
     done = engine.done("classes", state=engine.state(first(members, 5)))
     assert done["calibrated"] == pytest.approx(library.threshold)
     assert done["missing"] == []
-    for report, shares in zip(done["reports"], library.left_out.values(), strict=True):
+    for report, shares in zip(done["reports"], library.leave_one_out.values(), strict=True):
         assert list(report["explained"].values()) == pytest.approx(shares.tolist())
     query = members["moth 42"][9]
     ((_, expected),) = library.classify([query])

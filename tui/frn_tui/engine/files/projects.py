@@ -31,7 +31,7 @@ class Projects:
         self._note(path, project)
         return {
             "state": state_to_json(project.state),
-            "model": project.model.locate(path.parent) + (MIRROR if project.model.test_time == "mirror" else ""),
+            "model": project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else ""),
             "sha256": project.model.sha256,
         }
 

@@ -26,7 +26,7 @@ from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.terminal.paths import absolute, natural_order
 
 ORDER = ("folder", "image", "project", "bundle", "model")
-MOST, LISTED = 20_000, 40
+MAX_COUNTED, LISTED = 20_000, 40
 """Photos that are counted, and folders that are named, where somebody only looks."""
 
 
@@ -107,10 +107,10 @@ def look_inside(request: LookInside, job: Job) -> Inside:
         raise FrnError(f"{request.path}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
     classes, photos = [], len(files)
     for folder in sorted(folders, key=natural_order):
-        count = sum(1 for _ in islice(images_below(folder, visited, job.check), MOST - min(photos, MOST)))
+        count = sum(1 for _ in islice(images_below(folder, visited, job.check), MAX_COUNTED - min(photos, MAX_COUNTED)))
         photos += count
         classes.append((os.path.basename(folder), count))  # noqa: PTH119
-    return {"folders": len(folders), "photos": photos, "more": photos >= MOST, "classes": classes[:LISTED]}
+    return {"folders": len(folders), "photos": photos, "more": photos >= MAX_COUNTED, "classes": classes[:LISTED]}
 
 
 def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
