@@ -14,11 +14,11 @@ from frn.cli.shell.help import show_help
 from frn.cli.train.average import average
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
-from frn.cli.train.import_model import import_backbone
 from frn.cli.train.plot import plot
 from frn.cli.train.presets import presets
 from frn.cli.train.reproduce import reproduce
-from frn.cli.train.train import finetune, pretrain, train
+from frn.cli.train.teach import teach
+from frn.cli.train.train import finetune, train
 from frn.cli.train.visualize import app as visualize_app
 from frn.cli.use.cache import app as cache_app
 from frn.cli.use.classify import classify
@@ -99,11 +99,11 @@ app.command(rich_help_panel="Use a model")(enroll)
 app.command(rich_help_panel="Use a model")(explain)
 app.command(rich_help_panel="Use a model")(score)
 app.command(rich_help_panel="Use a model")(export)
-app.command("import", rich_help_panel="Use a model")(import_backbone)
 app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
-app.command(rich_help_panel="Train and measure")(pretrain)
+app.command("pretrain", hidden=True)(train)
+app.command(rich_help_panel="Train and measure")(teach)
 app.command(rich_help_panel="Train and measure")(average)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(plot)

@@ -92,7 +92,7 @@ TrainingData = Annotated[
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
 Backbone = Annotated[
     str | None,
-    typer.Option(help="conv4, resnet12, resnet12-small, resnet9-patch4 or resnet9-patch4-wide.", show_default=False),
+    typer.Option(help="conv4, resnet12(-small), resnet9-patch4(-wide) or resnet9-patch6-wide.", show_default=False),
 ]
 Epochs = Annotated[
     int | None,

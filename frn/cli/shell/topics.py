@@ -38,7 +38,7 @@ drawn on a terminal only; in a log, training writes a line an epoch. A traceback
         "JSON and CSV",
         f"""\
 Every command with a result takes `--format json`, `csv` or `table`; `--json` is short for the first, and `--csv`, where
-it stands alone, for the second. (`frn export` has `--json` alone: its `--format` is that of the files.) `table`, the
+it stands alone, for the second. `table`, the
 default, is for people and may look different in the next version. JSON is one value on one line, with `frn classify`
 one object per photo. CSV is rows under a head: a photo, class, model, preset or measurement each, or the one result.
 `frn help json COMMAND` prints a command's JSON Schema, for:

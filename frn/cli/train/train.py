@@ -1,8 +1,8 @@
-"""`frn train` and `frn pretrain`: a run by a preset."""
+"""`frn train` and `frn finetune`: a run by a preset, and one on photos of your own."""
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,7 +33,8 @@ def train(
     preset: Annotated[
         str,
         typer.Argument(
-            help="What to train; `frn presets` lists them. `demo` needs no data.", autocompletion=options.preset_names
+            help="Preset (`frn presets`), or RECIPE.toml:STAGE. `demo` needs no data.",
+            autocompletion=options.preset_names,
         ),
     ],
     data: options.TrainingData = None,
@@ -42,6 +43,9 @@ def train(
         options.MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
     ] = None,
     backbone: options.Backbone = None,
+    batch: Annotated[
+        int | None, typer.Option(min=2, help="Images per step of pre-training.", show_default=False)
+    ] = None,
     way: options.Way = None,
     shot: options.Shot = None,
     queries: options.Queries = None,
@@ -67,40 +71,31 @@ def train(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on episodes, validate it, keep the best.
+    """Train a model by a preset, validate it, keep the best.
 
-    Ctrl-C saves and stops; `--resume` goes on as if nothing had happened, after a kill too.
+    The preset knows the stage: episodes, or pre-training on all classes at once, whose result `--init RUN` hands on.
+    Ctrl-C saves and stops; `--resume` continues as if nothing had happened, also after a kill.
     """
-    _run(locals(), episodes=True)
+    given = {name: value for name, value in locals().items() if name not in ("form", "as_json")}
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from frn.training.runs.run_options import RunOptions
 
+        wanted = RunOptions(**given).configured()
+        wanted.check()  # before torch: a wrong option is reported at once
 
-def pretrain(
-    preset: Annotated[
-        str, typer.Argument(help="What to pre-train; `frn presets` lists them.", autocompletion=options.preset_names)
-    ],
-    data: options.TrainingData = None,
-    out: options.RunOut = None,
-    backbone: options.Backbone = None,
-    batch: Annotated[int | None, typer.Option(min=2, help="Images per step.", show_default=False)] = None,
-    epochs: options.Epochs = None,
-    lr: options.LearningRate = None,
-    warm_up: options.WarmUp = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, batches and augmentation.")] = 0,
-    precision: options.Precision = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    compiled: options.Compile = False,
-    resume: options.Resume = False,
-    init: options.Init = None,
-    config: options.RunConfig = None,
-    form: Format = None,
-    as_json: AsJson = False,
-) -> None:
-    """Pre-train on all training classes at once, before episodes: with dummy maps (Sec. 3.6) or classically.
+        from frn.system.distributed import joined
+        from frn.training.launch import prepare_run
 
-    `frn train PRESET --init RUN` then goes on with episodes from its backbone and temperature.
-    """
-    _run(locals(), episodes=False)
+        with joined(wanted.device) as ranks:
+            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
+            position = _train(run)
+        if not ranks.is_main:
+            return
+        tests = run.test()
+    result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
+    if not printed(wants, {**result, "test": tests} if tests else result):
+        _show_result(run, position, tests)
 
 
 def finetune(
@@ -157,30 +152,6 @@ def finetune(
     console.print(
         printable(f"next: frn classify FOLDER PHOTO --model {shlex.quote(str(run.options.folder))}"), soft_wrap=True
     )
-
-
-def _run(given: dict[str, Any], *, episodes: bool) -> None:
-    """Run what a command was given: the fields of `RunOptions`, and the format of its result."""
-    asked = given.pop("form"), given.pop("as_json")
-    with user_errors():
-        wants = chosen_format(*asked)
-        from frn.training.runs.run_options import RunOptions
-
-        wanted = RunOptions(**given).configured()
-        wanted.check(episodes=episodes)  # before torch: a wrong option is told at once
-
-        from frn.system.distributed import joined
-        from frn.training.launch import prepare_run
-
-        with joined(wanted.device) as ranks:
-            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
-            position = _train(run)
-        if not ranks.is_main:
-            return
-        tests = run.test()
-    result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
-    if not printed(wants, {**result, "test": tests} if tests else result):
-        _show_result(run, position, tests)
 
 
 def _train(run: "PreparedRun") -> "TrainState":

@@ -113,7 +113,7 @@ def classify(
             if failed:
                 raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
             return
-        album = _album(classifier) if report else None
+        album = _album(classifier, report, len(names)) if report else None
         failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
         classified = (album or classifier).classify(map(Path, names))
         for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
@@ -128,9 +128,7 @@ def classify(
             else:
                 _show(name, outcome, top)
         if album and report:
-            from frn.system.files import write_atomically
-
-            write_atomically(report, album.page(command_line()))
+            album.write(report, command_line())
         if failed:
             raise FrnError(f"{failed} of {len(names)} images could not be read")
 
@@ -155,9 +153,17 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
     return failed
 
 
-def _album(classifier: "Classifier") -> "Album":
-    from frn.report.photos_page import Album
+def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
+    """What keeps the photos of a report; of a large one, say what it will weigh before the work is done."""
+    from frn.report.photos_page import CARD_BYTES, Album, page_paths
+    from frn.system.overwriting import require_writable
 
+    pages = page_paths(report, photos)
+    for page in pages[1:]:
+        require_writable(page)
+    if len(pages) > 1:
+        weight = f"about {photos * CARD_BYTES / 1e6:,.0f} MB, in {len(pages)} pages"
+        note(f"the report of {photos:,} photos will take {weight}: {report.name} to {pages[-1].name}")
     return Album(classifier)
 
 

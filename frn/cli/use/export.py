@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.console import note, progress_bar, report_skipped, stdout, user_errors
 from frn.cli.shell.options import Replace, Threshold, TtaName
+from frn.cli.shell.output import AsJson, Format, FormatName, chosen_format, printed
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -46,13 +47,14 @@ def export(
     weights: Annotated[
         bool, typer.Option("--weights", help="Also write model.safetensors for torch; with fp16, half the size.")
     ] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18: always written.")] = True,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Short for --as onnx, the default.")] = False,
     file_format: Annotated[
         Literal["onnx", "ort", "openvino"],
-        typer.Option("--format", help="Beside ONNX: ort, for small builds of onnxruntime; openvino (an extra)."),
+        typer.Option("--as", help="Also write ort, for small builds of onnxruntime, or openvino (an extra)."),
     ] = "onnx",
     replace: Replace = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    form: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
 
@@ -64,12 +66,15 @@ def export(
     it needs no network.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
+        if onnx and (file_format != "onnx" or web):
+            raise FrnError("--onnx is short for --as onnx. Leave it out where --as or --web asks for something else.")
         if (out is None) == (web is None):
             raise FrnError("give --out for ONNX files or --web for a page, one of both")
         if web is not None:
             if precision != "fp32" or weights or file_format != "onnx":
-                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --format out.")
-            _web(web, runtime, model, classes, threshold, tta, as_json, replace)
+                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --as out.")
+            _web(web, runtime, model, classes, threshold, tta, wants, replace)
             return
         assert out is not None
         if runtime is not None:
@@ -105,7 +110,7 @@ def export(
     for path in exported.removed:
         note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
-    if as_json:
+    if wants != "table":
         paths = {**exported.graphs, "card": exported.card}
         paths |= {path.name: path for path in exported.others}
         if exported.weights:
@@ -116,7 +121,9 @@ def export(
             if cost
             else {}
         )
-        print_json({**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged})
+        printed(
+            wants, {**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged}
+        )
         return
     for path in [*exported.graphs.values(), *exported.others]:
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
@@ -133,7 +140,7 @@ def _web(
     classes: Path | None,
     threshold: float | None,
     tta: Literal["none", "hflip"],
-    as_json: bool,
+    wants: FormatName,
     replace: bool,
 ) -> None:
     """Write a page."""
@@ -154,8 +161,7 @@ def _web(
     if threshold is not None:
         classifier.threshold_override = threshold
     difference = write_page(classifier, out, found, replace=replace)
-    if as_json:
-        print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
+    if printed(wants, {"web": str(out), "runtime": found.version, "page_difference": difference.share}):
         return
     megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
     stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}")

@@ -50,7 +50,7 @@ def score(
     csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", "--html", help="Also write a page (.html) of all of it.", show_default=False),
+        typer.Option("--report", help="Also write a page (.html) of all of it.", show_default=False),
     ] = None,
     replace: Replace = False,
     tta: TtaName = "none",

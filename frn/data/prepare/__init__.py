@@ -114,7 +114,7 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
     if sampled.asked_for:
-        raise FrnError(f"--val, --test and --seed draw the classes of a folder of yours; {name} has a published split")
+        raise FrnError(f"--val, --test and --seed split a folder of your own; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]
     if split not in benchmark.splits:

@@ -5,6 +5,7 @@ how many epochs there are and which classes validate follow from the photos. Fre
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from frn.data.folders import ClassFolders, find_splits, scan
 from frn.episodes import EpisodeShape, training_epoch
 from frn.errors import FrnError
 from frn.models.header import ModelConfig
-from frn.training.presets import PRESETS, WITH_AUXILIARY_LOSS, Preset, Schedule
+from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, Schedule, find_preset
 from frn.training.presets.preset import TrainingData, ValidationProtocol
 
 MIN_CLASSES = 10
@@ -66,9 +67,11 @@ def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolder
 
 def finetuning_data(config: ModelConfig, record: Mapping[str, object]) -> tuple[TrainingData, Augmentation]:
     """How the photos are kept and augmented: as in the model's own training, where its preset is known."""
-    transform, own = config.transform, PRESETS.get(str(record.get("preset")))
-    if own is not None and own.transform.size == transform.size:
-        return TrainingData(prepare="folder", max_side=own.data.max_side), own.augmentation
+    transform = config.transform
+    with suppress(FrnError):
+        own = find_preset(str(record.get("preset")))
+        if own.transform.size == transform.size:
+            return TrainingData(prepare="folder", max_side=own.data.max_side), own.augmentation
     side = max(transform.resize or transform.size, round(transform.size * 4 / 3))
     crops = Augmentation(size=transform.size, crop="resized", scale=(0.2, 1.0))
     return TrainingData(prepare="folder", max_side=side), crops
