@@ -14,7 +14,7 @@ class FrnWarning(UserWarning):
     """Something a person should know, though the work goes on."""
 
 
-def one_line(said: object, most: int = 160) -> str:
-    """What an error of a library or a stranger's file says, as a part of a line: its kind where it says nothing."""
-    text = " ".join(str(said).split()) or type(said).__name__
-    return text if len(text) <= most else text[: most - 1] + "…"
+def shorten(text: object, width: int = 160) -> str:
+    """Return the text of a library's error or a stranger's file as part of one line; its type if it is empty."""
+    line = " ".join(str(text).split()) or type(text).__name__
+    return line if len(line) <= width else line[: width - 1] + "…"

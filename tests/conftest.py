@@ -22,7 +22,7 @@ from PIL import Image  # noqa: E402
 from frn.data.synthetic import draw_moth, species  # noqa: E402
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
-PATIENCE = 300
+TIMEOUT = 300
 """Seconds after which a test hangs: its process shows where each thread is, and ends; with `-n`, another goes on."""
 SHOWN = pytest.StashKey[int]()
 """Where standard error goes while no test is run."""
@@ -48,7 +48,7 @@ def pytest_sessionfinish() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     if "FRN_FUZZ" in os.environ or any(item.get_closest_marker(name) for name in ("slow", "campaign", "runtimes")):
         return (yield)
-    faulthandler.dump_traceback_later(PATIENCE, exit=True, file=item.config.stash[SHOWN])
+    faulthandler.dump_traceback_later(TIMEOUT, exit=True, file=item.config.stash[SHOWN])
     try:
         return (yield)
     finally:

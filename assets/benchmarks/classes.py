@@ -59,8 +59,8 @@ class ClassesTiming:
 def time_classes(case: ClassesCase, *, rounds: int | None) -> ClassesTiming:
     """Time scoring, by numpy, whose BLAS should have one thread; `rounds` as for `take_turns`."""
     draws, head = np.random.default_rng(0), HeadParameters()
-    drawn = [enroll(draws.standard_normal((case.shot, case.r, case.d)), head) for _ in range(min(case.way, DRAWN))]
-    classes = [EnrolledClass(drawn[n % DRAWN].rows.copy(), drawn[n % DRAWN].signs) for n in range(case.way)]
+    sampled = [enroll(draws.standard_normal((case.shot, case.r, case.d)), head) for _ in range(min(case.way, DRAWN))]
+    classes = [EnrolledClass(sampled[n % DRAWN].rows.copy(), sampled[n % DRAWN].signs) for n in range(case.way)]
     queries = draws.standard_normal((case.photos, case.r, case.d)).astype(np.float32)
     scorer = ClassScorer(classes)
     more = _peak(lambda: [scorer.class_error(queries) for _ in range(1 + case.d // (case.r * case.photos))])

@@ -88,7 +88,7 @@ def time_evaluation(
 ) -> list[EvaluationTiming]:
     """Time a 5-way test with 16 queries at each shot, as `frn eval` does it and as the authors' loop does, in fp32.
 
-    `data` is a folder of class folders; drawn photos otherwise. `images` are those of all test classes together.
+    `data` is a folder of class folders; rendered photos otherwise. `images` are those of all test classes together.
     """
     sizes = [images // CLASSES] * CLASSES
     effort = effort or Effort()
@@ -147,8 +147,8 @@ def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: Epis
 def _plain(model: Model, files: Sequence[Path], shape: EpisodeShape, count: int, where: torch.device) -> float:
     """Seconds of a whole test by the median of so many of its episodes."""
     each = len(files) // shape.way
-    drawn = [evaluation_episode([each] * shape.way, shape, seed=0, index=index) for index in range(count + 1)]
-    episodes = [[*e[:, : shape.shot].ravel().tolist(), *e[:, shape.shot :].ravel().tolist()] for e in drawn]
+    sampled = [evaluation_episode([each] * shape.way, shape, seed=0, index=index) for index in range(count + 1)]
+    episodes = [[*e[:, : shape.shot].ravel().tolist(), *e[:, shape.shot :].ravel().tolist()] for e in sampled]
     answers = plain_accuracy(model, files, episodes, shape, where)
     return median([timed(lambda: next(answers), where) for _ in episodes][1:]) * TEST_EPISODES
 

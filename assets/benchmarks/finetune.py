@@ -81,18 +81,18 @@ class Gain:
 
 def drawn_splits(classes: Classes, seed: int, photos: int) -> dict[str, Classes]:
     """The classes of a draw, split by split, with at most `photos` photos each. FrnError if there are too few."""
-    drawn = draw_classes(classes, sum(CLASSES.values()), photos, seed, least=TEST.per_class)
-    names = iter(drawn)
-    return {split: {name: drawn[name] for name in islice(names, count)} for split, count in CLASSES.items()}
+    sampled = draw_classes(classes, sum(CLASSES.values()), photos, seed, least=TEST.per_class)
+    names = iter(sampled)
+    return {split: {name: sampled[name] for name in islice(names, count)} for split, count in CLASSES.items()}
 
 
 def measure_gain(roots: Sequence[Path], options: RunOptions, *, photos: int = PHOTOS, episodes: int = EPISODES) -> Gain:
     """Fine-tune `options.init` on a draw by `options.seed` from folders of class folders, and test it on the rest."""
     assert options.init is not None
-    drawn = drawn_splits(pooled_classes(roots), options.seed, photos)
+    sampled = drawn_splits(pooled_classes(roots), options.seed, photos)
     with tempfile.TemporaryDirectory() as place:
         data = Path(place)
-        for split, classes in drawn.items():
+        for split, classes in sampled.items():
             link_classes(classes, data / split)
         test = scan(data / "test")
         before = episode_shares(options.init, test, options, episodes)

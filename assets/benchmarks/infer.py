@@ -71,7 +71,7 @@ def time_classifier(
 
 
 def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]:
-    """Enroll classes of five drawn moths. FrnError if the model has no FRN head."""
+    """Enroll classes of five rendered moths. FrnError if the model has no FRN head."""
     if extractor.head is None:
         raise FrnError(f"this model was trained as {extractor.method}; a classifier needs an FRN head")
     side = extractor.transform.size

@@ -65,9 +65,9 @@ def measure_calibration(
     if not isinstance(head, FRNHead) or extractor.model.config.untrained_head:
         raise FrnError("this asks for a model whose FRN head has learned gamma")
     least = max(shape.per_class for shape in shapes)
-    drawn = draw_classes(pooled_classes(roots), CLASSES, max(PHOTOS, least), seed, least=least)
+    sampled = draw_classes(pooled_classes(roots), CLASSES, max(PHOTOS, least), seed, least=least)
     with tempfile.TemporaryDirectory() as place:
-        link_classes(drawn, Path(place))
+        link_classes(sampled, Path(place))
         images = load_images(scan(Path(place)), extractor.transform)
         maps = extractor.extract(images)
     found = []
@@ -93,12 +93,12 @@ class _TwoTallies(Tally):
     def __init__(self, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> None:
         super().__init__(sizes, shape, episodes)
         self.tempered = Tally(sizes, shape, episodes)
-        self.factor = temperature(1.0, [shape.shot])
+        self.factor = temperature(1.0, shape.shot)
 
-    def add(self, start: int, drawn: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
+    def add(self, start: int, sampled: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
         """Note episodes with their logits."""
-        super().add(start, drawn, logits)
-        self.tempered.add(start, drawn, self.factor * logits)
+        super().add(start, sampled, logits)
+        self.tempered.add(start, sampled, self.factor * logits)
 
 
 def main(

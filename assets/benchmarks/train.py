@@ -91,7 +91,7 @@ def time_training(
 
     Args:
         backbone: one of `PRESETS`.
-        data: folder of class folders; drawn photos otherwise.
+        data: folder of class folders; rendered photos otherwise.
         way: classes of an episode; `WAYS` by default.
         shot: supports of each.
         queries: of each.
@@ -165,9 +165,9 @@ def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.d
 def _augmentation(preset: Preset, episode: Classes, where: torch.device, rounds: int) -> float:
     """Seconds."""
     images, generator = in_memory(episode, preset.data.max_side), np.random.default_rng(0)
-    drawn = np.arange(len(images))
+    sampled = np.arange(len(images))
     return median(
-        timed(lambda: augment(*images.gather(drawn), preset.augmentation, generator, where), where)
+        timed(lambda: augment(*images.gather(sampled), preset.augmentation, generator, where), where)
         for _ in range(UNTIMED + rounds)
     )
 

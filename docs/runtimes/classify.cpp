@@ -33,7 +33,7 @@ struct Model {
   int64_t r = 0, d = 0;
 
   explicit Model(const fs::path& exported)
-      : prepare(env, (exported / "prepare.onnx").c_str(), Ort::SessionOptions{}),
+      : prepare(env, (exported / "preprocess.onnx").c_str(), Ort::SessionOptions{}),
         features(env, (exported / "features.onnx").c_str(), Ort::SessionOptions{}),
         head(env, (exported / "head.onnx").c_str(), Ort::SessionOptions{}) {}
 

@@ -7,7 +7,7 @@ import sharp from "sharp";
 
 const [exported, classes, ...photos] = process.argv.slice(2);
 const open = (name) => ort.InferenceSession.create(join(exported, `${name}.onnx`));
-const [prepare, features, head] = await Promise.all(["prepare", "features", "head"].map(open));
+const [prepare, features, head] = await Promise.all(["preprocess", "features", "head"].map(open));
 
 // The feature map (1, r, d) of a photo.
 async function embed(path) {

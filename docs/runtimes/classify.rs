@@ -123,7 +123,7 @@ fn mildness(shots: &[i64]) -> f64 {
 fn main() {
     let words: Vec<String> = env::args().collect();
     let (rt, exported) = (Runtime::open(), Path::new(&words[1]));
-    let [prepare, features, head] = ["prepare", "features", "head"].map(|n| rt.session(exported.join(format!("{n}.onnx"))));
+    let [prepare, features, head] = ["preprocess", "features", "head"].map(|n| rt.session(exported.join(format!("{n}.onnx"))));
     let embed = |path: &Path| {
         let (width, height, bytes) = pixels(path);
         let images = rt.run(prepare, &[c"image"], &[rt.tensor(&bytes, &[height, width, 3], UINT8)], c"images");

@@ -39,10 +39,24 @@ MEANINGS = {
     "label": "the class that rebuilds the image best",
     "probability": "softmax over the classes; sums to 1, also for an image that is none of them",
     "explained": "share of the image's feature energy that the class rebuilds, 1 - class_error / mean \\|q\\|^2",
+    "threshold": "share that a class must explain, or the image is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 
 TITLE = "# An exported few-shot classifier"
+OPEN_PHOTO = """\
+import io
+from PIL import Image, ImageCms, ImageOps
+
+
+def open_photo(path):  # upright by its EXIF tag, sRGB by its ICC profile
+    image = ImageOps.exif_transpose(Image.open(path))
+    if profile := image.info.get("icc_profile"):
+        image = ImageCms.profileToProfile(image, io.BytesIO(profile), ImageCms.createProfile("sRGB"), outputMode="RGB")
+    return image.convert("RGB")
+"""
+"""How every example opens a photo; docs/export.md and docs/tutorials/deployer.md have the same lines."""
+
 CARD = Template("""\
 $title
 
@@ -64,7 +78,10 @@ What the model's file says of its training:
 $record
 ```
 
-The examples need numpy, pillow and onnxruntime. A picture with transparency belongs on white first.
+The examples need numpy, pillow and onnxruntime, and open photos so; one with transparency belongs on white first:
+
+```python
+$open_photo```
 
 $sections""")
 
@@ -75,25 +92,22 @@ A photo of any size in, one of $way classes out.
 
 $signature
 
-Metadata: `frn.classes`, the names in the order of `way` (a JSON list), and `frn.threshold` (a JSON number): the photo
-is none of the classes, "unknown", when `explained.max() < threshold`.
+The photo is none of the classes, "unknown", if `explained.max() < threshold`. Metadata: `frn.classes`, the names in the
+order of `way` (a JSON list).
 
 ```python
-import json
 import numpy as np
 import onnxruntime
-from PIL import Image, ImageOps
 
 session = onnxruntime.InferenceSession("classifier.onnx", providers=["CPUExecutionProvider"])
-image = np.asarray(ImageOps.exif_transpose(Image.open("photo.jpg")).convert("RGB"))
-label, explained = session.run(["label", "explained"], {"image": image})
-threshold = json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"])
+image = np.asarray(open_photo("photo.jpg"))
+label, explained, threshold = session.run(["label", "explained", "threshold"], {"image": image})
 print("unknown" if explained.max() < threshold else label)
 ```
 """)
 
 PREPARE = Template("""\
-## prepare.onnx
+## preprocess.onnx
 
 A photo of any size in, the `images` of `features.onnx` out: $geometry.
 
@@ -107,16 +121,15 @@ An image in, its feature map out.
 
 $signature
 
-An image must be prepared as the model was trained, $geometry; by `prepare.onnx`, or so:
+An image must be prepared as the model was trained, $geometry; by `preprocess.onnx`, or so:
 
 ```python
 import numpy as np
 import onnxruntime
-from PIL import Image, ImageOps
 
 features = onnxruntime.InferenceSession("features.onnx", providers=["CPUExecutionProvider"])
 def embed(path):
-    image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+    image = open_photo(path)
     image = $resized
     left, top = (round((side - $size) / 2) for side in image.size)
     pixels = np.asarray(image.crop((left, top, left + $size, top + $size)), np.float32) / 255
@@ -158,7 +171,7 @@ The metadata is that of `classifier.onnx`. `images` are what `embed` below gives
 SECTIONS = {
     "classifier": CLASSIFIER,
     "classifier-batch": BATCH,
-    "prepare": PREPARE,
+    "preprocess": PREPARE,
     "features": FEATURES,
     "head": HEAD,
 }
@@ -176,6 +189,7 @@ def model_card(
     r, d = _shape(models["features"].graph.output[0])[1:]
     facts = {
         "title": TITLE,
+        "open_photo": OPEN_PHOTO,
         "backbone": config["backbone"],
         "method": config["method"],
         "size": transform.size,

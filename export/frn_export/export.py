@@ -1,6 +1,6 @@
 """A checked export: every file is compared with what it was made from, and nothing is written unless all agree."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,26 +14,28 @@ from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor, TestTime
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
 from frn.system.file_sets import write_set
-from frn.system.files import MAX_JSON, read_regular
+from frn.system.overwriting import is_ours, require_writable
 from frn_export import parity, quantise
-from frn_export.card import TITLE, model_card
+from frn_export.card import model_card
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.formats import ENDINGS, Format, converted
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.batch import batch_graph
-from frn_export.graphs.classifier import classifier_graph, prepare_graph, require_text
+from frn_export.graphs.classifier import classifier_graph, preprocess_graph, require_text
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import mirrored
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
-GRAPHS = ("prepare", "features", "head", "classifier", "classifier-batch")
+GRAPHS = ("preprocess", "features", "head", "classifier", "classifier-batch")
 FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS)), "model.safetensors")
 """What an export may consist of, besides its README.md."""
+MARKED = (".onnx", ".safetensors", ".md")
+"""Files that say themselves who wrote them."""
 COMPARED = 5
 """Photos that classifier.onnx is tried on: one each of so many classes."""
 
@@ -52,8 +54,10 @@ class ExportOptions:
     """Share of a photo that a class must explain, noted in classifier.onnx; calibrated from the photos by default."""
     weights: bool = False
     """Also write model.safetensors for torch; with fp16, in half the size."""
-    test_time: TestTime = "fast"
-    """`mirror`: features.onnx and what is made of it look at the mirror image, too."""
+    replace: bool = False
+    """Also overwrite files of other programs."""
+    tta: Tta = "none"
+    """`hflip`: features.onnx and what is made of it look at the mirror image, too."""
     format: Format = "onnx"
     """Another format is written beside ONNX."""
 
@@ -92,7 +96,7 @@ def export_model(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
 ) -> Exported:
-    """Write prepare.onnx, features.onnx, head.onnx of an FRN model and, with classes, both classifiers; a README.md.
+    """Write preprocess.onnx, features.onnx, head.onnx of an FRN model and, with classes, both classifiers; a README.md.
 
     The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why. FrnError if
     a file differs from what it was made of, or int8 loses too much; then nothing is written. Files of an earlier export
@@ -100,9 +104,10 @@ def export_model(
     """
     require_text(classes or ())
     readme = out / "README.md"
+    certain = ["features.onnx", "preprocess.onnx", "head.onnx", readme.name]
+    certain += ["classifier.onnx", "classifier-batch.onnx"] if classes is not None else []
+    _require_writable(out, [*certain, *(["model.safetensors"] if options.weights else [])], options)
     earlier = readme.is_file()
-    if earlier and not read_regular(readme, MAX_JSON).startswith(TITLE.encode()):
-        raise FrnError(f"{readme}: is not the README of an export and would be overwritten. Choose another --out.")
     features, cost = features_graph(model).SerializeToString(deterministic=True), None
     differences = {"difference": parity.compare_features(model, features).require()}
     if options.precision == "fp16":
@@ -112,13 +117,13 @@ def export_model(
     elif options.calibrate is not None:
         features, cost = _int8(model, features, options.calibrate, bars, warn)
         cost.require(options.max_drop)
-    if options.test_time == "mirror":
+    if options.tta == "hflip":
         features = mirrored(features)
     graphs = {
         "features": features,
-        "prepare": prepare_graph(model.config.transform).SerializeToString(deterministic=True),
+        "preprocess": preprocess_graph(model.config.transform).SerializeToString(deterministic=True),
     }
-    differences["prepare_difference"] = _compare_prepare(model.config.transform, graphs["prepare"]).require()
+    differences["preprocess_difference"] = _compare_preprocess(model.config.transform, graphs["preprocess"]).require()
     if isinstance(model.head, FRNHead):
         graphs["head"] = head_graph(HeadParameters.of(model.head)).SerializeToString(deterministic=True)
         differences["head_difference"] = parity.compare_head(model, graphs["head"]).require()
@@ -138,14 +143,24 @@ def export_model(
     files |= others
     if weights:
         files[weights.name] = serialise(model, half=options.precision == "fp16")
-    removed = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
+    _require_writable(out, files, options)
+    stale = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
+    removed = [path for path in stale if path.suffix not in MARKED or is_ours(path)]
     write_set(out, files, instead_of=[path.name for path in removed])
     return Exported(paths, [out / name for name in others], differences, cost, readme, weights, removed)
 
 
-def _compare_prepare(transform: EvaluationTransform, graph: bytes) -> Difference:
+def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -> None:
+    """Refuse to overwrite files of other programs; an FrnError. Beside our README all but `MARKED` are ours."""
+    earlier = is_ours(out / "README.md")
+    for name in names:
+        path = out / name
+        require_writable(path, replace=options.replace or (earlier and path.suffix not in MARKED))
+
+
+def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Difference:
     """The preparation, on images that shrink, grow, and are strips: it may differ by a grey level."""
-    session = open_session(graph, "prepare.onnx", device="cpu", threads=1)
+    session = open_session(graph, "preprocess.onnx", device="cpu", threads=1)
     random, largest = np.random.default_rng(0), 0.0
     for width, height in (
         (3 * transform.length, 2 * transform.length),
@@ -156,7 +171,7 @@ def _compare_prepare(transform: EvaluationTransform, graph: bytes) -> Difference
         (images,) = run_session(session, ["images"], {"image": pixels})
         wanted = transform(Image.fromarray(pixels)).transpose(2, 0, 1).astype(np.float64) / 255
         largest = max(largest, float(np.abs(images[0] - wanted).max()))
-    return Difference("prepare.onnx", largest, 1.001 / 255, "white")
+    return Difference("preprocess.onnx", largest, 1.001 / 255, "white")
 
 
 def _int8(
@@ -173,7 +188,7 @@ def _int8(
 
 def _classifier(classifier: Classifier, features: bytes, allowed: float) -> tuple[bytes, Difference]:
     """The whole classifier as one file, and how far it is from its parts."""
-    graph = classifier_graph(features, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma)
+    graph = classifier_graph(features, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
     photos = [entry.supports[0].path for entry in classifier.state.classes[:COMPARED]]
     data = graph.SerializeToString(deterministic=True)
     return data, parity.compare_classifier(classifier, data, photos, allowed=allowed).require()
@@ -183,7 +198,7 @@ def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
     """The classifier of prepared images, and how far it is from its parts."""
     extractor = classifier.extractor
     graph = batch_graph(
-        extractor, classifier.classes, threshold=classifier.threshold, gamma=classifier.gamma
+        extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
     ).SerializeToString(deterministic=True)
     photos = [open_image(entry.supports[0].path) for entry in classifier.state.classes[:COMPARED]]
     crops = np.stack([extractor.transform(photo) for photo in photos])

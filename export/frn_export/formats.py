@@ -21,7 +21,7 @@ Converter = Callable[[bytes, Path], tuple[dict[str, bytes], Callable[[Values], V
 TOLERANCE = 2e-5
 """Of an output's largest number: other kernels add in another order."""
 ENDINGS = (".ort", ".xml", ".bin")
-RESIZED_OTHERWISE = ("prepare", "classifier")
+RESIZED_OTHERWISE = ("preprocess", "classifier")
 """OpenVINO shrinks photos with other weights than Pillow (by up to 21 grey levels): these two are not converted."""
 
 
@@ -72,7 +72,7 @@ def _openvino() -> Converter:
     try:
         import openvino
     except ImportError as error:
-        raise FrnError(f"--format openvino needs OpenVINO: {install_command('openvino')}") from error
+        raise FrnError(f"--as openvino needs OpenVINO: {install_command('openvino')}") from error
     core = openvino.Core()
 
     def convert(data: bytes, path: Path) -> tuple[dict[str, bytes], Callable[[Values], Values]]:
@@ -93,7 +93,7 @@ def _openvino() -> Converter:
 def _compare(data: bytes, run: Callable[[Values], Values], what: str) -> Difference:
     """Both on the same drawn inputs; labels must be equal."""
     session = open_session(data, what, device="cpu")
-    inputs = _drawn(session.get_inputs())
+    inputs = _sampled(session.get_inputs())
     names = [output.name for output in session.get_outputs()]
     expected = dict(zip(names, session.run(names, inputs), strict=True))
     with contextlib.redirect_stdout(None):
@@ -108,17 +108,17 @@ def _compare(data: bytes, run: Callable[[Values], Values], what: str) -> Differe
     return Difference(what, largest, TOLERANCE, "the largest number")
 
 
-def _drawn(inputs: Any) -> dict[str, NDArray[Any]]:
+def _sampled(inputs: Any) -> dict[str, NDArray[Any]]:
     """Numbers for every input: two images, or three classes of two examples."""
     random = np.random.default_rng(0)
     free = {"n": 2, "height": 150, "width": 200, "way": 3, "shot": 2, "q": 2, "r": 9, "d": 32}
-    drawn: dict[str, NDArray[Any]] = {}
+    sampled: dict[str, NDArray[Any]] = {}
     for entry in inputs:
         shape = [free[size] if isinstance(size, str) else size for size in entry.shape]
         if entry.type == "tensor(uint8)":
-            drawn[entry.name] = random.integers(0, 256, shape, dtype=np.uint8)
+            sampled[entry.name] = random.integers(0, 256, shape, dtype=np.uint8)
         elif entry.type == "tensor(int64)":
-            drawn[entry.name] = np.array([2, 1, 2])
+            sampled[entry.name] = np.array([2, 1, 2])
         else:
-            drawn[entry.name] = random.random(shape, dtype=np.float32)
-    return drawn
+            sampled[entry.name] = random.random(shape, dtype=np.float32)
+    return sampled

@@ -1,7 +1,7 @@
 """What int8 costs: accuracy before and after, on the same random episodes of held-out images.
 
 One shot is the hardest case, and asks for the fewest images. Activations of another kind of image reach other values
-than those of the calibration, so the labels that int8 changes are counted on drawn moths, too.
+than those of the calibration, so the labels that int8 changes are counted on rendered moths, too.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ SHARE = 6
 PER_CLASS = 60
 """Images taken of a class, evenly spread: more would not change the answer, only the time."""
 MOTHS, OF_EACH = 10, 8
-"""Kinds of drawn moths, and images of each."""
+"""Kinds of rendered moths, and images of each."""
 LABELS = 1000
 """That are compared on them."""
 NEEDED = 8
@@ -57,12 +57,12 @@ class Cost:
     after: float
     folder: Path
     changed: int
-    """Labels of `LABELS` that int8 gives otherwise than fp32, on drawn moths."""
+    """Labels of `LABELS` that int8 gives otherwise than fp32, on rendered moths."""
 
     def __str__(self) -> str:
         return (
             f"{self.shape} accuracy {self.before:.2f} % in fp32, {self.after:.2f} % in int8, on images of the "
-            f"kind it was calibrated on; on another kind, drawn moths, it changes {self.changed} of {LABELS:,} labels"
+            f"kind it was calibrated on; on rendered moths it changes {self.changed} of {LABELS:,} labels"
         )
 
     @property
@@ -123,10 +123,10 @@ def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, pro
 
 @torch.inference_mode()
 def labels_changed(head: Head, before: bytes, after: bytes) -> int:
-    """Labels of `LABELS` that differ between the features of two extractors, on drawn moths."""
+    """Labels of `LABELS` that differ between the features of two extractors, on rendered moths."""
     shape = EpisodeShape(way=WAY, shot=SHOT, queries=1)
     sizes = (OF_EACH,) * MOTHS
-    drawn = np.stack([evaluation_episode(sizes, shape, seed=0, index=index) for index in range(LABELS // WAY)])
+    sampled = np.stack([evaluation_episode(sizes, shape, seed=0, index=index) for index in range(LABELS // WAY)])
     labels = []
     for data in (before, after):
         extractor = Extractor(data, "the exported file", device="cpu")
@@ -139,5 +139,5 @@ def labels_changed(head: Head, before: bytes, after: bytes) -> int:
         pixels = np.stack([extractor.transform(image) for image in images])
         maps = [extractor.feature_maps(pixels[start : start + BATCH]) for start in range(0, len(pixels), BATCH)]
         score = episode_scorer(head, torch.from_numpy(np.concatenate(maps)), shape)
-        labels.append(score(torch.from_numpy(drawn)).argmax(-1))
+        labels.append(score(torch.from_numpy(sampled)).argmax(-1))
     return int((labels[0] != labels[1]).sum())

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
 from frn.errors import FrnError
-from frn.system.download import Progress, fetch_from_hub, fetch_url
 from frn.system.extras import install_command
 from frn.system.files import PART, remove_unfinished, sha256
+from frn.system.transfers import Progress, fetch_from_hub, fetch_url
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -325,8 +325,8 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
             ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(
-        f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or --download fetches "
-        "them."
+        f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or let "
+        "`frn models add` fetch them."
     )
 
 

@@ -83,8 +83,8 @@ class EpisodeSampler(Sampler[list[int]]):
         order, sizes = np.concatenate(self.members), list(map(len, self.members))
         first, self.epoch = self.epoch * self.episodes, self.epoch + 1
         for index in range(first, first + self.episodes):
-            drawn = evaluation_episode(sizes, self.shape, seed=self.seed, index=index)
-            yield order[drawn].ravel().tolist()
+            sampled = evaluation_episode(sizes, self.shape, seed=self.seed, index=index)
+            yield order[sampled].ravel().tolist()
 
     def split(self, images: Tensor) -> TaskBatch:
         """The images of a batch, (way * (shot + queries), 3, H, W), as supports and queries with their labels."""

@@ -65,9 +65,9 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
         )
     episodes = []
     while np.count_nonzero(left) >= shape.way:
-        drawn = generator.choice(len(left), size=shape.way, replace=False, p=left / left.sum())
+        sampled = generator.choice(len(left), size=shape.way, replace=False, p=left / left.sum())
         episode = np.empty((shape.way, shape.per_class), dtype=np.int64)
-        for row, label in enumerate(drawn):
+        for row, label in enumerate(sampled):
             taken = sizes[label] - left[label]
             episode[row] = shuffled[label][taken : taken + shape.per_class]
             left[label] -= shape.per_class
@@ -104,12 +104,12 @@ def concat_epoch(
         FrnError: if a data set cannot serve a single episode.
     """
     starts = np.cumsum([0, *map(sum, sets)])
-    drawn = [training_epoch(sizes, shape, seed=seed, epoch=epoch) for sizes in sets]
-    for sizes, own, share in zip(sets, drawn, balanced_shares([len(own) for own in drawn], balance), strict=True):
+    sampled = [training_epoch(sizes, shape, seed=seed, epoch=epoch) for sizes in sets]
+    for sizes, own, share in zip(sets, sampled, balanced_shares([len(own) for own in sampled], balance), strict=True):
         for turn in range(1, -(-share // len(own))):
             own.extend(training_epoch(sizes, shape, seed=seed, epoch=epoch, turn=turn))
         del own[share:]
-    episodes = [start + episode for start, own in zip(starts, drawn, strict=False) for episode in own]
+    episodes = [start + episode for start, own in zip(starts, sampled, strict=False) for episode in own]
     if len(sets) == 1:
         return episodes
     return [episodes[i] for i in np.random.default_rng([seed, epoch, len(sets)]).permutation(len(episodes))]
@@ -122,6 +122,6 @@ def evaluation_episode(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, 
     """
     generator = np.random.default_rng([seed, shape.way, shape.shot, shape.queries, index])
     starts = np.cumsum([0, *sizes[:-1]])
-    drawn = generator.permutation(len(sizes))[: shape.way]
-    rows = [starts[c] + generator.choice(sizes[c], size=shape.per_class, replace=False) for c in drawn]
+    sampled = generator.permutation(len(sizes))[: shape.way]
+    rows = [starts[c] + generator.choice(sizes[c], size=shape.per_class, replace=False) for c in sampled]
     return np.stack(rows).astype(np.int64)

@@ -7,7 +7,7 @@ from typing import get_args
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor, TestTime
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import MAX_BYTES, Device
 from frn.inference.project import ModelReference, is_project, load_project
@@ -16,18 +16,18 @@ from frn.system.extras import needs_torch
 from frn.system.files import read_regular
 
 
-def load_extractor(model: str | Path, device: Device = "auto", test_time: TestTime = "fast") -> Extractor:
+def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none") -> Extractor:
     """Open a model to run in onnxruntime; one that is not exported yet is exported, in memory and through torch.
 
-    FrnError if there is no such model, it is refused, or there is no such device or test_time.
+    FrnError if there is no such model, it is refused, or there is no such device or tta.
     """
-    for name, given, known in (("device", device, get_args(Device)), ("test_time", test_time, get_args(TestTime))):
+    for name, given, known in (("device", device, get_args(Device)), ("tta", tta, get_args(Tta))):
         if given not in known:
             raise FrnError(f"{name} is one of {', '.join(known)}, not {given!r}")
     files = resolve(model)
     where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
     data = _exported(files.weights) if files.extractor is None else read_regular(files.extractor, MAX_BYTES)
-    if test_time == "mirror":
+    if tta == "hflip":
         from frn_export.graphs.mirror import mirrored
 
         if not trusted:
@@ -58,7 +58,7 @@ class ClassFiles:
     model: str | None = None
     """The project's own, as `load_extractor` takes it."""
     threshold: float | None = None
-    test_time: TestTime = "fast"
+    tta: Tta = "none"
     """As the project's answers are given."""
     skipped: list[str] = field(default_factory=list)
     """Why other files in a class folder are none of its images."""
@@ -82,11 +82,11 @@ def class_files(classes: Path) -> ClassFiles:
     members = {entry.name: [support.path for support in entry.supports] for entry in project.state.classes}
     model = project.model
     own = model.locate(classes.parent)
-    return ClassFiles(members, own, project.state.threshold, model.test_time, made_with=model)
+    return ClassFiles(members, own, project.state.threshold, model.tta, made_with=model)
 
 
 def load_classifier(
-    classes: Path, model: str | None = None, device: Device = "auto", test_time: TestTime = "fast"
+    classes: Path, model: str | None = None, device: Device = "auto", tta: Tta = "none"
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll a folder of class folders, or the classes of a project file.
 
@@ -95,13 +95,13 @@ def load_classifier(
     """
     if not is_project(classes):
         found = scan(classes)  # before the model is loaded: a wrong path is told at once
-        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, device, test_time), FeatureStore())
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, device, tta), FeatureStore())
         return classifier, classifier.enroll(found.members) + [FrnError(entry.reason) for entry in found.skipped]
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
-    if model is None and project.model.test_time == "mirror":
-        test_time = "mirror"  # as its answers were given
-    extractor = load_extractor(name, device, test_time)
+    if model is None and project.model.tta == "hflip":
+        tta = "hflip"  # as its answers were given
+    extractor = load_extractor(name, device, tta)
     project.model.check(extractor.plain_sha256, classes, name)
     classifier = Classifier(extractor, FeatureStore())
     return classifier, classifier.enroll_state(project.state)

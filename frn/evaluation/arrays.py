@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, check_classes
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.evaluation.episodes import evaluate_episodes
 from frn.evaluation.split_report import Result
 from frn.heads import build_head
@@ -143,7 +143,7 @@ def _read(table: Table, column: str) -> Any:
     except FrnError:
         raise
     except UNREADABLE as error:
-        raise FrnError(f"{table}: cannot be read as .npy or .parquet ({one_line(error)})") from error
+        raise FrnError(f"{table}: cannot be read as .npy or .parquet ({shorten(error)})") from error
     if not isinstance(array, np.ndarray):
         array.close()
         raise FrnError(f"{table}: holds several arrays. Save each as .npy and give the one of the {column}.")

@@ -71,10 +71,10 @@ def episode_accuracies(
     @torch.inference_mode()
     def evaluate(start: int) -> NDArray[np.float64]:
         chunk = range(start, min(start + CHUNK, episodes.stop))
-        drawn = np.stack([evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk])
-        logits = score(torch.from_numpy(drawn).to(feature_maps.device))
+        sampled = np.stack([evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk])
+        logits = score(torch.from_numpy(sampled).to(feature_maps.device))
         if tally:
-            tally.add(start, drawn, logits.float().cpu().numpy())
+            tally.add(start, sampled, logits.float().cpu().numpy())
         accuracy: NDArray[np.float64] = (logits.argmax(-1) == target).double().mean(-1).cpu().numpy()
         return accuracy
 

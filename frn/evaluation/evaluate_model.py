@@ -16,11 +16,11 @@ from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtrac
 from frn.evaluation.method import with_method
 from frn.evaluation.split_report import EvaluationPlan, Inspect, Result, evaluate_images
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor, TestTime
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import Device
 from frn.models.model import load_model
 from frn.models.zoo import is_exported
-from frn.system.distributed import ALONE, Ranks
+from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import Precision, choose_device, choose_precision, set_threads
 
 ProgressBars = Callable[[str], AbstractContextManager[Progress]]
@@ -53,9 +53,10 @@ class EvaluationOptions:
     threads: int | None = None
     transform: EvaluationTransform | None = None
     """How images are prepared for an authors' `.pth`, which does not say it."""
-    test_time: TestTime = "fast"
+    tta: Tta = "none"
     method: str | None = None
     """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
+    tune: bool = False
     unknown: bool = False
     """Also: how well photos of other classes are told from known ones."""
 
@@ -66,7 +67,7 @@ def evaluate(
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
     inspect: Inspect | None = None,
-    ranks: Ranks = ALONE,
+    ranks: ProcessGroup = ALONE,
 ) -> list[Result]:
     """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
 
@@ -84,11 +85,13 @@ def evaluate(
         _centre(extractor, options.data, bars)
 
     def decode(split: ClassFolders, title: str) -> StoredImages:
-        with ranks.first_before_others(), bars(f"decoding {title}") as progress:
+        with ranks.main_process_first(), bars(f"decoding {title}") as progress:
             return load_images(split, extractor.transform, progress=progress)
 
     images = decode(folders, options.split)
-    ranks.agree([__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed])
+    ranks.assert_same(
+        [__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed]
+    )
     warn([entry.reason for entry in images.broken])
     tunes = extractor.untrained_head and extractor.method == "frn"  # its numbers come from the validation split
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None
@@ -97,7 +100,12 @@ def evaluate(
             extractor,
             images,
             EvaluationPlan(
-                shapes=shapes, episodes=options.episodes, seed=options.seed, unknown=options.unknown, ranks=ranks
+                shapes=shapes,
+                episodes=options.episodes,
+                seed=options.seed,
+                tune=options.tune,
+                unknown=options.unknown,
+                ranks=ranks,
             ),
             validation=validation,
             where=str(folders.root),
@@ -112,13 +120,17 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     if is_exported(Path(options.model)):
         if options.method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
+        if options.precision != "fp32":
+            raise FrnError("--precision: an exported model keeps its own. Leave it out, or give the torch model.")
+        if options.transform:
+            raise FrnError("--preset is for an authors' .pth; an exported model says itself how it sees images.")
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
-        return OnnxExtractor(exported, mirror=options.test_time == "mirror")
+        return OnnxExtractor(exported, mirror=options.tta == "hflip")
     model = load_model(options.model, transform=options.transform)
     if options.method:
         model = with_method(model, options.method)
     untrained = options.method is not None or model.config.untrained_head
-    return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.test_time == "mirror")
+    return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.tta == "hflip")
 
 
 def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None:

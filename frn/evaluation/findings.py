@@ -105,7 +105,7 @@ def _open_set(inspection: Inspection) -> tuple[NDArray[np.floating], NDArray[np.
     return np.concatenate([known for known, _ in found]), np.concatenate([unknown for _, unknown in found])
 
 
-def _drawn(inspection: Inspection, episode: int) -> NDArray[np.int64]:
+def _sampled(inspection: Inspection, episode: int) -> NDArray[np.int64]:
     shape: EpisodeShape = inspection.tally.shape
     return evaluation_episode(inspection.images.sizes, shape, seed=inspection.seed, index=episode)
 
@@ -126,9 +126,9 @@ def _hard_image(inspection: Inspection, image: int) -> HardImage:
     tally, shape = inspection.tally, inspection.tally.shape
     asked, wrong = tally.asked()
     episode, query = tally.surest_mistake(image)
-    mistake, drawn = _mistake(inspection, episode, query), _drawn(inspection, episode)
-    labels = [inspection.images.names[int(tally.class_of(row[0]))] for row in drawn]
-    rows = {name: drawn[labels.index(name), : shape.shot] for name in (mistake.truth, mistake.answer)}
+    mistake, sampled = _mistake(inspection, episode, query), _sampled(inspection, episode)
+    labels = [inspection.images.names[int(tally.class_of(row[0]))] for row in sampled]
+    rows = {name: sampled[labels.index(name), : shape.shot] for name in (mistake.truth, mistake.answer)}
     supports = {name: _crops(inspection, row) for name, row in rows.items()}
     maps = _error_maps(inspection, rows, image)
     return HardImage(mistake, int(asked[image]), int(wrong[image]), supports, maps)
@@ -149,12 +149,12 @@ def _error_maps(
 
 
 def _hard_episode(inspection: Inspection, episode: int) -> HardEpisode:
-    tally, shape, drawn = inspection.tally, inspection.tally.shape, _drawn(inspection, episode)
+    tally, shape, sampled = inspection.tally, inspection.tally.shape, _sampled(inspection, episode)
     wrong = np.flatnonzero(~tally.right[episode])
     wrong = wrong[np.argsort(-tally.probability[episode, wrong], kind="stable")]
     supports: dict[str, list[Pixels]] = {}
     mistakes: dict[str, list[Mistake]] = {}
-    for place, row in enumerate(drawn):
+    for place, row in enumerate(sampled):
         name = inspection.images.names[int(tally.class_of(row[0]))]
         supports[name] = _crops(inspection, row[: shape.shot])
         own = [query for query in wrong if query // shape.queries == place][:MISTAKES]

@@ -12,14 +12,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.data.names import match_names
 from frn.errors import FrnError
-from frn.evaluation.open_set import auroc
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.session import check_name
+from frn.inference.unknown import auroc
 
 BINS = 10
 """Of the probability, for calibration."""
-Z = 1.959964
+Z_95 = 1.959964
 """Quantile of the normal distribution for an interval of 95 %."""
 
 
@@ -92,12 +93,14 @@ class LabelledScore:
     """Names of the enrolled classes."""
     known: tuple[Answer, ...]
     """Photos of the enrolled classes."""
-    strangers: tuple[Answer, ...]
+    unknown: tuple[Answer, ...]
     """Photos of other classes."""
     examples: tuple[Path, ...]
     """Left out: they are examples of a class themselves."""
     broken: tuple[FrnError, ...]
     """Why files could not be read."""
+    notes: tuple[str, ...] = ()
+    """Folders that are not called exactly like a class, and classes without photos."""
 
     @property
     def right(self) -> int:
@@ -116,7 +119,7 @@ class LabelledScore:
 
     @property
     def per_class(self) -> list[ClassScore]:
-        """Each enrolled class; `strangers` count nowhere."""
+        """Each enrolled class; photos of other classes count nowhere."""
         table = self.confusion
         return [
             ClassScore(name, int(table[i].sum()), int(table[i, i]), int(table[:, i].sum()))
@@ -152,25 +155,25 @@ class LabelledScore:
         return sum(bin_.photos * abs(bin_.said - bin_.right) for bin_ in self.reliability) / len(self.known)
 
     @property
-    def missed(self) -> float:
+    def false_rejections(self) -> float:
         """Share of the photos of enrolled classes that are called unknown."""
         return sum(answer.prediction.unknown for answer in self.known) / len(self.known)
 
     @property
-    def caught(self) -> float:
+    def true_positive_rate(self) -> float:
         """Share of the other photos that are called unknown; NaN without any."""
         return (
-            sum(answer.prediction.unknown for answer in self.strangers) / len(self.strangers)
-            if self.strangers
-            else math.nan
+            sum(answer.prediction.unknown for answer in self.unknown) / len(self.unknown) if self.unknown else math.nan
         )
 
     @property
     def auroc(self) -> float:
-        """Chance that a photo of an enrolled class is explained better than another one; NaN without any other."""
-        if not self.strangers:
+        """Chance that a photo of an enrolled class is more familiar than another one; NaN without any other."""
+        if not self.unknown:
             return math.nan
-        return auroc(*(np.array([answer.explained for answer in side]) for side in (self.known, self.strangers)))
+        return auroc(
+            *(np.array([answer.prediction.familiarity for answer in side]) for side in (self.known, self.unknown))
+        )
 
 
 def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]) -> LabelledScore:
@@ -179,12 +182,14 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
     FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
     """
     names = tuple(classifier.classes)
-    truths = [check_name(name) for name, paths in members.items() for _ in paths]  # as the classes' own folders
-    if not set(truths) & set(names):
+    called, notes = match_names(map(check_name, members), names)  # as the classes' own folders
+    truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
+    if not called:
         raise FrnError(
             f"none of its folders ({_some(members)}) is called like one of the classes ({_some(names)}): nothing can "
             "be right"
         )
+    notes += [f"the class {name!r} has no photo there" for name in names if name not in called.values()]
     holders = classifier.state.holders()
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
@@ -195,20 +200,24 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
         elif outcome.key in holders:
             examples.append(path)
         else:
-            answers[truth in classifier.classes].append(Answer(path, truth, classifier.predict(outcome.maps)))
+            answers[truth in classifier.classes].append(
+                Answer(path, truth, classifier.predict(outcome.maps, outcome.key))
+            )
     if not answers[True]:
         raise FrnError(
             f"there is no photo to score: {len(examples)} are examples of the classes themselves, {len(broken)} cannot "
             "be read. Give photos that are no examples."
         )
-    return LabelledScore(names, tuple(answers[True]), tuple(answers[False]), tuple(examples), tuple(broken))
+    return LabelledScore(
+        names, tuple(answers[True]), tuple(answers[False]), tuple(examples), tuple(broken), tuple(notes)
+    )
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:
     """Wilson's interval of 95 % for a share: unlike the normal one it is right for few photos and near 0 and 1."""
-    share, reach = right / photos, Z**2 / photos
+    share, reach = right / photos, Z_95**2 / photos
     centre = (share + reach / 2) / (1 + reach)
-    half = Z / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))
+    half = Z_95 / (1 + reach) * math.sqrt(share * (1 - share) / photos + reach / (4 * photos))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 

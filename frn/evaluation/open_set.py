@@ -1,8 +1,8 @@
 """How well photos of unknown classes are told from those of known ones (`inference.unknown`), over random episodes.
 
 Each episode has twice `way` classes: the first half is enrolled, queries come from both. The area under the ROC curve
-is the chance that a known query looks more known than an unknown one: by the share of it that the best class explains,
-and, for comparison, by the largest probability.
+is the chance that a known query looks more known than an unknown one: by its familiarity and, for comparison, by the
+largest probability.
 
 Shape letters: way enrolled classes, r locations, d channels, q = way * queries known or unknown queries.
 """
@@ -16,22 +16,23 @@ from numpy.typing import NDArray
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import summarise
-from frn.inference.unknown import calibrate, explained, left_out_explained
+from frn.inference.unknown import auroc, calibrate, energy, explained, familiarity
 from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 
 Scores = NDArray[np.floating]
 
 
 class Unknown(TypedDict):
-    """In percent; `missed` known and `caught` unknown queries are below the calibrated threshold."""
+    """In percent. Both rates are shares of queries below the calibrated threshold: of known and of unknown ones."""
 
     auroc: float
     auroc_ci95: float
     auroc_softmax: float
     auroc_softmax_ci95: float
-    missed: float
-    caught: float
+    false_rejections: float
+    true_positive_rate: float
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:
@@ -53,18 +54,18 @@ def measure_open_set(
     outcomes = np.empty((episodes, 4))
     for index in range(episodes):
         found = judge_episode(head, feature_maps, sizes, shape, seed=seed, index=index)
-        below = [float((half < found.threshold).mean()) for half in found.explained]
-        outcomes[index] = (auroc(*found.explained), auroc(*found.likeliest), *below)
+        below = [float((half < found.least).mean()) for half in found.familiarity]
+        outcomes[index] = (auroc(*found.familiarity), auroc(*found.likeliest), *below)
         if progress:
             progress(index + 1, episodes)
-    by_share, softmax, missed, caught = (summarise(column) for column in outcomes.T)
+    by_share, softmax, false_rejections, true_positive_rate = (summarise(column) for column in outcomes.T)
     return {
         "auroc": by_share.mean,
         "auroc_ci95": by_share.ci95,
         "auroc_softmax": softmax.mean,
         "auroc_softmax_ci95": softmax.ci95,
-        "missed": missed.mean,
-        "caught": caught.mean,
+        "false_rejections": false_rejections.mean,
+        "true_positive_rate": true_positive_rate.mean,
     }
 
 
@@ -76,8 +77,10 @@ class Judged:
     """Share of each query that the best class explains."""
     likeliest: tuple[Scores, Scores]
     """Largest probability of each query."""
-    threshold: float
-    """Calibrated from the supports."""
+    familiarity: tuple[Scores, Scores]
+    """By which known queries are told from unknown ones."""
+    least: float
+    """Familiarity of known queries, calibrated from the supports."""
 
 
 def judge_episode(
@@ -90,21 +93,21 @@ def judge_episode(
     index: int,
 ) -> Judged:
     """Enroll the first half of the classes of episode number `index`, and score queries of both halves."""
-    drawn = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
-    supports = feature_maps[drawn[: shape.way, : shape.shot]]  # way, shot, r, d
+    sampled = evaluation_episode(sizes, doubled(shape), seed=seed, index=index)
+    supports = feature_maps[sampled[: shape.way, : shape.shot]]  # way, shot, r, d
     bank = ClassScorer([enroll(pool, head) for pool in supports])
-    left_out = [left_out_explained(pool, head) for pool in supports] if shape.shot > 1 else []
-    best, likeliest = [], []
-    for half in (drawn[: shape.way], drawn[shape.way :]):
+    least = 0.0
+    if shape.shot > 1:
+        labels = np.repeat(np.arange(shape.way), shape.shot)
+        examples = supports.reshape(-1, *supports.shape[2:])
+        errors = bank.class_error(examples).astype(np.float64)
+        errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in supports])
+        least = calibrate(errors, labels, energy(examples)).rule.least
+    best, likeliest, familiar = [], [], []
+    for half in (sampled[: shape.way], sampled[shape.way :]):
         queries = feature_maps[half[:, shape.shot :].flatten()]
-        errors = bank.class_error(queries)
+        errors = bank.class_error(queries).astype(np.float64)
         best.append(explained(errors, queries).max(1))
+        familiar.append(familiarity(errors, energy(queries)))
         likeliest.append(probabilities(errors, head.gamma).max(1))
-    return Judged((best[0], best[1]), (likeliest[0], likeliest[1]), calibrate(left_out))
-
-
-def auroc(known: Scores, unknown: Scores) -> float:
-    """Share of pairs of a known and an unknown query in which the known one scores higher; ties count half."""
-    order = np.sort(unknown)
-    below = np.searchsorted(order, known, side="left") + np.searchsorted(order, known, side="right")
-    return float(below.mean() / 2 / len(unknown))
+    return Judged((best[0], best[1]), (likeliest[0], likeliest[1]), (familiar[0], familiar[1]), least)

@@ -48,12 +48,12 @@ class Tally:
         self.probability = np.zeros(queries, dtype=np.float32)
         """That class's."""
 
-    def add(self, start: int, drawn: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
+    def add(self, start: int, sampled: NDArray[np.int64], logits: NDArray[np.floating]) -> None:
         """Note episodes (e, way, shot + queries) from number `start` on, with their logits (e, q, way)."""
-        here = slice(start, start + len(drawn))
-        self.image[here] = drawn[:, :, self.shape.shot :].reshape(len(drawn), -1)
+        here = slice(start, start + len(sampled))
+        self.image[here] = sampled[:, :, self.shape.shot :].reshape(len(sampled), -1)
         best = logits.argmax(-1)
-        self.answer[here] = np.take_along_axis(self.class_of(drawn[:, :, 0]), best, axis=1)
+        self.answer[here] = np.take_along_axis(self.class_of(sampled[:, :, 0]), best, axis=1)
         gaps = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
         self.probability[here] = 1 / gaps.sum(-1)
 
@@ -78,11 +78,11 @@ class Tally:
         NaN for a class that was never drawn.
         """
         by_class = self.right.reshape(len(self.right), self.shape.way, -1).mean(-1).ravel()
-        drawn = self.class_of(self.image[:, :: self.shape.queries]).ravel()
-        counts = np.bincount(drawn, minlength=len(self.sizes))
+        sampled = self.class_of(self.image[:, :: self.shape.queries]).ravel()
+        counts = np.bincount(sampled, minlength=len(self.sizes))
         with np.errstate(invalid="ignore"):
-            mean = np.bincount(drawn, by_class, len(self.sizes)) / counts
-            spread = np.bincount(drawn, np.square(by_class - mean[drawn]), len(self.sizes)) / counts
+            mean = np.bincount(sampled, by_class, len(self.sizes)) / counts
+            spread = np.bincount(sampled, np.square(by_class - mean[sampled]), len(self.sizes)) / counts
             return 100 * mean, 196 * np.sqrt(spread / counts)
 
     def calibration(self) -> Calibration:

@@ -9,7 +9,7 @@ from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters, rescaled_lambda
 from frn.ridge.reconstruction import class_error
 
-LEAST_RHO = 0.01
+MIN_RHO = 0.01
 """Reconstructions that short tell no classes apart; in sound runs rho stays above 0.15."""
 
 
@@ -49,10 +49,10 @@ class FRNHead(Head):
         for name, value in asdict(learned).items():
             self.get_parameter(name).data.fill_(value)
 
-    def trouble(self) -> str:
-        """What training has done to the head that it does not come back from; empty if nothing."""
+    def divergence_reason(self) -> str:
+        """Return why training cannot recover, as a message; empty while it can."""
         if self.gamma <= 0:
             return f"gamma is {self.gamma.item():.2f}: a class scores highest where it rebuilds worst"
-        if self.rho() < LEAST_RHO:
+        if self.rho() < MIN_RHO:
             return f"rho is {self.rho().item():.0e}: no class rebuilds anything"
         return ""

@@ -13,6 +13,6 @@ class Head(nn.Module):
         """What the auxiliary loss keeps apart (Eq. 11) of the supports (way, shot, r, d): all locations."""
         return support
 
-    def trouble(self) -> str:
-        """What training has done to the head that it does not recover from; empty if nothing."""
+    def divergence_reason(self) -> str:
+        """Return why training cannot recover, as a message; empty while it can."""
         return ""

@@ -100,9 +100,9 @@ class TDMFRNHead(Head):
             error = (rebuilt - locations).square().unflatten(1, query.shape[:2]).mean(2)  # way, q, d
             return -self.frn.gamma * (self.weights(support, query).square() * error).sum(-1).mT
 
-    def trouble(self) -> str:
-        """What training has done to the head that it does not come back from; empty if nothing."""
-        return self.frn.trouble()
+    def divergence_reason(self) -> str:
+        """Return why training cannot recover, as a message; empty while it can."""
+        return self.frn.divergence_reason()
 
 
 def in_float(maps: Tensor) -> Tensor:

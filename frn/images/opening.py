@@ -1,6 +1,6 @@
 """The only door to image files: what is opened, and whether it is decoded in this process or in a child.
 
-Free of torch. Everything that leaves here is RGB, upright, and of a bounded size.
+Free of torch. Everything that leaves here is sRGB, upright, and of a bounded size.
 """
 
 import threading
@@ -11,12 +11,27 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.images import heif
-from frn.images.decoding import Wish, decode_here
+from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.files import read_regular
 
 EXTENSIONS = heif.EXTENSIONS | {
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+    *(
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".mpo",
+        ".png",
+        ".webp",
+        ".avif",
+        ".bmp",
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+    )
 }
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -33,7 +48,7 @@ _LARGE = threading.RLock()
 
 
 def open_image(path: Path) -> Image.Image:
-    """Decode one image file: first frame, upright by its EXIF tag, RGB, transparency on white.
+    """Decode one image file: first frame, upright by its EXIF tag, sRGB by its ICC profile, transparency on white.
 
     FrnError if the file is missing, no regular file, too large, of an unknown format, or broken.
     """
@@ -56,12 +71,12 @@ def decode(data: bytes, where: Path) -> Image.Image:
 
     FrnError if it has more than `MAX_PIXELS`, is of an unknown format, or broken.
     """
-    return _decode(data, str(where), Wish())[0]
+    return _decode(data, str(where), DecodeRequest())[0]
 
 
 def decode_stored(data: bytes, where: str) -> Image.Image:
     """Decode an image in its own mode and orientation. FrnError as `decode`."""
-    return _decode(data, where, Wish(stored=True))[0]
+    return _decode(data, where, DecodeRequest(stored=True))[0]
 
 
 def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pixels:
@@ -69,7 +84,7 @@ def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pix
 
     The same pixels as of `decode`, without a second picture of full size on the way. FrnError as `decode`.
     """
-    return np.asarray(_decode(data, str(where), Wish(transform=transform))[0])
+    return np.asarray(_decode(data, str(where), DecodeRequest(transform=transform))[0])
 
 
 def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> tuple[Pixels, tuple[int, int]]:
@@ -78,7 +93,7 @@ def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> 
     Returns the crop, and the (width, height) of the whole image, upright. FrnError as `decode`.
     """
     draft = DRAFT * (transform.resize or transform.size)
-    image, size = _decode(data, str(where), Wish(transform=transform, draft=draft))
+    image, size = _decode(data, str(where), DecodeRequest(transform=transform, draft=draft))
     return np.asarray(image), size
 
 
@@ -87,18 +102,18 @@ def decode_whole(data: bytes, where: Path, longest: int) -> tuple[Pixels, tuple[
 
     Returns the pixels (h, w, 3), and the (width, height) of the file's image, upright. FrnError as `decode`.
     """
-    image, size = _decode(data, str(where), Wish(draft=longest, longest=longest))
+    image, size = _decode(data, str(where), DecodeRequest(draft=longest, longest=longest))
     return np.asarray(image), size
 
 
-def _decode(data: bytes, where: str, wish: Wish) -> tuple[Image.Image, tuple[int, int]]:
-    """The image wished for, and the (width, height) of the whole one, upright."""
+def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:
+    """The image asked for, and the (width, height) of the whole one, upright."""
     heif.require(data, where)
     if is_quick(data):
-        return decode_here(data, where, wish, _LARGE)
-    from frn.images.worker import decode_there  # here: most images are decoded in this process
+        return decode_in_process(data, where, request, _LARGE)
+    from frn.images.worker import decode_in_worker  # here: most images are decoded in this process
 
-    return decode_there(data, where, wish, _LARGE)
+    return decode_in_worker(data, where, request, _LARGE)
 
 
 def is_quick(data: bytes) -> bool:

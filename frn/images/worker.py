@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -10,16 +11,17 @@ from typing import Any
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.decoding import MustBeAloneError, Wish, decode_here
+from frn.images.decoding import DecodeRequest, MustBeAloneError, decode_in_process
+from frn.images.depth import ShallowDataWarning, say
 from frn.images.transforms import EvaluationTransform
 from frn.system.hardware import cores
-from frn.system.sandbox import Answer, Confined, Message, StoppedError
+from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
 """That one image may take, once its child is there; 120 megapixels of compressed TIFF take one or two."""
 MEMORY = 1536 << 20
 """Bytes that a child may take: what `frn.images` allows a file, and what it is converted into."""
-MOST_CHILDREN = 4
+MAX_WORKERS = 4
 
 
 class _Children:
@@ -30,14 +32,14 @@ class _Children:
 
     def forget(self) -> None:
         """After a fork they are another process's, and a place may be held by a thread that is gone."""
-        self.idle: list[Confined] = []
-        self.places = threading.BoundedSemaphore(min(cores(), MOST_CHILDREN))
+        self.idle: list[SandboxedWorker] = []
+        self.places = threading.BoundedSemaphore(min(cores(), MAX_WORKERS))
 
     @contextlib.contextmanager
-    def one(self) -> Iterator[Confined]:
+    def one(self) -> Iterator[SandboxedWorker]:
         """An idle child, or a new one."""
         with self.places:
-            child = self.idle.pop() if self.idle else Confined("frn.images.worker:answer", MEMORY)
+            child = self.idle.pop() if self.idle else SandboxedWorker("frn.images.worker:answer", MEMORY)
             try:
                 yield child
             finally:
@@ -49,37 +51,43 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_CHILDREN.forget)
 
 
-def decode_there(
-    data: bytes, where: str, wish: Wish, alone: contextlib.AbstractContextManager[object]
+def decode_in_worker(
+    data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
-    """Decode in a child, as `frn.images.decoding.decode_here` does in this process, which never decodes these bytes.
+    """Decode in a child, as `decode_in_process` does in this process, which never decodes these bytes.
 
     FrnError as there, or if it takes longer than `SECONDS` or more than `MEMORY`.
     """
-    question: Message = {"where": where, "wish": asdict(wish)}
+    question: Message = {"where": where, "request": asdict(request)}
     with _CHILDREN.one() as child:
         try:
             answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
             if answer.get("large"):
                 with alone:
                     answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
-        except StoppedError as stopped:
+        except WorkerKilledError as stopped:
             raise FrnError(f"{where}: cannot be decoded: its decoder {stopped}") from stopped
+    for message in answer["told"]:
+        say(message)
     width, height = answer["whole"]
     return _image(answer, blobs), (width, height)
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
     """What the child does."""
-    wish = dict(question["wish"])
-    if wish["transform"] is not None:
-        wish["transform"] = EvaluationTransform(**wish["transform"])
+    request = dict(question["request"])
+    if request["transform"] is not None:
+        request["transform"] = EvaluationTransform(**request["transform"])
     alone = contextlib.nullcontext() if question["alone"] else _Refusal()
     try:
-        image, whole = decode_here(blobs.pop(), question["where"], Wish(**wish), alone)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            say.cache_clear()  # whoever asks knows what was said
+            image, whole = decode_in_process(blobs.pop(), question["where"], DecodeRequest(**request), alone)
     except MustBeAloneError:
         return {"large": True}, ()
-    return {"whole": whole, **_described(image)}, (image.tobytes(),)
+    told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
+    return {"whole": whole, "told": told, **_described(image)}, (image.tobytes(),)
 
 
 class _Refusal(contextlib.AbstractContextManager[None]):
@@ -92,13 +100,14 @@ class _Refusal(contextlib.AbstractContextManager[None]):
 
 def _described(image: Image.Image) -> Message:
     """All of an image that matters but its pixels."""
-    transparency = image.info.get("transparency")
+    transparency, profile = image.info.get("transparency"), image.info.get("icc_profile")
     palette = image.palette if image.mode in ("P", "PA") else None
     return {
         "mode": image.mode,
         "size": image.size,
         "palette": None if palette is None else [palette.mode, palette.tobytes().hex()],
         "transparency": ["hex", transparency.hex()] if isinstance(transparency, bytes) else transparency,
+        "profile": profile.hex() if isinstance(profile, bytes) else None,
     }
 
 
@@ -112,4 +121,6 @@ def _image(described: Message, blobs: list[bytes]) -> Image.Image:
         transparency = bytes.fromhex(transparency[1]) if transparency[0] == "hex" else tuple(transparency)
     if transparency is not None:
         image.info["transparency"] = transparency
+    if described["profile"] is not None:
+        image.info["icc_profile"] = bytes.fromhex(described["profile"])
     return image

@@ -13,10 +13,24 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import ClassEntry, State, Support, build_state
-from frn.inference.unknown import Shares, calibrate, explained, left_out_explained
-from frn.ridge.enrolment import ClassScorer, EnrolledClass, Floats, enroll
+from frn.inference.unknown import (
+    FALSE_REJECTIONS,
+    Calibration,
+    RejectRule,
+    Shares,
+    calibrate,
+    energy,
+    explained,
+    familiarity,
+    stride,
+)
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, enroll
+from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
+
+CHUNK = 64
+"""Examples that are compared with all classes at once."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,11 @@ class Prediction:
     explained: dict[str, float]
     """Share of the image's energy that each class rebuilds."""
     threshold: float
-    """The share below which the image is none of the classes."""
+    """The share below which the image is none of the classes; it depends on how well they all rebuild it."""
+    familiarity: float
+    """By which known images are told from others (`unknown`)."""
+    example_of: str | None = None
+    """The class that the image is an example of: it was judged without itself."""
 
     @cached_property
     def label(self) -> str:
@@ -56,24 +74,37 @@ class Classifier:
         self.extractor = extractor
         self.store = store
         self.head = extractor.head
+        """Alpha, beta and gamma, chosen again with the classes (`ridge.tuning`)."""
         self.state = State()
         """The files that the classes were enrolled from."""
         self.threshold_override: float | None = None
-        """Share that a class must explain; None calibrates it from the examples."""
+        """Share that a class must explain; None calibrates the rule from the examples."""
+        self.false_rejections = FALSE_REJECTIONS
+        """Share of known images that the calibrated rule rejects."""
         self.classes: dict[str, EnrolledClass] = {}
-        self.left_out: dict[str, Shares] = {}
+        self.leave_one_out: dict[str, Shares] = {}
         """What the rest of its class explains of each example, for classes with at least two."""
+        self._own_errors: dict[str, tuple[str, Array]] = {}
+        """Class and location errors (r,) of each example without itself, by content key."""
         self._scorer: ClassScorer | None = None
-        self._calibrated: float | None = None
+        self._leave_one_out_errors: tuple[Array, NDArray[np.intp], Shares] | None = None
+
+    @property
+    def rule(self) -> RejectRule:
+        """When an image is unknown."""
+        return self.calibration.rule if self.threshold_override is None else RejectRule(self.threshold_override)
 
     @property
     def threshold(self) -> float:
-        """Share that a class must explain of an image that is to be known."""
-        if self.threshold_override is not None:
-            return self.threshold_override
-        if self._calibrated is None:
-            self._calibrated = calibrate(list(self.left_out.values()))
-        return self._calibrated
+        """Share that a class must typically explain of an image that is to be known."""
+        return self.calibration.typical if self.threshold_override is None else self.threshold_override
+
+    @property
+    def calibration(self) -> Calibration:
+        """The rule that the examples give, and what to expect of it."""
+        if self._leave_one_out_errors is None:
+            raise FrnError("there is no class yet: enroll some first")
+        return calibrate(*self._leave_one_out_errors, self.false_rejections)
 
     def enroll(
         self,
@@ -134,53 +165,100 @@ class Classifier:
         def pool(entry: ClassEntry) -> Maps:
             return np.stack([feature_maps[support.key] for support in entry.supports])
 
-        if self.extractor.untrained_head:
-            self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes])
-        classes, left_out = {}, {}
+        self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
+        classes, shares = {}, {}
+        own_errors: dict[str, tuple[str, Array]] = {}
         for entry in state.classes:  # one after the other: the pools of thousands would take as much as their maps
             maps = pool(entry)
             classes[entry.name] = enroll(maps, self.head)
             if len(maps) > 1:
-                left_out[entry.name] = left_out_explained(maps, self.head)
-        self.classes, self.left_out = classes, left_out
-        self._scorer = self._calibrated = None
+                errors = left_out_location_error(maps, self.head)
+                shares[entry.name] = explained(errors.mean(1)[:, None], maps)[:, 0]
+            else:
+                errors = np.square(maps, dtype=np.float64).sum(-1)
+            own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
+        self.classes, self.leave_one_out, self._own_errors = classes, shares, own_errors
+        self._scorer = None
         self.state = state
+        self._leave_one_out_errors = self._leave_out(feature_maps)
+
+    def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares]:
+        """Errors (n, way) of examples that their class can do without, their classes, and their energies."""
+        keys = [
+            (label, support.key)
+            for label, entry in enumerate(self.state.classes)
+            for support in entry.supports
+            if len(entry.supports) > 1
+        ]
+        keys = keys[:: stride(len(keys))]
+        errors, energies = [np.zeros((0, len(self.classes)))], [np.zeros(0)]
+        for start in range(0, len(keys), CHUNK):
+            chunk = [key for _, key in keys[start : start + CHUNK]]
+            maps = np.stack([feature_maps[key] for key in chunk])
+            errors.append(self._class_errors(maps, chunk))
+            energies.append(energy(maps))
+        return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
         """Classify image files, in order; one that cannot be read yields its error and stops nothing."""
         read = self.extractor.read(paths)
         while batch := list(islice(read, self.extractor.batch)):
-            maps = [outcome.maps for _, outcome in batch if isinstance(outcome, Embedded)]
-            predictions = iter(self.predict_all(np.stack(maps)) if maps else [])
+            found = [outcome for _, outcome in batch if isinstance(outcome, Embedded)]
+            predictions = iter(self.predict_all([each.maps for each in found], [each.key for each in found]))
             for path, outcome in batch:
                 yield path, outcome if isinstance(outcome, FrnError) else next(predictions)
 
-    def predict(self, feature_maps: Maps) -> Prediction:
-        """Classify one feature map (r, d)."""
-        return self.predict_all(feature_maps[None])[0]
+    def predict(self, feature_maps: Maps, key: str | None = None) -> Prediction:
+        """Classify one feature map (r, d); an example, by its content key, without itself."""
+        return self.predict_all([feature_maps], [key])[0]
 
-    def predict_all(self, feature_maps: Maps) -> list[Prediction]:
-        """Classify feature maps (n, r, d)."""
-        errors = self.scorer.class_error(feature_maps)
-        shares, known = probabilities(errors, self.gamma), explained(errors, feature_maps)
+    def predict_all(self, feature_maps: Sequence[Maps], keys: Sequence[str | None]) -> list[Prediction]:
+        """Classify feature maps (r, d); those that are examples, by their content keys, without themselves."""
+        if not len(feature_maps):
+            return []
+        maps = np.stack(feature_maps)
+        errors, whole = self._class_errors(maps, keys), energy(maps)
+        shares, known = probabilities(errors, self.head.gamma), explained(errors, maps)
+        thresholds, familiar = self.rule.thresholds(errors, whole), familiarity(errors, whole)
 
         def by_class(row: NDArray[np.floating]) -> dict[str, float]:
             return dict(zip(self.classes, row.tolist(), strict=True))
 
         return [
-            Prediction(by_class(share), by_class(error), by_class(explains), self.threshold)
-            for share, error, explains in zip(shares, errors, known, strict=True)
+            Prediction(
+                by_class(share),
+                by_class(error),
+                by_class(explains),
+                float(threshold),
+                float(near),
+                self.example_of(key),
+            )
+            for share, error, explains, threshold, near, key in zip(
+                shares, errors, known, thresholds, familiar, keys, strict=True
+            )
         ]
 
-    def error_maps(self, feature_maps: Maps) -> Floats:
-        """Squared error of every location for every class: (r, d) to (way, h, w)."""
-        error: Floats = self.scorer.location_error(feature_maps[None])[0].T.reshape(-1, *self.extractor.grid)
-        return error
+    def example_of(self, key: str | None) -> str | None:
+        """The class that has an image among its examples, by its content key."""
+        return self._own_errors[key][0] if key in self._own_errors else None
 
-    @property
-    def gamma(self) -> float:
-        """Temperature of the probabilities of these classes."""
-        return self.extractor.temperature(self.head, [len(entry.supports) for entry in self.state.classes])
+    def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
+        """Squared error of every location for every class: (r, d) to (way, h, w); of an example without itself."""
+        error = self.scorer.location_error(feature_maps[None])[0]
+        if key in self._own_errors:
+            name, own = self._own_errors[key]
+            error[:, list(self.classes).index(name)] = own
+        return error.T.reshape(-1, *self.extractor.grid)
+
+    def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
+        """Class errors (n, way) of maps (n, r, d), of examples without themselves."""
+        errors = self.scorer.class_error(maps).astype(np.float64)
+        columns = {name: column for column, name in enumerate(self.classes)}
+        for row, key in enumerate(keys):
+            if key in self._own_errors:
+                name, own = self._own_errors[key]
+                errors[row, columns[name]] = own.mean()
+        return errors
 
     @property
     def scorer(self) -> ClassScorer:

@@ -6,15 +6,18 @@ well explained parts stay visible. Blocks are the locations of the feature map (
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+from PIL.PngImagePlugin import PngInfo
 
 from frn.images.transforms import Pixels
 from frn.inference.ramp import RAMP
+from frn.system.overwriting import MARK
 
-LEAST_COVER, MOST_COVER = 0.15, 0.75
+MIN_COVER, MAX_COVER = 0.15, 0.75
 PANEL = 252
 """Side of a panel in pixels; 84 three times."""
 COLUMNS = 4
@@ -44,7 +47,7 @@ def overlay(crop: Pixels, error_map: Map, *, low: float, high: float, smooth: bo
     how = Image.Resampling.BILINEAR if smooth else Image.Resampling.NEAREST
     level = np.asarray(grid.resize((width, height), how), dtype=np.float64) / 255
     colours = np.stack([np.interp(level, np.linspace(0, 1, len(RAMP)), channel) for channel in zip(*RAMP, strict=True)])
-    cover = (LEAST_COVER + (MOST_COVER - LEAST_COVER) * level)[..., None]
+    cover = (MIN_COVER + (MAX_COVER - MIN_COVER) * level)[..., None]
     grey = np.asarray(Image.fromarray(crop).convert("L"), dtype=np.float64)[..., None]
     return Image.fromarray(((1 - cover) * grey + cover * colours.transpose(1, 2, 0)).round().astype(np.uint8))
 
@@ -66,6 +69,15 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel], *, smooth: bool = F
         for number, (line, ink) in enumerate(zip(lines, (INK, FAINT), strict=True)):
             draw.text((left, top + PANEL + 4 + number * LINE), _fit(line, draw), fill=ink, font=_font())
     return canvas
+
+
+def marked(file_format: str) -> dict[str, Any]:
+    """Return what a picture is saved with so that it says who drew it."""
+    if file_format == "PNG":
+        chunks = PngInfo()
+        chunks.add_text("Software", MARK)
+        return {"pnginfo": chunks}
+    return {"comment": MARK} if file_format == "JPEG" else {"xmp": MARK.encode()}
 
 
 def _font() -> ImageFont.FreeTypeFont | ImageFont.ImageFont:

@@ -11,29 +11,30 @@ from typing import Literal
 
 import numpy as np
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
 from frn.inference.onnx_runtime import MAX_BYTES, Device, parse_json
 from frn.inference.onnx_sandbox import ForeignModel, OwnModel, Session
 from frn.models.header import is_pretrained
-from frn.ridge.parameters import HeadParameters, temperature
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import UNTRAINED, Prior
 from frn.system.files import read_regular
 from frn.system.hardware import own_cores
 
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
 """Metadata of an extractor that looks at mirror images, too: the SHA-256 of the one that does not."""
-TestTime = Literal["fast", "mirror"]
-"""What an answer may cost: one look, or one at the mirror image as well."""
+Tta = Literal["none", "hflip"]
+"""Test-time augmentation: none, or the mean of the maps of a photo and of its mirror image."""
 BATCH = 16
 """Images per run: enough to be fast, few enough that the first answer comes soon."""
 AHEAD = 3
 """Batches on their way: one with whoever asks, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
 """Of all images of a run: fewer where they are larger, or layers would take gigabytes."""
-LARGEST = 1e12
+MAX_FEATURE = 1e12
 """Of a feature: sums of squares of larger ones are no float32 any more."""
 
 
@@ -66,9 +67,9 @@ class Extractor:
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
         self.plain_sha256 = metadata.get(PLAIN, self.sha256)
-        """Of the model without `mirror`: what a project remembers."""
+        """Of the model without `tta`: what a project remembers."""
         if (version := metadata.get("frn.version")) != FEATURES_VERSION:
-            told = one_line(version, 40)
+            told = shorten(version, 40)
             raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")
         config = parse_json(metadata, "frn.config", where)
         head = parse_json(metadata, "frn.head", where)
@@ -80,9 +81,9 @@ class Extractor:
             self.learned = {str(name): float(value) for name, value in head.items()}
             self.head = HeadParameters.from_metadata(self.learned) if self.method == "frn" else None
             self.untrained_head = is_pretrained(str(config["backbone"]))
-            """Whether the head's numbers are to be chosen from the supports (`ridge.tuning`)."""
+            """Whether nobody trained the head: its numbers then say nothing."""
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-            raise FrnError(f"{where}: its metadata is damaged ({one_line(error)})") from error
+            raise FrnError(f"{where}: its metadata is damaged ({shorten(error)})") from error
         self._check_signature(where)
 
     @classmethod
@@ -107,18 +108,19 @@ class Extractor:
         """r locations and d channels of a feature map."""
 
     @property
-    def test_time(self) -> TestTime:
+    def tta(self) -> Tta:
         """Whether it looks at mirror images, too."""
-        return "fast" if self.sha256 == self.plain_sha256 else "mirror"
+        return "none" if self.sha256 == self.plain_sha256 else "hflip"
+
+    @property
+    def prior(self) -> Prior:
+        """What the head is believed to be before the classes are known (`ridge.tuning`)."""
+        return UNTRAINED if self.untrained_head or self.head is None else Prior.trained(self.head)
 
     @property
     def batch(self) -> int:
         """Images per run."""
         return max(1, min(BATCH, PIXELS // self.transform.size**2))
-
-    def temperature(self, head: HeadParameters, shots: Sequence[int]) -> float:
-        """Gamma for classes of so many supports; a head that was chosen with the classes has their own."""
-        return head.gamma if self.untrained_head else temperature(head.gamma, shots)
 
     def feature_maps(self, pixels: Pixels) -> Maps:
         """Feature maps (n, r, d) of prepared images (n, S, S, 3) uint8."""
@@ -127,8 +129,10 @@ class Extractor:
         maps = self.session.run(images)
         if maps.shape != (len(pixels), *self.shape):
             raise FrnError(f"{self.where}: made maps of shape {maps.shape}, not {(len(pixels), *self.shape)}")
-        if not np.abs(maps).max(initial=0) <= LARGEST:  # nor is it if there is a NaN
-            raise FrnError(f"{self.where}: made a feature map that is not finite, or above {LARGEST:g}: it is damaged")
+        if not np.abs(maps).max(initial=0) <= MAX_FEATURE:  # nor is it if there is a NaN
+            raise FrnError(
+                f"{self.where}: made a feature map that is not finite, or above {MAX_FEATURE:g}: it is damaged"
+            )
         return maps
 
     def read(

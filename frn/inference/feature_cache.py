@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
-FEATURE_CACHE_VERSION = 2
+FEATURE_CACHE_VERSION = 3
 """Of the table and of how images are decoded; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
@@ -43,6 +43,8 @@ CREATE TABLE maps (
 _FIND = "SELECT r, d, used, data, crc32 FROM maps WHERE extractor = ? AND image = ?"
 _TOUCH = "UPDATE maps SET used = ? WHERE extractor = ? AND image = ?"
 _BY_USE = "SELECT extractor, image, coalesce(length(data), 0) FROM maps ORDER BY used, image"
+_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises; the second one where the text of the first quotes a damaged name."""
 _BUSY_OR_FULL = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -84,7 +86,7 @@ class FeatureStore:
                 self._database = _connect(path)
                 weakref.finalize(self, self._database.close)  # from Python 3.13 on, sqlite3 asks for it
                 return
-            except sqlite3.Error as error:
+            except _ERRORS as error:
                 if not _is_damage(error):  # locked, read-only, full: do without
                     return
                 assert self._path is not None
@@ -111,7 +113,7 @@ class FeatureStore:
             if not isinstance(used, float) or (now := time.time()) - used > TOUCH:
                 with self._database as database:
                     database.execute(_TOUCH, (now, extractor, key))
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             self._give_up(error)
             return None
         return np.frombuffer(data, dtype="<f4").reshape(r, d)
@@ -133,7 +135,7 @@ class FeatureStore:
             with self._database as database:
                 database.executemany("INSERT OR REPLACE INTO maps VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
                 self._shrink(database)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             self._give_up(error)
 
     def close(self) -> None:
@@ -142,7 +144,7 @@ class FeatureStore:
             self._database.close()
             self._database = None
 
-    def _give_up(self, error: sqlite3.Error) -> None:
+    def _give_up(self, error: Exception) -> None:
         """Do without the file; one that is damaged is removed, and the next program begins another."""
         self.close()
         if self._path is not None and _is_damage(error):
@@ -178,13 +180,13 @@ def _connect(path: Path) -> sqlite3.Connection:
                 database.execute(f"PRAGMA user_version = {FEATURE_CACHE_VERSION}")
             elif version != FEATURE_CACHE_VERSION:
                 raise sqlite3.DatabaseError(f"version {version}")
-    except sqlite3.Error:
+    except _ERRORS:
         database.close()
         raise
     return database
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
+def _is_damage(error: Exception) -> bool:
     """Whether the file is to blame. An error's lowest byte is its kind; text that is not UTF-8 has none."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _BUSY_OR_FULL
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 
 if TYPE_CHECKING:
     import onnx
@@ -67,7 +67,7 @@ def check_model(data: bytes, where: str, formats: Iterable[str]) -> dict[str, st
         raise FrnError(f"{where}: has over {MAX_METADATA >> 20} MiB of metadata")
     foreign = [opset.domain for opset in model.opset_import if opset.domain not in ("", "ai.onnx")]
     if foreign or model.functions or model.training_info:
-        used = one_line(foreign[0]) if foreign else "functions of its own"
+        used = shorten(foreign[0]) if foreign else "functions of its own"
         raise FrnError(f"{where}: uses {used}; only standard operators may run")
     _check_graph(model.graph, where)
     _check_sizes(model, where)
@@ -82,7 +82,7 @@ def _check_graph(graph: "onnx.GraphProto", where: str) -> None:
     tensors = list(graph.initializer)
     for node in graph.node:
         if node.op_type not in OPERATORS or node.domain not in ("", "ai.onnx"):
-            operator = one_line(f"{node.domain or 'ai.onnx'}.{node.op_type}")
+            operator = shorten(f"{node.domain or 'ai.onnx'}.{node.op_type}")
             raise FrnError(f"{where}: uses the operator {operator}, which may not run")
         for attribute in node.attribute:
             if attribute.HasField("g") or attribute.graphs:
@@ -104,7 +104,7 @@ def _check_sizes(model: "onnx.ModelProto", where: str) -> None:
     try:
         inferred = onnx.shape_inference.infer_shapes(model)  # not of values: they could grow like sizes
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
-        raise FrnError(f"{where}: the shapes in its graph contradict each other ({one_line(error)})") from error
+        raise FrnError(f"{where}: the shapes in its graph contradict each other ({shorten(error)})") from error
     total = 0
     for value in inferred.graph.value_info:
         dims = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
@@ -141,7 +141,7 @@ def open_session(
         unwanted = None if fold else ["ConstantFolding"]
         session = onnxruntime.InferenceSession(data, options, providers=providers, disabled_optimizers=unwanted)
     except _errors() as e:
-        raise FrnError(f"{where}: onnxruntime cannot run it ({one_line(e)})") from e
+        raise FrnError(f"{where}: onnxruntime cannot run it ({shorten(e)})") from e
     finally:
         onnxruntime.set_default_logger_severity(2)
     if device == "cuda" and "CUDAExecutionProvider" not in session.get_providers():
@@ -179,7 +179,7 @@ def run_session(
     except _errors() as error:
         if options.terminate:
             raise FrnError(f"the model was stopped: it ran for more than {TIME_LIMIT:.0f} s") from error
-        raise FrnError(f"the model failed ({one_line(error)})") from error
+        raise FrnError(f"the model failed ({shorten(error)})") from error
     finally:
         timer.cancel()
     return results

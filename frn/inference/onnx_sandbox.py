@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.inference.onnx_runtime import FEATURES_FORMAT, Device, check_model, open_session, run_session
-from frn.system.sandbox import Answer, Confined, Message, StoppedError
+from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
 """That opening a stranger's file may take, one image included; as many again for each `PER_BYTES` that it has."""
 PER_BYTES = 64 << 20
-SLACK = 5.0
+TIMEOUT_FACTOR = 5.0
 """A run may take so many times what the one image of the opening leads to expect."""
 MEMORY = 1280 << 20
 """Bytes that a child may take, and `PER_FILE` times the file's, and a stack for each thread."""
@@ -87,7 +87,7 @@ class ForeignModel:
         self._data, self._where = data, where
         self._how: Message = {"do": "open", "where": where, "device": device, "threads": threads}
         memory = MEMORY + PER_FILE * len(data) + PER_THREAD * threads
-        self._child = Confined("frn.inference.onnx_sandbox:answer", memory if device == "cpu" else CUDA_MEMORY)
+        self._child = SandboxedWorker("frn.inference.onnx_sandbox:answer", memory if device == "cpu" else CUDA_MEMORY)
         self._open()
 
     def _open(self) -> None:
@@ -102,14 +102,14 @@ class ForeignModel:
         """As `Session`. A child that had to be ended, or is another process's, is replaced."""
         if not self._child.lives:
             self._open()
-        expected = max(SECONDS, SLACK * self._seconds * len(images))
+        expected = max(SECONDS, TIMEOUT_FACTOR * self._seconds * len(images))
         answer, (found,) = self._ask({"do": "run", "shape": images.shape}, [images.tobytes()], expected)
         return np.frombuffer(found, dtype=np.float32).reshape(answer["shape"])
 
     def _ask(self, question: Message, blobs: list[bytes], seconds: float) -> tuple[Message, list[bytes]]:
         try:
             return self._child.ask(question, blobs, seconds)
-        except StoppedError as stopped:
+        except WorkerKilledError as stopped:
             raise FrnError(f"{self._where}: the model was stopped: it {stopped}") from stopped
 
 

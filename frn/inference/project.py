@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor, TestTime
+from frn.inference.extractor import Extractor, Tta
 from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
 from frn.models.zoo import named_extractors
 from frn.system.files import decode_json, read_regular, write_atomically
@@ -30,12 +30,6 @@ Document = dict[str, Any]
 MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
 """From each older version to the next: pure functions of the document. Version 1 is the first."""
 
-RENEWED = {
-    "c47680dcb98c557b": "ac1fd3c7d0ebaded5fd1e06d33d97401ec135eb59d5852af13772aad9b69d6f2",  # conv4
-    "66fc5a796ca02ba6": "d9c2f7212db2c074cbd88e614778f3c896faf6b8303d266cfddf3cee86bf0867",  # resnet12-small
-}
-"""SHA-256 of extractors shipped with ONNX's IR version 10, as it begins, and of the same graphs with version 8."""
-
 
 @dataclass(frozen=True, slots=True)
 class ModelReference:
@@ -47,7 +41,7 @@ class ModelReference:
     """Of the extractor's bytes."""
     preprocess: EvaluationTransform
     """How it sees a photo; the extractor says so itself, this is for people."""
-    test_time: TestTime = "fast"
+    tta: Tta = "none"
     """Whether it looks at mirror images, too: that changes answers."""
 
     @classmethod
@@ -60,7 +54,7 @@ class ModelReference:
         id_ = model if named else write_path(Path(model).absolute(), folder.absolute()).get("path")
         if id_ is None:
             raise FrnError(f"{model}: a project cannot refer to a model whose path is not valid text. Rename it.")
-        return cls(id_, extractor.plain_sha256, extractor.transform, extractor.test_time)
+        return cls(id_, extractor.plain_sha256, extractor.transform, extractor.tta)
 
     def locate(self, folder: Path) -> str:
         """The model's name or path, for a project in `folder`."""
@@ -117,7 +111,7 @@ def load_project(path: Path) -> Project:
     try:
         model, state = _parse(document, path.parent)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else one_line(error)
+        reason = f"{error} is missing" if isinstance(error, KeyError) else shorten(error)
         raise FrnError(f"{path}: is a damaged project ({reason}).{_backup_hint(path)}") from error
     return Project(model, state, document, data)
 
@@ -150,7 +144,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
 
 def _document(project: Project, folder: Path) -> Document:
     """The project as JSON: known keys over those that were there when it was read."""
-    old_model = {key: value for key, value in project.document.get("model", {}).items() if key != "test_time"}
+    old_model = {key: value for key, value in project.document.get("model", {}).items() if key != "tta"}
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
     return {
         **project.document,
@@ -161,7 +155,7 @@ def _document(project: Project, folder: Path) -> Document:
             "id": project.model.id,
             "sha256": project.model.sha256,
             "preprocess": asdict(project.model.preprocess),
-            **({"test_time": "mirror"} if project.model.test_time == "mirror" else {}),
+            **({"tta": "hflip"} if project.model.tta == "hflip" else {}),
         },
         "threshold": project.state.threshold,
         "next_id": project.state.next_id,
@@ -205,17 +199,18 @@ def read_path(document: Mapping[str, Any], folder: Path) -> Path:
         return folder / os.fsdecode(base64.b64decode(document["path_b64"], validate=True))
     if "\0" in document["path"]:
         raise ValueError("a path with a NUL in it")
+    os.fsencode(document["path"])  # a lone surrogate is in no name: UnicodeEncodeError, which is a ValueError
     return folder / PurePosixPath(document["path"])
 
 
 def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     model = document["model"]
-    test_time = model.get("test_time", "fast")
-    if test_time not in get_args(TestTime):
-        raise ValueError(f"test_time is {one_line(test_time, 20)}")
-    name, sha256 = _text(model["id"]), _text(model["sha256"])
-    sha256 = RENEWED.get(sha256[:16], sha256)
-    reference = ModelReference(name, sha256, EvaluationTransform(**model["preprocess"]), test_time)
+    tta = model.get("tta", "none")
+    if tta not in get_args(Tta):
+        raise ValueError(f"tta is {shorten(tta, 20)}")
+    reference = ModelReference(
+        _text(model["id"]), _text(model["sha256"]), EvaluationTransform(**model["preprocess"]), tta
+    )
     classes = tuple(_parse_class(entry, folder) for entry in document["classes"])
     _refuse_twins([entry.name for entry in classes], "classes called")
     _refuse_twins([entry.id for entry in classes], "classes with number")

@@ -1,50 +1,166 @@
-"""Explained energy, R^2 of the reconstruction, and the threshold below which a photo is none of the classes.
+"""Explained energy, R^2 of the reconstruction, and how much of it a photo needs to count as known.
 
 Errors grow with the features, so they cannot be compared between photos; R^2 can. For a query map Q with locations q
 and its reconstruction Q_c by class c
 
-    explained = R^2 = 1 - <Q, Q_c> / mean |q|^2
+    explained = R^2 = 1 - <Q, Q_c> / energy,    energy = mean |q|^2
 
-with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. A photo is unknown where no class reaches the
-threshold. That comes from the supports: each is left out and rebuilt by the rest of its class, and the threshold is
-what all but a few of them reach. One support less explains a little less, so in use even fewer of the known photos
-fall below it.
+with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. Some photos are easy for every class, though.
+So the error of the best class is compared with the energy and with the mean error of the next classes:
 
-Shape letters: way classes, k supports of a class, r locations, d channels, q queries.
+    familiarity = 1 - best / (energy^(1 - w) rivals^w)
+
+A photo is unknown if its familiarity is below a limit, which is the same as a limit on what is explained of it. The
+limit comes from the examples: each is left out of its own class, and the limit is what all but a stated share of them
+reach. With its own class left out as well, each example is also a photo of an unknown class, so the share of those
+that the limit will catch is known.
+
+Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n left-out supports.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.ridge.leave_one_out import leave_one_out
-from frn.ridge.parameters import HeadParameters
-
-MISSED = 0.05
-"""Share of left-out supports that may fall below the calibrated threshold."""
+FALSE_REJECTIONS = 0.05
+"""Share of left-out supports that may be called unknown."""
+RIVALS = 5
+"""Classes after the best one that it is compared with."""
+WEIGHT = 0.5
+"""Of the rivals, beside the energy: never more than a third of a point of AUROC behind the best weight."""
+MAX_SAMPLED = 1000
+"""Left-out supports that a limit is calibrated from; of more, an even selection."""
 
 Shares = NDArray[np.float64]
+Errors = NDArray[np.floating]
 
 
-def explained(errors: NDArray[np.floating], queries: NDArray[np.floating]) -> Shares:
+def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
     """R^2 of each query's reconstruction by each class, at least 0, (q, way): from errors (q, way) and maps (q, r, d).
 
     A map that is zero everywhere has nothing to explain and gets 0.
     """
-    energy = np.square(queries, dtype=np.float64).sum(-1).mean(-1)[:, None]
-    shares: Shares = 1 - np.divide(errors, energy, out=np.ones(errors.shape), where=energy > 0)
+    whole = energy(queries)[:, None]
+    shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)
 
 
-def left_out_explained(feature_maps: NDArray[np.floating], head: HeadParameters) -> Shares:
-    """What the other supports of a class explain of each: (k, r, d), k >= 2, to (k,)."""
-    return explained(leave_one_out(feature_maps, head)[:, None], feature_maps)[:, 0]
+def energy(queries: NDArray[np.floating]) -> Shares:
+    """Mean squared length of the locations of maps (q, r, d): (q,)."""
+    mean: Shares = np.square(queries, dtype=np.float64).sum(-1).mean(-1)
+    return mean
 
 
-def calibrate(left_out: Sequence[Shares]) -> float:
-    """The threshold that all but `MISSED` of the left-out supports of all classes reach.
+def rivals_error(errors: Errors, whole: Shares) -> Shares:
+    """Mean error of the classes after the best one, (q,): from errors (q, way); the energy if there is one class."""
+    if errors.shape[1] < 2:
+        return whole
+    count = min(RIVALS + 1, errors.shape[1])
+    least = np.sort(np.partition(errors.astype(np.float64), count - 1, axis=1)[:, :count], axis=1)
+    mean: Shares = least[:, 1:].mean(1)
+    return mean
 
-    Where no class has two supports, nothing is known of their spread, and the threshold is 0: no photo is unknown.
+
+def familiarity(errors: Errors, whole: Shares, weight: float = WEIGHT) -> Shares:
+    """How well the best class does beside the energy and its rivals, (q,): 1 is a perfect reconstruction."""
+    reference = whole ** (1 - weight) * rivals_error(errors, whole).clip(0) ** weight
+    best = errors.min(1).clip(0)
+    known: Shares = 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class RejectRule:
+    """When a photo is unknown."""
+
+    least: float
+    """Familiarity of a known photo."""
+    weight: float = 0.0
+    """Of the rivals; 0 asks for the explained share alone, as a threshold that a person has set."""
+
+    def thresholds(self, errors: Errors, whole: Shares) -> Shares:
+        """Share of each query that a class must explain, (q,): from errors (q, way) and energies (q,)."""
+        share = np.divide(rivals_error(errors, whole), whole, out=np.ones(len(whole)), where=whole > 0).clip(0)
+        needed: Shares = 1 - (1 - self.least) * share**self.weight
+        return needed.clip(0)
+
+
+NEVER = RejectRule(0.0)
+"""No photo is unknown."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A rule from the examples, and what to expect of it."""
+
+    known: Shares
+    """Familiarity of supports without themselves, (n,)."""
+    strangers: Shares
+    """Familiarity of the same without their whole class, (n,); empty if there is one class."""
+    typical: float
+    """Median share that a class must explain of them; 0 if there are none."""
+    false_rejections: float = FALSE_REJECTIONS
+
+    @property
+    def rule(self) -> RejectRule:
+        """The rule that rejects the stated share of known photos; without two supports in any class, none."""
+        if not len(self.known):
+            return NEVER
+        return RejectRule(float(np.quantile(self.known, self.false_rejections)), WEIGHT)
+
+    @cached_property
+    def caught(self) -> float:
+        """Expected share of photos of unknown classes that are called unknown; NaN if nothing tells."""
+        return float((self.strangers < self.rule.least).mean()) if len(self.strangers) else float("nan")
+
+    @cached_property
+    def auroc(self) -> float:
+        """Chance that a known photo is more familiar than one of an unknown class; NaN if nothing tells."""
+        return auroc(self.known, self.strangers) if len(self.strangers) else float("nan")
+
+    def describe(self) -> str:
+        """What to expect, in one line."""
+        if not len(self.strangers):
+            return "unknown photos cannot be told: that takes two classes, and two photos in one of them"
+        if self.caught < 2 * self.false_rejections:
+            return (
+                f"unknown photos can hardly be told from these classes: rejecting {self.false_rejections:.0%} of your "
+                f"photos catches {self.caught:.0%} of others (AUROC {self.auroc:.2f})"
+            )
+        return (
+            f"rejects about {self.false_rejections:.0%} of your photos, catches about {self.caught:.0%} of others "
+            f"(AUROC {self.auroc:.2f})"
+        )
+
+
+def calibrate(
+    errors: Errors, labels: NDArray[np.intp], whole: Shares, false_rejections: float = FALSE_REJECTIONS
+) -> Calibration:
+    """Calibrate from supports: their errors (n, way), classes and energies (n,).
+
+    The error of a support's own class must be without the support.
     """
-    return float(np.quantile(np.concatenate(left_out), MISSED)) if left_out else 0.0
+    if not len(errors):
+        return Calibration(np.zeros(0), np.zeros(0), 0.0, false_rejections)
+    others = np.ones(errors.shape, dtype=bool)
+    others[np.arange(len(errors)), labels] = False
+    foreign = errors[others].reshape(len(errors), -1)
+    strangers = familiarity(foreign, whole) if foreign.shape[1] else np.zeros(0)
+    found = Calibration(familiarity(errors, whole), strangers, 0.0, false_rejections)
+    typical = float(np.median(found.rule.thresholds(errors, whole)))
+    return Calibration(found.known, strangers, typical, false_rejections)
+
+
+def stride(count: int) -> int:
+    """The stride of the selection of supports."""
+    return max(1, -(-count // MAX_SAMPLED))
+
+
+def auroc(known: Sequence[float] | Errors, unknown: Sequence[float] | Errors) -> float:
+    """Share of pairs of a known and an unknown query in which the known one scores higher; ties count half."""
+    order = np.sort(unknown)
+    below = np.searchsorted(order, known, side="left") + np.searchsorted(order, known, side="right")
+    return float(below.mean() / 2 / len(order))

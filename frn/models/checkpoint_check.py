@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 from typing import IO, Any
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.system.files import require_regular
-from frn.system.sandbox import Answer, Confined, Message, StoppedError
+from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
 
 MAX_BYTES = 8 << 30
 """Of a checkpoint."""
@@ -29,10 +29,10 @@ _LEGACY_PARTS = 5
 def check_checkpoint(path: Path) -> None:
     """FrnError if a checkpoint is no regular file, or unpickling it takes longer than `SECONDS`, or too much memory."""
     require_regular(path, MAX_BYTES)
-    child = Confined("frn.models.checkpoint_check:answer", MEMORY)
+    child = SandboxedWorker("frn.models.checkpoint_check:answer", MEMORY)
     try:
         child.ask({"path": str(path.absolute()), "where": str(path)}, (), SECONDS)
-    except StoppedError as stopped:
+    except WorkerKilledError as stopped:
         raise FrnError(f"{path}: is not a readable torch checkpoint: reading it {stopped}") from stopped
     finally:
         child.close()
@@ -51,7 +51,7 @@ def answer(question: Message, _: list[bytes]) -> Answer:
     except (FrnError, MemoryError):
         raise
     except Exception as error:  # unpickling raises whatever it stumbles over
-        raise FrnError(f"{where}: is not a readable torch checkpoint ({one_line(error)})") from error
+        raise FrnError(f"{where}: is not a readable torch checkpoint ({shorten(error)})") from error
     return {}, ()
 
 

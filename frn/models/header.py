@@ -11,7 +11,7 @@ from typing import Any
 import safetensors
 
 from frn._version import __version__
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.transforms import EvaluationTransform
 from frn.system.files import read_regular, require_regular
 
@@ -89,7 +89,9 @@ def require_whole(path: Path) -> None:
     data = memoryview(read_regular(path, MAX_WEIGHTS))
     length = 8 + int.from_bytes(data[:8], "little")
     fields = json.loads(bytes(data[8:length]))
-    if fields[_METADATA].get(CHECKSUM, right := checksum(fields, data[length:])) != right:
+    metadata = fields[_METADATA]
+    is_old = metadata.keys() <= {"format", "version", "frn", "config", "record"}  # else the checksum's name is damaged
+    if not is_old and metadata.get(CHECKSUM) != checksum(fields, data[length:]):
         raise FrnError(f"{path}: is damaged: its checksum is not that of its content. Restore it, or make it again.")
 
 
@@ -103,14 +105,14 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
     except (OSError, safetensors.SafetensorError) as error:
-        raise FrnError(f"{path}: is not a readable .safetensors file ({one_line(error)})") from error
+        raise FrnError(f"{path}: is not a readable .safetensors file ({shorten(error)})") from error
     if metadata.get("format") != MODEL_FILE_FORMAT:
         found = metadata.get("format")
         raise FrnError(
             f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {MODEL_FILE_FORMAT!r})"
         )
     if (version := metadata.get("version")) != str(MODEL_FILE_VERSION):
-        told = one_line(version, 40)
+        told = shorten(version, 40)
         raise FrnError(f"{path}: has format version {told}; this frn {__version__} reads {MODEL_FILE_VERSION}")
     try:
         fields = json.loads(metadata["config"])
@@ -121,4 +123,4 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
             raise TypeError("its record is no JSON object")
         return ModelConfig(**fields), record
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise FrnError(f"{path}: its header is damaged ({one_line(error)})") from error
+        raise FrnError(f"{path}: its header is damaged ({shorten(error)})") from error

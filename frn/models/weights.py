@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.models.checkpoint_check import check_checkpoint
 from frn.models.header import MAX_WEIGHTS
 from frn.system.files import require_regular
@@ -30,7 +30,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         try:
             return load_file(path)
         except (OSError, safetensors.SafetensorError) as error:
-            raise FrnError(f"{path}: is not a readable .safetensors file ({one_line(error)})") from error
+            raise FrnError(f"{path}: is not a readable .safetensors file ({shorten(error)})") from error
     return read_checkpoint(path)
 
 
@@ -106,4 +106,4 @@ def _unpickle(path: Path) -> object:
     except pickle.UnpicklingError as error:
         raise FrnError(f"{path}: holds more than weights and is refused (a pickle can run code)") from error
     except Exception as error:  # torch's reader raises whatever a damaged file makes it stumble over
-        raise FrnError(f"{path}: is not a readable torch checkpoint ({one_line(error)})") from error
+        raise FrnError(f"{path}: is not a readable torch checkpoint ({shorten(error)})") from error

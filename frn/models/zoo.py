@@ -116,6 +116,14 @@ def added_models() -> dict[str, ModelFiles]:
         return {}
 
 
+def closed_models() -> list[Path]:
+    """Folders of added models that this account may not read, as others have added them."""
+    with contextlib.suppress(OSError):
+        folders = [path for path in models_folder().iterdir() if NAME.fullmatch(path.name)]
+        return sorted(path for path in folders if not os.access(path, os.R_OK | os.X_OK))
+    return []
+
+
 def place_for(name: str, backbone: str) -> Path:
     """The folder of a model that is to be added, of a network `SOURCE:NAME`.
 

@@ -14,11 +14,16 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.system.extras import install_command
 from frn.system.files import MAX_LINES, read_regular
+from frn.system.overwriting import MARK
 
 METRICS = "metrics.jsonl"
 FORMATS = (".png", ".svg", ".pdf")
-UNDATED = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-"""What keeps the time out of a file."""
+METADATA = {
+    ".png": {"Software": MARK},
+    ".svg": {"Date": None, "Creator": MARK},
+    ".pdf": {"CreationDate": None, "Creator": MARK},
+}
+"""What a file says of its origin: no time, and who drew it."""
 WINDOWS = 100
 """A curve is smoothed over one part in so many of its steps."""
 
@@ -102,7 +107,7 @@ def draw_curves(runs: Sequence[Curves], kind: str) -> bytes:
         elif runs:
             figure.suptitle(runs[0].name)
         picture = io.BytesIO()
-        figure.savefig(picture, format=kind.removeprefix("."), dpi=150, metadata=UNDATED.get(kind))
+        figure.savefig(picture, format=kind.removeprefix("."), dpi=150, metadata=METADATA[kind])
     return picture.getvalue()
 
 

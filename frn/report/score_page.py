@@ -17,7 +17,7 @@ from frn.report.page import figure, made_by, page, picture, section, table
 
 THUMBNAIL = EvaluationTransform(size=128)
 CLASS_HEADS = ("class", "photos", "recognised", "of those called so")
-MOST_ERRORS = 60
+MAX_ERRORS = 60
 """Wrong answers with a picture of each."""
 
 
@@ -44,7 +44,7 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
         _unknown(found),
         section(
             "Wrong answers",
-            f'<div class="row">{"".join(map(_figure, found.errors[:MOST_ERRORS]))}</div>',
+            f'<div class="row">{"".join(map(_figure, found.errors[:MAX_ERRORS]))}</div>',
             note=f"{len(found.errors)}, the most certain first.",
         ),
     ]
@@ -60,11 +60,11 @@ def _accuracy(found: LabelledScore) -> str:
 
 
 def _unknown(found: LabelledScore) -> str:
-    rows = [("photos of these classes", str(len(found.known)), _share(found.missed))]
-    content, note = "", "Bring photos of other classes in a folder of another name to see how many are caught."
-    if found.strangers:
-        rows.append(("photos of other classes", str(len(found.strangers)), _share(found.caught)))
-        shares = [np.array([answer.explained for answer in part]) for part in (found.known, found.strangers)]
+    rows = [("photos of these classes", str(len(found.known)), _share(found.false_rejections))]
+    content, note = "", "Bring photos of other classes in a folder of another name to see how many are rejected."
+    if found.unknown:
+        rows.append(("photos of other classes", str(len(found.unknown)), _share(found.true_positive_rate)))
+        shares = [np.array([answer.explained for answer in part]) for part in (found.known, found.unknown)]
         content, note = histograms(shares[0], shares[1], ("these classes", "others")), ""
     return section("Unknown", table(("", "photos", "called unknown"), rows, label="Unknown") + content, note=note)
 

@@ -1,9 +1,7 @@
 """A score as a table with a row per photo. Free of torch."""
 
-import csv
-import io
-
 from frn.evaluation.labelled import LabelledScore
+from frn.report.csv_rows import csv_text
 
 
 def rows(found: LabelledScore) -> list[dict[str, object]]:
@@ -15,18 +13,15 @@ def rows(found: LabelledScore) -> list[dict[str, object]]:
             "label": answer.label,
             "right": int(answer.right),
             "probability": f"{answer.probability:.6f}",
-            "explained": f"{answer.explained:.6f}",
+            "explained": round(answer.explained, 6),
             "unknown": int(answer.prediction.unknown),
             **{f"p({name})": f"{share:.6f}" for name, share in answer.prediction.probabilities.items()},
         }
-        for answer in (*found.known, *found.strangers)
+        for answer in (*found.known, *found.unknown)
     ]
 
 
 def as_csv(found: LabelledScore) -> str:
     """`rows` under a head."""
-    text, table = io.StringIO(), rows(found)
-    writer = csv.DictWriter(text, list(table[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    return text.getvalue()
+    table = rows(found)
+    return csv_text(list(table[0]), table)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.ridge.parameters import HeadParameters
 
-LARGEST = 1e6
+MAX_FACTOR = 1e6
 """Of a row's numbers, which are about rho at most: squares of products with larger ones may be no float32."""
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
@@ -49,7 +49,7 @@ def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> Enrolled
         signs = np.ones(len(rows))
     except np.linalg.LinAlgError:  # rho h > 2 somewhere: no sum of squares
         rows, signs = _rows_by_svd(pool, lam, rho)
-    if not np.abs(rows).max(initial=0) <= LARGEST:
+    if not np.abs(rows).max(initial=0) <= MAX_FACTOR:
         raise FrnError(f"the model's head is damaged: with rho = {rho:g} no class can be enrolled")
     return EnrolledClass(rows.astype(np.float32), signs.astype(np.float32))
 
@@ -74,7 +74,7 @@ BLOCK = 1 << 19
 """Numbers of the classes' rows that are put together for one product: few enough for the processor's cache."""
 OPERATORS = 1 << 28
 """Numbers of all residual operators that are kept, if they take no less than the rows do."""
-READ = 20
+READ_COST = 20
 """Multiplications in the time in which a number comes from memory."""
 
 
@@ -148,7 +148,7 @@ class ClassScorer:
         """<Q, Q_c> of Eq. 4 for every class: (q, r, d) to (q, way)."""
         count, r, d = queries.shape
         self._seen += count
-        by_rows, by_operators = self._numbers * (count * r + READ), self._in_operators * (count + READ)
+        by_rows, by_operators = self._numbers * (count * r + READ_COST), self._in_operators * (count + READ_COST)
         if self._fits and by_operators < by_rows and (self._operators or self._seen * r >= d):
             return self._by_operators(queries)
         error: Floats = self.location_error(queries).mean(1)

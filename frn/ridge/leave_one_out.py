@@ -12,7 +12,13 @@ from frn.ridge.parameters import HeadParameters
 
 
 def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
-    """Class error of every support (k, r, d), k >= 2, when the other k - 1 rebuild it, (k,): large for an outlier.
+    """Class error of every support (k, r, d), k >= 2, when the other k - 1 rebuild it, (k,): large for an outlier."""
+    error: Array = left_out_location_error(feature_maps, head).mean(axis=1)
+    return error
+
+
+def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
+    """Squared error of every location of every support (k, r, d), k >= 2, when the others rebuild it, (k, r).
 
     With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
     -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
@@ -24,9 +30,8 @@ def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> A
         raise ValueError(f"leaving one out needs at least two supports, not {k}")
     lam, rho = head.lam((k - 1) * r, d), head.rho()
     energy, along, kept = left_out_parts(feature_maps, lam)
-    error = energy - 2 * rho * along + rho**2 * kept
-    mean: Array = error.mean(axis=1)
-    return mean
+    error: Array = energy - 2 * rho * along + rho**2 * kept
+    return error
 
 
 def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:

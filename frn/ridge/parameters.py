@@ -5,15 +5,14 @@ The torch head, the numpy enrolment and the ONNX graph all take them from here. 
 
 import json
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-MOST = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
+MAX_PARAMETER = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
 """Size of what is believed to be learned: beyond, exponentials are no number that classes can be enrolled with."""
 LAMBDA_FLOOR = 1e-6
 """Added to lambda by the authors' released code, not by the paper; kept so that published weights give their logits."""
@@ -53,7 +52,7 @@ class HeadParameters:
         """The entry `frn.head` of an ONNX file's metadata. ValueError if it holds others."""
         if learned.keys() != {"alpha", "beta", "gamma"}:
             raise ValueError(f"an FRN head has alpha, beta and gamma, not {', '.join(learned)}")
-        if not all(abs(value) <= MOST[name] for name, value in learned.items()):  # nor is NaN
+        if not all(abs(value) <= MAX_PARAMETER[name] for name, value in learned.items()):  # nor is NaN
             raise ValueError(f"alpha, beta and gamma are {learned}")
         return cls(**learned)
 
@@ -66,13 +65,12 @@ USUAL_SHOTS = 5
 """Supports per class that gamma is learned with."""
 
 
-def temperature(gamma: float, shots: Sequence[int]) -> float:
-    """Gamma for classes of so many supports: at few, the same difference of errors says less.
+def temperature(gamma: float, shots: float) -> float:
+    """Gamma for classes of so many supports: it grows with their square root, as errors say more. Labels stay.
 
-    It falls with the cube root of the typical class's supports, from `USUAL_SHOTS` down; labels stay what they are.
     docs/recipes.md has the measurement.
     """
-    return gamma * min(1.0, statistics.median(shots) / USUAL_SHOTS) ** (1 / 3)
+    return gamma * math.sqrt(shots / USUAL_SHOTS)
 
 
 def probabilities(errors: NDArray[np.floating], gamma: float) -> NDArray[np.float64]:

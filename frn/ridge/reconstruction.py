@@ -13,7 +13,7 @@ from torch import Tensor
 from frn.ridge.forms import Form, Sizes
 from frn.ridge.matmul import matmul_nt
 from frn.ridge.moments import moment_error
-from frn.ridge.systems import LARGEST_RHO, explaining_rows, gram, pool_operator, ridge_factor
+from frn.ridge.systems import MAX_RHO, explaining_rows, gram, pool_operator, ridge_factor
 from frn.ridge.whitened import in_blocks, whitened_error
 
 
@@ -74,7 +74,7 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 def _location_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor, form: Form) -> Tensor:
     if form == "operator" or pool.shape[1] >= pool.shape[2]:
         return _squared_length(query, pool_operator(pool, lam, rho))
-    if form == "explained" and query.is_cpu and rho <= LARGEST_RHO:  # elsewhere, looking at rho would wait for it
+    if form == "explained" and query.is_cpu and rho <= MAX_RHO:  # elsewhere, looking at rho would wait for it
         explained = _squared_length(query, explaining_rows(pool, lam, rho))
         return torch.linalg.vector_norm(query, dim=-1).square() - explained
     return whitened_error(query, pool, lam, rho)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from frn.ridge.matmul import matmul_small
 
-LARGEST_RHO = 1.9
+MAX_RHO = 1.9
 """Up to this, C C^T of `explaining_rows` has eigenvalues of 0.1 rho and more; at two they are lost in rounding."""
 
 
@@ -75,7 +75,7 @@ def explaining_rows(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     """G = C^T L^-1 S with rho (2 - rho) I + rho^2 lam L^-1 L^-T = C C^T, in the pool's dtype: (way, p, d).
 
     The error of a query location is |q|^2 - |G q|^2 (`enrolment`), and no singular value of G is above one. For rho up
-    to `LARGEST_RHO`.
+    to `MAX_RHO`.
     """
     rows = pool.double()
     inverse = _inverse_factor(rows, lam)

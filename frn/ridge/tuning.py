@@ -1,18 +1,24 @@
-"""Grid search for alpha, beta and gamma of a head that nobody trained.
+"""Choose alpha and gamma for the classes at hand. Free of torch.
 
-The examples are either each class's own supports, left out one at a time (`frn classify`), or the queries of a few
-episodes of other classes (`frn eval`, and the start of training). In the eigenbasis of a class lambda is added to each
-direction alone, and for a given lambda the error of a query is a parabola in rho: energy - 2 rho along + rho^2 kept.
-So a class is decomposed once, and one more alpha, beta or gamma costs next to nothing. The best parameters make the
-right classes likeliest (Eq. 9) with smoothed labels, as Platt's scaling has it: otherwise gamma would grow without end
-where all classes are told apart.
+Training fixes one alpha for one shape of episodes, and lambda = p / d exp(alpha) then grows with every further shot;
+the best lambda hardly does. So both numbers are chosen again when classes are enrolled: each support is left out and
+compared with its own class and the others, and the best numbers make the right classes likeliest (Eq. 9). The prior
+is the model's lambda for one photo, whatever the number of shots, and its gamma growing with the square root of the
+shots; it counts as much as a few photos, so that one shot stays as trained and a hundred photos decide alone.
+
+Beta stays as it is: choosing it as well gained nothing on validation classes (docs/recipes.md).
+
+The examples are either each class's own supports, left out one at a time, or the queries of a few episodes of other
+classes (`frn eval` of an untrained head, and the start of training). In the eigenbasis of a class lambda is added to
+each direction alone: a class is decomposed once, and one more alpha or gamma costs next to nothing.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, p = k r pool rows, m = min(p, d).
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,22 +26,58 @@ from numpy.typing import NDArray
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.ridge.enrolment import Array, Floats
 from frn.ridge.leave_one_out import rebuilt_by_others
-from frn.ridge.parameters import HeadParameters
+from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 
-ALPHAS = (-6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0, 8.0)
-"""Alphas tried first; then those between the best and its neighbours."""
-BETAS = np.linspace(-0.6, 0.6, 13)
-"""Rho from 0.55 to 1.82: below two, a class only ever takes off error."""
-GAMMAS = (-2.0, 12.0)
-"""Gamma times the mean energy, as powers of two: from no opinion to certainty."""
-GOLDEN_SECTION_STEPS = 30
+ALPHAS = np.linspace(-4, 4, 9)
+"""Alphas tried first, in spreads of the prior around its own; then those between the best and its neighbours."""
+GAMMAS = 8.0
+"""Most that log gamma may differ from the prior's, in its spreads."""
+GOLDEN_SECTION_STEPS = 24
 TUNING_EPISODES = 10
 """Episodes of other classes that the search looks at."""
+FEW = 10
+"""Shots up to which rivals lack a support as well: otherwise a class of k - 1 is compared with classes of k."""
+MAX_CLASSES = 64
 MAX_QUERIES = 400
-MAX_WORK = 15 * 10**9
-"""Supports that are left out, and multiplications with the classes' directions; of more, an even selection."""
+MAX_WORK = 30 * 10**9
+"""Classes, left-out supports, and multiplications with the classes' directions; of more, an even selection."""
 
 Maps = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is believed of the parameters before any photo is left out; normal in alpha and in log gamma."""
+
+    alpha: float
+    """Of classes of one photo: lambda stays that of one photo."""
+    beta: float
+    gamma: float
+    """Of classes of `USUAL_SHOTS` photos."""
+    alpha_spread: float = 0.5
+    gamma_spread: float = 0.25
+
+    @classmethod
+    def trained(cls, head: HeadParameters) -> "Prior":
+        """The prior of a head that was trained."""
+        return cls(head.alpha, head.beta, head.gamma)
+
+    def head(self, shots: float) -> HeadParameters:
+        """The most likely parameters for classes of so many photos."""
+        return HeadParameters(self.alpha - math.log(shots), self.beta, temperature(self.gamma, shots))
+
+    def surprise(self, head: HeadParameters, shots: float) -> float:
+        """Negative logarithm of the density of parameters for so many photos, up to a constant."""
+        mean = self.head(shots)
+        alpha = (head.alpha - mean.alpha) / self.alpha_spread
+        gamma = math.log(head.gamma / mean.gamma) / self.gamma_spread
+        return (alpha**2 + gamma**2) / 2
+
+
+UNTRAINED = Prior(4.0, 0.0, 40 * math.sqrt(USUAL_SHOTS), alpha_spread=1.0, gamma_spread=0.7)
+"""Of pretrained backbones, whose maps have a mean energy of one: no trained values, but typical ones."""
+FLAT = Prior(0.0, 0.0, 1.0, alpha_spread=2.5, gamma_spread=2.5)
+"""Of any features: hundreds of queries of other classes decide alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,64 +95,70 @@ class TuningEpisode:
         return cls(list(episode[:, :shot]), list(enumerate(episode[:, shot:])))
 
 
-def tune_by_leave_one_out(pools: Sequence[Maps]) -> HeadParameters:
-    """The best parameters for classes of these supports, (k, r, d) each.
+def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters:
+    """Choose alpha and gamma for classes of these supports, (k, r, d) each.
 
-    Where there are fewer than two classes, or none has two supports, nothing can be compared: then they are the
-    initial ones. Lambda is that of one support less for the class that lacks one, as in `leave_one_out`.
+    With fewer than two classes, or one photo for each, no photo can be left out: then the prior decides.
     """
-    if len(pools) < 2 or all(len(pool) < 2 for pool in pools):
-        return HeadParameters()
-    return tune([TuningEpisode(pools)])
+    typical = statistics.median([len(pool) for pool in pools] or [1])
+    left_out = [len(pool) - 1 for pool in pools if len(pool) > 1]
+    if len(pools) < 2 or not left_out:
+        return prior.head(typical)
+    others = statistics.median(left_out)
+    found = tune([TuningEpisode(pools[:: -(-len(pools) // MAX_CLASSES)])], prior, others)
+    # What the prior says of more shots also holds for what was found: lambda stays, gamma grows.
+    more, fewer = prior.head(typical), prior.head(others)
+    return replace(found, alpha=found.alpha + more.alpha - fewer.alpha, gamma=found.gamma * more.gamma / fewer.gamma)
 
 
 def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
-    """The best parameters for episodes of a shape, drawn from validation images by their feature maps (n, r, d).
+    """Choose parameters for episodes of a shape, drawn from validation images by their feature maps (n, r, d).
 
     One shot is enough, and no test label is used.
     """
     drawn = [evaluation_episode(sizes, shape, seed=seed, index=index) for index in range(TUNING_EPISODES)]
-    return tune([TuningEpisode.split(maps[episode], shape.shot) for episode in drawn])
+    return tune([TuningEpisode.split(maps[episode], shape.shot) for episode in drawn], FLAT, 1)
 
 
-def tune(episodes: Sequence[TuningEpisode]) -> HeadParameters:
-    """The parameters that make the right classes likeliest; each episode has the same number of classes."""
+def tune(episodes: Sequence[TuningEpisode], prior: Prior, shots: float) -> HeadParameters:
+    """The likeliest parameters by the queries and by the prior for so many shots.
+
+    Each episode has the same number of classes.
+    """
     solvers = [_Solver(episode) for episode in episodes]
-    energy = np.concatenate([solver.energy for solver in solvers])
     labels = np.concatenate([solver.labels for solver in solvers])
+    mean = prior.head(shots)
     found: dict[float, tuple[float, HeadParameters]] = {}
 
     def attempt(alpha: float) -> float:
         if alpha not in found:
-            along, kept = map(np.concatenate, zip(*(solver.parabolas(alpha) for solver in solvers), strict=True))
-            found[alpha] = min(
-                (_best_gamma(energy, along, kept, labels, alpha, float(beta)) for beta in BETAS), key=lambda f: f[0]
-            )
+            head = replace(mean, alpha=alpha)
+            errors = np.concatenate([solver.errors(head) for solver in solvers])
+
+            def loss(power: float) -> float:
+                tried = replace(head, gamma=mean.gamma * math.exp(power * prior.gamma_spread))
+                return prior.surprise(tried, shots) - _log_likelihood(errors, labels, tried.gamma)
+
+            least, power = _least(loss, -GAMMAS, GAMMAS)
+            found[alpha] = least, replace(head, gamma=mean.gamma * math.exp(power * prior.gamma_spread))
         return found[alpha][0]
 
-    best = min(ALPHAS, key=attempt)
-    for step in (1.0, 0.5):
+    best = min((mean.alpha + prior.alpha_spread * ALPHAS).tolist(), key=attempt)
+    for step in (prior.alpha_spread / 2, prior.alpha_spread / 4):
         best = min((best - step, best, best + step), key=attempt)
     return found[best][1]
 
 
-def _best_gamma(
-    energy: Array, along: Array, kept: Array, labels: NDArray[np.int64], alpha: float, beta: float
-) -> tuple[float, HeadParameters]:
-    """The smallest loss over gamma, by golden section: it is convex in gamma."""
-    rho = math.exp(beta)
-    errors = energy[:, None] - 2 * rho * along + rho**2 * kept
-    unit = float(energy.mean()) or 1.0
-    smoothing = 1 / (len(labels) + 2)
-    target = np.full(errors.shape, smoothing / (errors.shape[1] - 1))
-    target[np.arange(len(labels)), labels] = 1 - smoothing
+def _log_likelihood(errors: Array, labels: NDArray[np.int64], gamma: float) -> float:
+    """Of the right classes (Eq. 9), from errors (q, way)."""
+    logits = -gamma * errors
+    logits -= logits.max(axis=1, keepdims=True)
+    right = logits[np.arange(len(labels)), labels]
+    return float((right - np.log(np.exp(logits).sum(axis=1))).sum())
 
-    def loss(power: float) -> float:
-        logits = -(2.0**power / unit) * errors
-        logits -= logits.max(axis=1, keepdims=True)
-        return float((np.log(np.exp(logits).sum(axis=1)) - (target * logits).sum(axis=1)).mean())
 
-    low, high = GAMMAS
+def _least(loss: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """The least value of a function of one dip, and where it is: by golden section."""
     share = (math.sqrt(5) - 1) / 2
     a, b = high - share * (high - low), low + share * (high - low)
     at_a, at_b = loss(a), loss(b)
@@ -123,7 +171,7 @@ def _best_gamma(
             low, a, at_a = a, b, at_b
             b = low + share * (high - low)
             at_b = loss(b)
-    return min(at_a, at_b), HeadParameters(alpha, beta, 2.0 ** (a if at_a <= at_b else b) / unit)
+    return min((at_a, a), (at_b, b))
 
 
 class _Solver:
@@ -136,59 +184,85 @@ class _Solver:
         queries = np.concatenate([np.asarray(maps, dtype=np.float64)[::stride] for _, maps in labelled])
         self.labels = np.repeat([label for label, _ in labelled], [len(maps[::stride]) for _, maps in labelled])
         self.energy: Array = np.square(queries).sum(-1).mean(-1)
-        left_out = slice(0) if episode.queries else slice(None, None, stride)
-        self.classes = [_Class(pool, queries.astype(np.float32), left_out) for pool in pools]
+        self.own: dict[int, _LeftOut] = {}
+        self.rivals: list[_Rival] = []
+        for column, pool in enumerate(pools):
+            whole = _Spectrum(pool)
+            lacks_one = not episode.queries and 1 < len(pool) <= FEW
+            self.rivals.append(_Rival(_Spectrum(pool[:-1]) if lacks_one else whole, queries.astype(np.float32)))
+            if not episode.queries and len(pool) > 1:
+                self.own[column] = _LeftOut(whole, slice(None, None, stride))
 
-    def parabolas(self, alpha: float) -> tuple[Array, Array]:
-        """Errors for one alpha as functions of rho: the terms `along` and `kept`, (q, way) each."""
-        head = HeadParameters(alpha, 0.0, 1.0)
-        along, kept = np.empty((2, len(self.labels), len(self.classes)))
-        for column, class_ in enumerate(self.classes):
-            k, r, d = class_.shape
-            along[:, column], kept[:, column] = class_.rebuild(head.lam(k * r, d))
-            if len(class_.images) and k > 1:
-                own = self.labels == column
-                along[own, column], kept[own, column] = class_.rebuild_left_out(head.lam((k - 1) * r, d))
-        return along, kept
+    def errors(self, head: HeadParameters) -> Array:
+        """Class errors (q, way)."""
+        errors = np.stack([self.energy - rival.explained(head) for rival in self.rivals], axis=1)
+        for column, own in self.own.items():
+            errors[self.labels == column, column] = own.errors(head)
+        return errors
 
 
-class _Class:
-    """A class in the eigenbasis of its pool, where lambda is added to each direction alone."""
+class _Spectrum:
+    """A pool in its eigenbasis, where lambda is added to each direction alone."""
 
-    def __init__(self, pool: Array, queries: Floats, left_out: slice) -> None:
-        """From its pool (k, r, d), the queries (q, r, d) and which of its supports are left out."""
-        self.shape = k, r, d = pool.shape
-        rows = pool.reshape(-1, d)
-        self.images = pool[left_out]
-        self.low_rank = len(rows) <= d
-        squares, vectors = np.linalg.eigh(rows @ rows.T if self.low_rank else rows.T @ rows)
+    def __init__(self, pool: Array) -> None:
+        """Decompose a pool (k, r, d)."""
+        self.pool = pool
+        self.rows = pool.reshape(-1, pool.shape[-1])
+        self.low_rank = len(self.rows) <= pool.shape[-1]
+        squares, self.vectors = np.linalg.eigh(self.rows @ self.rows.T if self.low_rank else self.rows.T @ self.rows)
+        """Left singular vectors (p, m) if the rows are few, otherwise the right ones (d, m)."""
         self.squares: Array = squares.clip(0)
         """Squared singular values, (m,)."""
-        self.own: Array = vectors.reshape(k, r, -1)[left_out] if self.low_rank else self.images @ vectors
-        """The left-out images' rows of the left singular vectors, or their products with the right ones, (n, r, m)."""
-        if self.low_rank:
-            length = np.sqrt(self.squares)
-            there = length > length.max(initial=0.0) * 1e-7
-            inverse = np.divide(1, length, out=np.zeros_like(length), where=there)
-            vectors = rows.T @ (vectors * inverse)
-        seen = queries @ vectors.astype(np.float32)
-        self.seen: Array = np.einsum("qrm,qrm->qm", seen, seen).astype(np.float64) / r
+
+    def right(self) -> Array:
+        """Right singular vectors (d, m); 0 for directions that the pool lacks."""
+        if not self.low_rank:
+            return self.vectors
+        length = np.sqrt(self.squares)
+        there = length > length.max(initial=0.0) * 1e-7
+        return self.rows.T @ (self.vectors * np.divide(1, length, out=np.zeros_like(length), where=there))
+
+
+class _Rival:
+    """What a class makes of all queries."""
+
+    def __init__(self, spectrum: _Spectrum, queries: Floats) -> None:
+        self.p, self.squares = len(spectrum.rows), spectrum.squares
+        seen = queries @ spectrum.right().astype(np.float32)
+        self.d = queries.shape[-1]
+        self.seen: Array = np.einsum("qrm,qrm->qm", seen, seen).astype(np.float64) / queries.shape[1]
         """Mean squared products of the queries with the right singular vectors, (q, m)."""
 
-    def rebuild(self, lam: float) -> tuple[Array, Array]:
-        """q.q' and |q'|^2 of the queries at rho = 1, means over their locations; (q,) each."""
-        share = self.squares / (self.squares + lam)
-        return self.seen @ share, self.seen @ share**2
+    def explained(self, head: HeadParameters) -> Array:
+        """What the class takes off the queries' energy, (q,)."""
+        kept = head.rho() * self.squares / (self.squares + head.lam(self.p, self.d))
+        taken: Array = self.seen @ (kept * (2 - kept))
+        return taken
 
-    def rebuild_left_out(self, lam: float) -> tuple[Array, Array]:
-        """The same of the left-out images, rebuilt by the rest of the class; (n,) each."""
+
+class _LeftOut:
+    """Supports of a class, each rebuilt by the others."""
+
+    def __init__(self, spectrum: _Spectrum, chosen: slice) -> None:
+        self.k, self.r, self.d = spectrum.pool.shape
+        self.squares, self.low_rank = spectrum.squares, spectrum.low_rank
+        images = spectrum.pool[chosen]
+        self.gram: Array = images @ images.mT
+        vectors = spectrum.vectors
+        self.own: Array = vectors.reshape(self.k, self.r, -1)[chosen] if self.low_rank else images @ vectors
+        """The images' rows of the left singular vectors, or their products with the right ones, (n, r, m)."""
+
+    def errors(self, head: HeadParameters) -> Array:
+        """Error of each image without itself, (n,); lambda is that of the other supports."""
+        lam, rho = head.lam((self.k - 1) * self.r, self.d), head.rho()
         weight = 1 / (self.squares + lam)
         own, squared = ((self.own * weight**power) @ self.own.mT for power in (1, 2))
         if not self.low_rank:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
-            own = (np.eye(self.shape[1]) - own) / lam
+            own = (np.eye(self.r) - own) / lam
             squared = (own - squared) / lam
-        _, along, kept = rebuilt_by_others(own, squared, self.images @ self.images.mT, lam)
-        return along.mean(1), kept.mean(1)
+        energy, along, kept = rebuilt_by_others(own, squared, self.gram, lam)
+        error: Array = (energy - 2 * rho * along + rho**2 * kept).mean(1)
+        return error
 
 
 def _stride(count: int, pools: Sequence[Array]) -> int:

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.system.hardware import own_rank, world
 
 Thing = TypeVar("Thing")
@@ -26,7 +26,7 @@ Made = TypeVar("Made")
 PIECE = 64
 """Things of a rank between two gatherings: photos, whose maps pass through memory."""
 
-PATIENCE = timedelta(hours=1)
+RENDEZVOUS_TIMEOUT = timedelta(hours=1)
 """For the others: rank 0 may be decoding a data set."""
 
 MEETING = "frn/meeting"
@@ -35,14 +35,14 @@ ANSWER = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranks:
+class ProcessGroup:
     """This process among all; alone by default."""
 
     rank: int = 0
     world: int = 1
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this process writes and shows."""
         return self.rank == 0
 
@@ -52,12 +52,12 @@ class Ranks:
             dist.barrier()
 
     @contextmanager
-    def first_before_others(self) -> Iterator[None]:
+    def main_process_first(self) -> Iterator[None]:
         """Let rank 0 do what the others then find done: decode what is not in the cache."""
-        if not self.first:
+        if not self.is_main:
             self.wait()
         yield
-        if self.first:
+        if self.is_main:
             self.wait()
 
     def any(self, flag: bool) -> bool:
@@ -76,13 +76,13 @@ class Ranks:
         dist.all_reduce(whole)
         return whole / self.world
 
-    def agree(self, what: object) -> None:
+    def assert_same(self, what: object) -> None:
         """Refuse to go on where ranks see different things, by an `FrnError` on each of them."""
         said = self._all(what)
         if other := _odd(said):
             raise FrnError(
-                f"rank {other} has other data, settings or another version than rank 0 ({one_line(said[other], 200)}; "
-                f"{one_line(said[0], 200)}). Give all ranks the same."
+                f"rank {other} has other data, settings or another version than rank 0 ({shorten(said[other], 200)}; "
+                f"{shorten(said[0], 200)}). Give all ranks the same."
             )
 
     def together(self, module: nn.Module, *, uses_all: bool) -> nn.Module:
@@ -91,7 +91,7 @@ class Ranks:
             return module
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=not uses_all)
 
-    def settle(self, module: nn.Module) -> None:
+    def sync_buffers(self, module: nn.Module) -> None:
         """Give all ranks the running statistics of rank 0. FrnError if their weights have come apart."""
         if self.world == 1:
             return
@@ -124,7 +124,7 @@ class Ranks:
             piece = things[start : start + size]
             own = self.share(len(piece))
             made = list(work(piece[own.start : own.stop]))
-            parts = [made] * self.world if self.first else None
+            parts = [made] * self.world if self.is_main else None
             if self.world > 1:
                 dist.gather_object(made, parts)
             for part in parts or ():
@@ -143,7 +143,7 @@ class Ranks:
         return whole
 
 
-ALONE = Ranks()
+ALONE = ProcessGroup()
 
 
 def _odd(said: Sequence[object]) -> int:
@@ -157,7 +157,7 @@ def restarted() -> bool:
 
 
 @contextmanager
-def joined(device: str) -> Iterator[Ranks]:
+def joined(device: str) -> Iterator[ProcessGroup]:
     """Meet the other ranks, if torchrun started any, until the work is done.
 
     FrnError where another rank is gone.
@@ -171,12 +171,12 @@ def joined(device: str) -> Iterator[Ranks]:
     try:
         store = _meeting_place(rank)
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"  # maps of an exported model lie in memory, on any machine
-        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=PATIENCE)
-        yield Ranks(rank, ranks)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=RENDEZVOUS_TIMEOUT)
+        yield ProcessGroup(rank, ranks)
     except (dist.DistError, RuntimeError) as error:
         if isinstance(error, dist.DistError) or "Connection" in str(error) or "peer" in str(error):
             raise FrnError(
-                f"rank {rank} of {ranks} has lost another one ({one_line(error, 120)}). Call the command again, a run "
+                f"rank {rank} of {ranks} has lost another one ({shorten(error, 120)}). Call the command again, a run "
                 "with --resume; torchrun --max-restarts does that by itself."
             ) from error
         raise
@@ -195,10 +195,10 @@ def _meeting_place(rank: int) -> Any:  # a TCPStore, of which torch has no publi
 
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        return TCPStore(host, port, is_master=rank == 0, timeout=PATIENCE, wait_for_workers=False)
-    shared = TCPStore(host, port, timeout=PATIENCE)
+        return TCPStore(host, port, is_master=rank == 0, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
+    shared = TCPStore(host, port, timeout=RENDEZVOUS_TIMEOUT)
     if rank == 0:
-        own = TCPStore(host, 0, is_master=True, timeout=PATIENCE, wait_for_workers=False)
+        own = TCPStore(host, 0, is_master=True, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
         shared.set(MEETING, str(own.port))
         return own
     while True:
@@ -206,5 +206,5 @@ def _meeting_place(rank: int) -> Any:  # a TCPStore, of which torch has no publi
             found = TCPStore(host, int(shared.get(MEETING)), timeout=ANSWER)
         except dist.DistError:
             continue
-        found.set_timeout(PATIENCE)
+        found.set_timeout(RENDEZVOUS_TIMEOUT)
         return found

@@ -11,7 +11,7 @@ EXTRAS = {
     "web": ("textual-serve>=1.1",),
     "plots": ("matplotlib>=3.10",),
     "openvino": ("openvino>=2024.6",),
-    "emd": ("POT>=0.9.5", "opencv-python-headless>=4.11"),
+    "emd": ("POT>=0.9.5",),
 }
 """As in pyproject.toml, whose names of extras only pip can resolve, and only where this package has been published."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.system.locks import Lock, lock
 from frn.system.overwriting import refuse_photo
 
@@ -208,7 +208,7 @@ def decode_json(data: bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise FrnError(f"it is not JSON ({one_line(error)})") from error
+        raise FrnError(f"it is not JSON ({shorten(error)})") from error
 
 
 def discard_output(descriptor: int) -> None:

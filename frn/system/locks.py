@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from frn.errors import FrnError, FrnWarning, one_line
+from frn.errors import FrnError, FrnWarning, shorten
 
 WARN_AFTER = 2.0
 """Seconds of waiting after which a warning names the holder."""
@@ -65,14 +65,14 @@ class Lock:
         self._status = os.fstat(descriptor)
         command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])  # noqa: PTH119
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"process {self._process} ({one_line(command, 80)})".encode(errors="replace"))
+        os.write(descriptor, f"process {self._process} ({shorten(command, 80)})".encode(errors="replace"))
 
 
 def holder(path: Path) -> str:
     """Return who holds a lock, or held it last: "process 71 (frn enroll ...)"."""
     with contextlib.suppress(OSError):
         if said := path.read_bytes()[:400]:
-            return one_line(said.decode(errors="replace"))
+            return shorten(said.decode(errors="replace"))
     return "another program"
 
 

@@ -39,17 +39,21 @@ def require_writable(path: Path, *, replace: bool = False) -> None:
         raise FrnError(f"{path}: cannot be written ({getattr(error, 'strerror', None) or error})") from error
     if stat.S_ISDIR(status.st_mode):
         raise FrnError(f"{path}: is a folder; name a file in it")
-    if stat.S_ISREG(status.st_mode) and status.st_size and not replace and not _OURS.search(_ends(path)):
+    if stat.S_ISREG(status.st_mode) and status.st_size and not (replace or is_ours(path)):
         raise FrnError(
             f"{path}: already exists, and nothing in it says that frn wrote it. Give another name, or add --replace.",
             code="exists",
         )
 
 
+def is_ours(path: Path) -> bool:
+    """Return whether a file says that `frn` wrote it."""
+    return _OURS.search(_ends(path)) is not None
+
+
 def refuse_photo(path: Path) -> None:
     """Raise an FrnError if a path is a photo: an image that `frn` has not drawn."""
-    ends = _ends(path)
-    if _PHOTO.match(ends) and not _OURS.search(ends):
+    if _PHOTO.match(_ends(path)) and not is_ours(path):
         raise FrnError(f"{path}: is a photo, and frn overwrites no photo. Give another name.")
 
 

@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 
 Message = dict[str, Any]
 Answer = tuple[Message, Iterable[bytes]]
@@ -42,11 +42,11 @@ serve(sys.argv[2], int(sys.argv[3]))
 """
 
 
-class StoppedError(Exception):
+class WorkerKilledError(Exception):
     """A child had to be ended, or ended by itself: "took longer than 10 s", "took more than 512 MiB of memory"."""
 
 
-class Confined:
+class SandboxedWorker:
     """A child process that answers one question at a time."""
 
     def __init__(self, target: str, memory: int) -> None:
@@ -65,7 +65,7 @@ class Confined:
     def ask(self, question: Message, blobs: Sequence[bytes], seconds: float) -> tuple[Message, list[bytes]]:
         """Ask, and wait for at most so many seconds.
 
-        FrnError if the target refuses by one; StoppedError if the child took too long or too much, or ended.
+        FrnError if the target refuses by one; WorkerKilledError if the child took too long or too much, or ended.
         """
         with self._lock:
             process = self._start()
@@ -86,8 +86,8 @@ class Confined:
             except (OSError, EOFError, ValueError) as error:
                 self.close()
                 if late.is_set():
-                    raise StoppedError(f"took longer than {seconds:g} s") from error
-                raise StoppedError("ended without an answer") from error
+                    raise WorkerKilledError(f"took longer than {seconds:g} s") from error
+                raise WorkerKilledError("ended without an answer") from error
             except BaseException:  # an interrupt in between: what the child still says would answer the next question
                 self.close()
                 raise
@@ -96,7 +96,7 @@ class Confined:
         if "refused" in answer:
             raise FrnError(str(answer["refused"]))
         if "stopped" in answer:
-            raise StoppedError(str(answer["stopped"]))
+            raise WorkerKilledError(str(answer["stopped"]))
         return answer, found
 
     def _await_start(self, process: subprocess.Popen[bytes]) -> None:
@@ -111,7 +111,7 @@ class Confined:
         except BaseException as error:
             self.close()
             if isinstance(error, EOFError):
-                raise StoppedError("does not start") from error
+                raise WorkerKilledError("does not start") from error
             raise
         finally:
             timer.cancel()
@@ -136,7 +136,7 @@ class Confined:
                 start_new_session=True,  # ctrl-c is for the program that asks
             )
         except OSError as error:
-            raise StoppedError(f"cannot be started ({error.strerror})") from error
+            raise WorkerKilledError(f"cannot be started ({error.strerror})") from error
         self._owner = os.getpid()
         self._await_start(self._process)
         return self._process
@@ -177,7 +177,7 @@ def serve(target: str, memory: int) -> None:
             except MemoryError:
                 answer, found = {"stopped": f"took more than {memory >> 20} MiB of memory"}, ()
             except Exception as error:
-                answer, found = {"stopped": f"failed ({one_line(error)})"}, ()
+                answer, found = {"stopped": f"failed ({shorten(error)})"}, ()
             _write(answers, answer, found)
 
 

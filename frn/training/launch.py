@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from frn.data.concat import ConcatImages
+from frn.data.folders import find_splits, unused_folders
 from frn.data.pixel_cache import StoredImages, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
@@ -15,7 +16,7 @@ from frn.evaluation.features import TorchExtractor
 from frn.evaluation.split_report import EvaluationPlan, Result, evaluate_images
 from frn.heads import build_head
 from frn.models.model import Model, load_model
-from frn.system.distributed import ALONE, Ranks, restarted
+from frn.system.distributed import ALONE, ProcessGroup, restarted
 from frn.system.hardware import is_first, own_cores, processor
 from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.finetuning.recipe import finetuning_data, finetuning_folders, finetuning_preset
@@ -54,6 +55,18 @@ class PreparedRun:
         """Why images could not be used as they were."""
         both = self.images.broken + self.val_images.broken  # of one folder, where a part of its classes validates
         return list(dict.fromkeys(entry.reason for entry in both))
+
+    @property
+    def unused(self) -> list[str]:
+        """Folders of the data sets that nothing is read from."""
+        used = ("train", self.preset.validation.split)
+        found = [(data, find_splits(data)) for data in self.options.data or []]
+        return [
+            line
+            for data, splits in found
+            if "train" in splits
+            for line in unused_folders(data, [splits[split] for split in used if split in splits])
+        ]
 
     def __str__(self) -> str:
         preset = self.preset
@@ -100,7 +113,7 @@ class PreparedRun:
 
 
 def prepare_run(
-    options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars, ranks: Ranks = ALONE
+    options: RunOptions, *, command: str = "", bars: ProgressBars = no_bars, ranks: ProcessGroup = ALONE
 ) -> PreparedRun:
     """Read the images of a run, whose options are already checked; `command` is noted in `config.toml`."""
     preset = options.overridden()
@@ -109,7 +122,7 @@ def prepare_run(
     model = new_model(preset, options.seed, init)  # refuses what does not fit, before images are decoded
     for method in preset.aux_heads:
         build_head(method, model.d)
-    with ranks.first_before_others():
+    with ranks.main_process_first():
         images, val_images = load_splits(preset, options.data or [], options.seed, bars)
     classifier = None
     if preset.pretraining.distil and options.init is not None:
@@ -148,7 +161,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     device = choose_device(options.device)
     facts = {
         "preset": options.preset,
-        "data": " and ".join(path.resolve().name for path in options.data or []) or "drawn moths",
+        "data": " and ".join(path.resolve().name for path in options.data or []) or "rendered moths",
         "split": "train",
         "machine": f"{processor()}, threads: {options.threads or own_cores()}",
     }

@@ -21,7 +21,7 @@ from frn.evaluation.features import extract_features
 from frn.heads.frn import FRNHead
 from frn.models.model import Model, save_model
 from frn.ridge.systems import SingularError
-from frn.ridge.tuning import TUNING_EPISODES, TuningEpisode, tune
+from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
 from frn.training.finetuning.statistics import (
     SHARES,
@@ -58,8 +58,8 @@ class StepReport:
     loss: float
     accuracy: float
     """Share of its queries (or images) that were right, in percent."""
-    trouble: str = ""
-    """What has gone wrong with the head, if anything has."""
+    divergence: str = ""
+    """Why the head cannot recover; empty while it can."""
     total_steps: int = 0
     """Taken since the beginning of the run."""
     learned: Mapping[str, float] = field(default_factory=dict)
@@ -112,7 +112,7 @@ def train(
         for part in images.parts:
             check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
     trainer = _Trainer(preset, images, val_images, settings, report, classifier)
-    return trainer.train(RunFolder(out) if settings.ranks.first else FollowedFolder(out), init, stop)
+    return trainer.train(RunFolder(out) if settings.ranks.is_main else FollowedFolder(out), init, stop)
 
 
 class _Step(nn.Module):
@@ -123,14 +123,16 @@ class _Step(nn.Module):
         self.model, self.objective = model, objective
         self.device, self.precision, self.distil = settings.device, settings.precision, distil
 
-    def forward(self, images: Tensor, drawn: Episode, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Of augmented images (b, 3, H, W), drawn as `drawn`."""
+    def forward(
+        self, images: Tensor, sampled: Episode, generator: np.random.Generator
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Score the augmented images (b, 3, H, W) of `sampled`."""
         teacher = self.objective.teacher
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
             taught = None if teacher is None else teacher(images)
         with drawing_from(generator, self.device):  # heads with dropout or noise
-            loss, logits, target = self.objective.score(self.model, maps, drawn)
+            loss, logits, target = self.objective.score(self.model, maps, sampled)
         return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
 
 
@@ -168,7 +170,7 @@ class _Trainer:
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
         decides: dict[str, object] = {"seed": settings.seed, "precision": settings.precision}
         decides["images"] = describe_images(self.images)
-        if self.preset.validation.shares:  # what they are mixed with is not in the checkpoint
+        if self.preset.validation.interpolation_weights:  # what they are mixed with is not in the checkpoint
             decides["init"] = checksum(init)
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
@@ -187,7 +189,12 @@ class _Trainer:
     def look_first(self) -> None:
         """Validate what training starts from, and fit to the photos what needs no steps."""
         self.position.start = self.validate().mean
-        if self.preset.fixed_statistics and norms(self.model):
+        if self.preset.validation.start and self.position.start >= 100:
+            raise FrnError(
+                "the model that it starts from is right in all of the validation: training cannot make it better. Use "
+                "it as it is, or add classes that are harder to tell apart."
+            )
+        if self.preset.freeze_batchnorm and norms(self.model):
             self.fit_statistics()
         if isinstance(self.objective, EpisodicObjective) and self.objective.classifier is not None:
             self.objective.classifier.begin_with(class_means(self.model, self.images, self.preset, self.settings))
@@ -209,11 +216,11 @@ class _Trainer:
         trials = []
         self.model.eval()
         with torch.inference_mode():
-            for index, drawn in enumerate(first[:TUNING_EPISODES]):
-                maps = self.feature_maps(drawn, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
+            for index, sampled in enumerate(first[:TUNING_EPISODES]):
+                maps = self.feature_maps(sampled, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
                 trials.append(TuningEpisode.split(episode, shape.shot))
-        head.set_parameters(tune(trials))
+        head.set_parameters(tune(trials, FLAT, 1))
         fix_regularisers(self.model, self.preset)
 
     def fit_statistics(self) -> None:
@@ -233,14 +240,14 @@ class _Trainer:
         sets = [part.sizes for part in self.images.parts]
         return self.objective.epoch(sets, seed=self.settings.seed, epoch=self.position.epoch)
 
-    def train_on(self, drawn: Episode, steps_in_epoch: int) -> None:
+    def train_on(self, sampled: Episode, steps_in_epoch: int) -> None:
         """Take one optimiser step on one episode, or one batch."""
         position, settings = self.position, self.settings
         rate = self.preset.schedule.learning_rate_at(position.epoch, position.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, position.epoch, position.step + settings.ranks.rank, 1])
-        loss, logits, target = self.step(self.augmented(drawn, generator, position.epoch), drawn, generator)
+        loss, logits, target = self.step(self.augmented(sampled, generator, position.epoch), sampled, generator)
         right = (logits.argmax(1) == target).double().mean()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -256,8 +263,8 @@ class _Trainer:
         self.folder.append_metrics(
             total_steps=total, epoch=epoch, loss=round(value, 5), accuracy=round(accuracy, 3), **learned
         )
-        trouble = self.model.head.trouble()
-        self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, trouble, total, learned))
+        divergence = self.model.head.divergence_reason()
+        self.report(StepReport(epoch, step, steps_in_epoch, value, accuracy, divergence, total, learned))
 
     def diverged(self, how: str) -> FrnError:
         """What to raise when training has come to numbers that lead nowhere."""
@@ -266,16 +273,16 @@ class _Trainer:
             f"anew with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
         )
 
-    def feature_maps(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
+    def feature_maps(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """Maps (images, r, d) of a step's images, augmented."""
-        batch = self.augmented(drawn, generator, epoch)
+        batch = self.augmented(sampled, generator, epoch)
         with autocast(self.settings.device, self.settings.precision):
             maps: Tensor = self.model.feature_maps(batch)
         return maps
 
-    def augmented(self, drawn: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
+    def augmented(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """A step's images (b, 3, H, W)."""
-        canvas, extents = self.pixels.gather(drawn.ravel())
+        canvas, extents = self.pixels.gather(sampled.ravel())
         return augment(canvas, extents, self.preset.augmentation_at(epoch), generator, self.settings.device)
 
     def validate_if_due(self) -> None:
@@ -296,7 +303,7 @@ class _Trainer:
         """Validate mixtures of the weights with those that training started from: of few classes they know more."""
         weights = list(self.model.parameters())
         learned = [weight.clone() for weight in weights]
-        for share in self.preset.validation.shares:
+        for share in self.preset.validation.interpolation_weights:
             for weight, before, after in zip(weights, self.begun, learned, strict=True):
                 weight.copy_(before.lerp(after, share))
             self.validate()
@@ -310,7 +317,7 @@ class _Trainer:
         position, protocol = self.position, self.preset.validation
         self.model.eval()
         ranks, settings = self.settings.ranks, self.settings
-        ranks.settle(self.model)
+        ranks.sync_buffers(self.model)
         part = self.val_images.portion(ranks.share(len(self.val_images)))
         own = extract_features(self.model, part, precision=settings.precision, device=settings.device)
         maps = ranks.gather(own, len(self.val_images))  # the episodes are few: each rank scores all of them
@@ -330,7 +337,7 @@ class _Trainer:
 
     def save_best(self, **record: object) -> None:
         """Write the result so far, a plain model file."""
-        if not self.settings.ranks.first:
+        if not self.settings.ranks.is_main:
             return
         position = {"epoch": self.position.epoch, "steps": self.position.total_steps}
         save_model(self.model, self.folder.best, {**position, **record})

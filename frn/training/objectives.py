@@ -34,7 +34,7 @@ class Objective(nn.Module, ABC):
         """Image indices of every step of an epoch; `sets` has the images of each class of each data set."""
 
     @abstractmethod
-    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+    def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
         """Return the loss, and logits and targets of what was classified, from maps (images, r, d) of a step."""
 
 
@@ -59,7 +59,7 @@ class EpisodicObjective(Objective):
         """Episodes of image indices (way, shot + queries)."""
         return concat_epoch(sets, self.shape, seed=seed, epoch=epoch, balance=self.balance)
 
-    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+    def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
         """Score the queries of an episode by its supports."""
         shape = self.shape
         episode = maps.unflatten(0, (shape.way, shape.per_class))
@@ -72,7 +72,7 @@ class EpisodicObjective(Objective):
             loss = loss + F.cross_entropy(head(support * ratio, query * ratio), target)
         loss = loss / (1 + len(self.aux_heads))
         if self.classifier is not None:
-            classes = torch.from_numpy(self.labels[drawn.ravel()]).to(logits.device)
+            classes = torch.from_numpy(self.labels[sampled.ravel()]).to(logits.device)
             loss = loss + self.weight * F.cross_entropy(self.classifier(maps), classes)
         return loss, logits, target
 
@@ -123,13 +123,13 @@ class PretrainingObjective(Objective):
             order = generator.permutation(_balanced([sum(sizes) for sizes in sets], self.balance, generator))
         return list(order[: len(order) // self.batch * self.batch].reshape(-1, self.batch))
 
-    def score(self, model: Model, maps: Tensor, drawn: Episode) -> tuple[Tensor, Tensor, Tensor]:
+    def score(self, model: Model, maps: Tensor, sampled: Episode) -> tuple[Tensor, Tensor, Tensor]:
         """Classify the images of a batch among all classes."""
         if isinstance(self.head, DummyMapHead):
             logits = self.head(maps, model.head)
         else:  # a linear classifier sees the maps as they are: FRN's scaling enters where FRN does
             logits = self.head(maps * model.map_scale(model.head))
-        target = torch.from_numpy(self.labels[drawn]).to(logits.device)
+        target = torch.from_numpy(self.labels[sampled]).to(logits.device)
         return F.cross_entropy(logits, target), logits, target
 
 
@@ -158,11 +158,11 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
 
 def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:
     """Images of an epoch by `balanced_shares`; of a set that comes more than once, each comes once before any again."""
-    drawn = []
+    sampled = []
     for start, length, share in zip(np.cumsum([0, *lengths]), lengths, balanced_shares(lengths, balance), strict=False):
         turns = [generator.permutation(length) for _ in range(-(-share // length))]
-        drawn.append(start + np.concatenate(turns)[:share])
-    return np.concatenate(drawn)
+        sampled.append(start + np.concatenate(turns)[:share])
+    return np.concatenate(sampled)
 
 
 def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objective:
@@ -170,8 +170,8 @@ def build_objective(preset: Preset, model: Model, sizes: Sequence[int]) -> Objec
     if preset.trains_on_episodes:
         aux_heads = [build_head(method, model.d) for method in preset.aux_heads]
         objective = EpisodicObjective(preset.episode, preset.aux, aux_heads, preset.data.balance)
-        if preset.classical:
-            objective.classify_too(preset.classical, sizes, model.d)
+        if preset.classifier_weight:
+            objective.classify_too(preset.classifier_weight, sizes, model.d)
         return objective
     average = preset.objective == "average-pretrain"
     return PretrainingObjective(

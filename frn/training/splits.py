@@ -1,4 +1,4 @@
-"""The images that a preset trains and validates on: of data sets on disk, or the demo's drawn moths."""
+"""The images that a preset trains and validates on: of data sets on disk, or the demo's rendered moths."""
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests import processes
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 COLOURS = """
 const canvas = document.getElementById("pictures");
 if (!canvas || !canvas.width) return 0;
@@ -38,7 +38,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 def test_photos_are_drawn_over_the_page(address: str, show: Callable[..., Any]) -> None:
     """Blocks of two colours would be hundreds; the pixels of photos are thousands."""
     browser = show(address)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while (colours := browser.execute_script(COLOURS)) < 5000 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert colours >= 5000

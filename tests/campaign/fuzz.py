@@ -20,11 +20,11 @@ def image(data: bytes) -> None:
     """A photo, decoded in this process, so that lines of Pillow count."""
     import contextlib
 
-    from frn.images.decoding import Wish, decode_here
+    from frn.images.decoding import DecodeRequest, decode_in_process
     from frn.images.transforms import EvaluationTransform
 
-    wish = Wish(transform=EvaluationTransform(size=32), stored=len(data) % 2 == 0)
-    decode_here(data, "x", wish, contextlib.nullcontext())
+    wish = DecodeRequest(transform=EvaluationTransform(size=32), stored=len(data) % 2 == 0)
+    decode_in_process(data, "x", wish, contextlib.nullcontext())
 
 
 def project(data: bytes) -> None:

@@ -13,11 +13,11 @@ import time
 from functools import cache
 
 from frn.system import sandbox
-from frn.system.sandbox import Confined
+from frn.system.sandbox import SandboxedWorker
 
 
 class Forked:
-    """What `Confined` uses of `subprocess.Popen`."""
+    """What `SandboxedWorker` uses of `subprocess.Popen`."""
 
     def __init__(self, pid: int, questions: int, answers: int) -> None:
         self.pid = pid
@@ -53,7 +53,7 @@ def _nursery(target: str) -> socket.socket:
     return ours
 
 
-def _start(self: Confined) -> Forked:
+def _start(self: SandboxedWorker) -> Forked:
     if self.lives:
         return self._process  # type: ignore[return-value]
     self.close()
@@ -70,7 +70,7 @@ def _start(self: Confined) -> Forked:
 
 def use() -> None:
     """Have all children of this process forked from now on."""
-    Confined._start = _start  # type: ignore[assignment, method-assign]
+    SandboxedWorker._start = _start  # type: ignore[assignment, method-assign]
 
 
 def main() -> None:

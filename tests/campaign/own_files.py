@@ -117,14 +117,12 @@ def prepared() -> Part:
 def move_journals() -> Part:
     """Photos that a killed program was moving: whatever its journal says, each of them is whole in some place."""
     from frn_tui.client.file_requests import SettleMoves
-    from frn_tui.engine.files import moves
     from frn_tui.engine.files.moves import MoveJournal
     from frn_tui.engine.files.sorting import settle_moves
     from frn_tui.engine.worker_queues import Job
 
     home = HOME / "moving"
     os.environ["FRN_STATE"] = str(home / "state")
-    moves.lives = lambda process, born: False  # type: ignore[attr-defined]
     photos = {"card/a.jpg": b"a", "card/b.jpg": b"b", "out/b.jpg": b"b", "out/c.jpg": b"c", "out/other.jpg": b"other"}
 
     def restore() -> None:
@@ -154,24 +152,25 @@ def move_journals() -> Part:
 
 
 def project_locks() -> Part:
-    """Which app has a project open: a process that lives, or none."""
+    """A project is open elsewhere if its lock is held, whatever the lock's file says."""
     from frn_tui.client.file_requests import LockProject
     from frn_tui.engine.files.locks import Locks
     from frn_tui.engine.worker_queues import Job
 
     os.environ["FRN_STATE"] = str(HOME / "locks")
-    project, job = str(HOME / "x.frn.json"), cast(Job, SimpleNamespace())
-    Locks(os.getppid()).lock(LockProject(project), job)
-    (path,) = (HOME / "locks" / "open").iterdir()
+    (HOME / "locks" / "open").mkdir(parents=True, exist_ok=True)
+    project, job, other = str(HOME / "x.frn.json"), cast(Job, SimpleNamespace()), Locks(os.getppid())
 
     def door(data: bytes, folder: Path) -> None:
+        other.lock(LockProject(project), job)
+        (path,) = (HOME / "locks" / "open").glob("*.lock")
         path.write_bytes(data)
-        holder = Locks(os.getpid()).holder(project)
-        assert holder is None or Path(f"/proc/{holder}").exists()
-        Locks(os.getpid()).lock(LockProject(project), job)
+        assert isinstance(Locks(os.getpid()).holder(project), int)
+        other.lock(LockProject(None), job)
+        path.write_bytes(data)  # a killed app's
         assert Locks(os.getpid()).holder(project) is None
 
-    return Part(5_000, damaging([path.read_bytes()], changes=TEXT), door, refuses=False)
+    return Part(5_000, damaging([b"process 4711 (frn-tui birds.frn.json)"], changes=TEXT), door, refuses=False)
 
 
 def checkpoints_of_runs() -> Part:
@@ -180,7 +179,7 @@ def checkpoints_of_runs() -> Part:
 
     from frn.models.header import ModelConfig
     from frn.models.model import Model, load_model
-    from frn.training.runs.run_folder import Position, RunFolder
+    from frn.training.runs.run_folder import RunFolder, TrainState
 
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=16, resize=None))
@@ -190,7 +189,7 @@ def checkpoints_of_runs() -> Part:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     settings = {"seed": 1, "schedule": {"epochs": 3, "learning_rate": 0.1}}
-    position = Position(total_steps=7, epoch=1)
+    position = TrainState(total_steps=7, epoch=1)
     (HOME / "run").mkdir(parents=True, exist_ok=True)
     RunFolder(HOME / "run").save_last(model, objective, optimizer, position, settings)
     data = (HOME / "run" / "last.safetensors").read_bytes()

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import filelock  # noqa: F401  # here, so that no fork imports it
 import pytest
-from frn_tui.engine.files import moves, placing, sorting
+from frn_tui.engine.files import placing, sorting
 from frn_tui.engine.files.moves import MoveJournal, settle_all
 
-from frn.system import files
 from tests.forks import ended, fork
 
 pytestmark = [
@@ -30,9 +30,7 @@ PHOTOS = int(os.environ.get("FRN_MOVES", "6000"))
 
 
 @pytest.fixture(autouse=True)
-def at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(files, "JUST_MADE", 0.0, raising=False)
-    monkeypatch.setattr(moves, "lives", lambda process, born: process == os.getpid())
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))
 
 

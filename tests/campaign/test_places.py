@@ -24,7 +24,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.zoo import assets_folder
 from frn.system.caches import cache_folder
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import RunFolder, TrainState
 from tests.campaign.test_surroundings import project
 from tests.forks import ended, fork
 from tests.killing import killed_at
@@ -227,4 +227,4 @@ def _save(run: RunFolder, model: Model, optimizer: torch.optim.Optimizer, steps:
         next(model.parameters()).fill_(steps)
     run.write_config(["frn train x"], {"seed": steps})
     run.append_metrics(total_steps=steps)
-    run.save_last(model, torch.nn.Identity(), optimizer, Position(total_steps=steps), {})
+    run.save_last(model, torch.nn.Identity(), optimizer, TrainState(total_steps=steps), {})

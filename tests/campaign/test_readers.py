@@ -5,7 +5,6 @@
 
 import io
 import json
-import os
 import pickle
 import tarfile
 import zipfile
@@ -15,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from frn.cli.shell.defaults import take_defaults
 from frn.errors import FrnError
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import RunFolder, TrainState
 from tests.campaign import archives, files
 from tests.campaign.campaign import Part, require_line
 from tests.campaign.test_campaign import SEED, SHARE
@@ -123,39 +121,5 @@ def test_tars_with_any_names_and_links(state: Path, content: dict[str, bytes], k
 def test_metrics_of_a_run(state: Path, lines: list[object]) -> None:
     run = RunFolder(state)
     run.metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run.rewind_metrics(Position(total_steps=3))
+    run.rewind_metrics(TrainState(total_steps=3))
     assert all(json.loads(line)["total_steps"] <= 3 for line in run.metrics.read_text().splitlines())
-
-
-TOML = st.dictionaries(st.sampled_from(["classify", "train", "model", "json", "x"]) | st.text(), JSON)
-
-
-@examples(TOML | st.text())
-def test_defaults(state: Path, document: object) -> None:
-    import typer
-    from typer.main import get_command
-
-    from frn.cli.main import app
-
-    (state / "frn.toml").write_text(_toml(document) if isinstance(document, dict) else str(document), errors="replace")
-    before = Path.cwd()
-    os.chdir(state)
-    try:
-        command = get_command(app)
-        take_defaults(typer.Context(command))
-    except FrnError as error:
-        require_line(error)
-    finally:
-        os.chdir(before)
-
-
-def _toml(document: dict[str, Any]) -> str:
-    """Tables of values that JSON and TOML write alike."""
-    lines = []
-    for name, value in document.items():
-        if isinstance(value, dict):
-            lines.append(f"[{json.dumps(name)}]")
-            lines += [f"{json.dumps(key)} = {json.dumps(inner)}" for key, inner in value.items()]
-        else:
-            lines.insert(0, f"{json.dumps(name)} = {json.dumps(value)}")
-    return "\n".join(lines)

@@ -26,6 +26,7 @@ from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
+from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
@@ -56,13 +57,14 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         extractor = Extractor(features, "x", trusted=True, threads=1)
         classifier = Classifier(extractor)
         classifier.enroll({place.name: sorted(place.iterdir())[:4] for place in sorted((SAMPLES / "moths").iterdir())})
+        gamma = classifier.head.gamma
         graphs = {
             "features": features,
             "head": head_graph(HeadParameters.of(model.head)).SerializeToString(),
-            "classifier": classifier_graph(features, classifier.classes, gamma=classifier.gamma).SerializeToString(),
-            "classifier-batch": batch_graph(
-                extractor, classifier.classes, threshold=0, gamma=classifier.gamma
+            "classifier": classifier_graph(
+                features, classifier.classes, gamma=classifier.head.gamma
             ).SerializeToString(),
+            "classifier-batch": batch_graph(extractor, classifier.classes, rule=NEVER, gamma=gamma).SerializeToString(),
         }
         for name, data in graphs.items():
             (folder / f"{name}.onnx").write_bytes(data)

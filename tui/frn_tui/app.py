@@ -63,12 +63,12 @@ class FrnApp(App[None]):
         *,
         model: str | None = None,
         images: Mode | Literal["auto"] = "auto",
-        test_time: str = "",
+        tta: str = "",
         engine: EngineClient | None = None,
     ) -> None:
         """Open a place, or the shipped samples; nothing heavy happens before the first paint."""
         super().__init__()
-        self.place, self.model, self.images, self.test_time = place, model, images, test_time
+        self.place, self.model, self.images, self.tta = place, model, images, tta
         self.engine = engine or EngineClient(log=state_folder() / "engine.log")
         self.controller = Controller(self.engine)
         self.settings = self.settings_at_start = Settings.read()
@@ -226,7 +226,7 @@ class FrnApp(App[None]):
         self.run_worker(self.controller.lock_again(), exit_on_error=False)
 
     async def _open_first_model(self) -> None:
-        mirror = MIRROR if (self.test_time or self.settings.test_time) == "mirror" else ""
+        mirror = MIRROR if (self.tta or self.settings.tta) == "hflip" else ""
         if self.model is None and self.settings.model:
             try:
                 await self.controller.open_model(self.settings.model + mirror)

@@ -28,7 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", help="shipped name or features.onnx (default: the settings', or the project's own)")
     parser.add_argument("--images", choices=("auto", *PIXELS, *MODES), default="auto", help="how pictures are drawn")
     parser.add_argument(
-        "--test-time", choices=("fast", "mirror"), help="mirror: look at mirror images, too; better, in twice the time"
+        "--tta", choices=("none", "hflip"), help="hflip: average with the mirror image; better, in twice the time"
     )
     parser.add_argument("--web", action="store_true", help="serve the app in a browser, to this machine only")
     parser.add_argument("--port", type=int, help="of --web (default: 8000; 0: any that is free)")
@@ -59,7 +59,7 @@ def run() -> None:
     from frn_tui.app import FrnApp
 
     signal.signal(signal.SIGINT, before)
-    app = FrnApp(chosen.place, model=chosen.model, images=chosen.images, test_time=chosen.test_time or "")
+    app = FrnApp(chosen.place, model=chosen.model, images=chosen.images, tta=chosen.tta or "")
     app.run()
     status = app.return_code or 0
     if status == 128 + getattr(signal, "SIGHUP", -128):
@@ -114,7 +114,7 @@ def _serve(chosen: argparse.Namespace) -> None:
 
     options = ["--images", chosen.images]
     options += ["--model", chosen.model] if chosen.model else []
-    options += ["--test-time", chosen.test_time] if chosen.test_time else []
+    options += ["--tta", chosen.tta] if chosen.tta else []
     options += ["--", chosen.place] if chosen.place else []
     try:
         serve.serve(options, serve.PORT if chosen.port is None else chosen.port)

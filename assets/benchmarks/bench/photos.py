@@ -1,4 +1,4 @@
-"""Photos to time on: a data set's own, or drawn ones."""
+"""Photos to time on: a data set's own, or rendered ones."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -37,12 +37,12 @@ def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> C
     if data is not None:
         classes = draw_classes(pooled_classes([data]), way, each, seed=0, least=1)
         return {name: list(islice(cycle(files), each)) for name, files in classes.items()}
-    drawn: Classes = {}
+    sampled: Classes = {}
     for number in range(way):
         path = drawn_into / f"{number}.jpg"
         draw_moth(species(number), np.random.default_rng(number), SIDE).save(path, quality=90)
-        drawn[path.stem] = [path] * each
-    return drawn
+        sampled[path.stem] = [path] * each
+    return sampled
 
 
 def in_memory(classes: Classes, transform: EvaluationTransform | int) -> StoredImages:

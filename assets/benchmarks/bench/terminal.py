@@ -16,7 +16,7 @@ from typing import Self
 from frn.errors import FrnError
 
 COLUMNS, ROWS = 140, 40
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds after which something will not come any more."""
 QUIET = 0.2
 """Seconds without output that count as the end of it."""
@@ -87,7 +87,7 @@ class Terminal:
         while not (or_else and self.shows(or_else)) and not (
             self._output and wanted in (self._pasted + self._output if since_paste else self._output)
         ):
-            left = self._began + PATIENCE - time.perf_counter()
+            left = self._began + TIMEOUT - time.perf_counter()
             if left <= 0 or not self._read(left):
                 raise FrnError(f"the program did not show {mark!r}; its last words: {self._output[-300:]!r}")
         return 1000 * (time.perf_counter() - self._began)
@@ -103,7 +103,7 @@ class Terminal:
 
     def settle(self, quiet: float = QUIET) -> None:
         """Read until nothing comes any more."""
-        deadline = time.perf_counter() + PATIENCE
+        deadline = time.perf_counter() + TIMEOUT
         while self._read(quiet) and time.perf_counter() < deadline:
             pass
 
@@ -112,7 +112,7 @@ class Terminal:
         self.settle(PICTURES)
         return 1000 * (self._last - self._began)
 
-    def wait(self, seconds: float = PATIENCE) -> float:
+    def wait(self, seconds: float = TIMEOUT) -> float:
         """Milliseconds until the program has ended.
 
         Raises:

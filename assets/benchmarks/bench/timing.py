@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from frn.backbones import build_backbone
 
-LEAST_ROUNDS, LEAST_SECONDS = 15, 3.0
+MIN_ROUNDS, MIN_SECONDS = 15, 3.0
 """What a contest takes by itself: a median of short times needs many."""
 SETTLING_SECONDS = TIMED_SECONDS = 0.01
 """A turn, untimed and timed: after four or five short runs caches and memory are the contestant's own again."""
@@ -25,14 +25,14 @@ def take_turns(
         contestants: what to run, by name.
         rounds: how many turns each has, one after the other, so that a slow moment of the machine falls on all. In its
             turn each runs for `SETTLING_SECONDS` unseen, as in an evaluation, where a head is followed by itself, then
-            for `TIMED_SECONDS`; once at least. None: `LEAST_ROUNDS`, and on until `LEAST_SECONDS` have passed.
+            for `TIMED_SECONDS`; once at least. None: `MIN_ROUNDS`, and on until `MIN_SECONDS` have passed.
         gradients: whether contestants may ask for some.
     """
     milliseconds: dict[str, list[float]] = {name: [] for name in contestants}
     turns = 0
     with _one_thread(), torch.inference_mode(not gradients):
-        deadline = time.perf_counter() + (0 if rounds else LEAST_SECONDS)
-        while turns < (rounds or LEAST_ROUNDS) or time.perf_counter() < deadline:
+        deadline = time.perf_counter() + (0 if rounds else MIN_SECONDS)
+        while turns < (rounds or MIN_ROUNDS) or time.perf_counter() < deadline:
             for name, run in contestants.items():
                 for _ in _timed(run, SETTLING_SECONDS):
                     pass

@@ -11,8 +11,10 @@ import onnx
 
 from frn._version import __version__
 from frn.inference.extractor import Extractor
+from frn.inference.unknown import RejectRule
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import FLOAT, STRING, GraphBuilder, Shape
+from frn_export.graphs.classifier import explain, require_explained
 from frn_export.graphs.sums import class_sums, join
 
 SCORES_FORMAT, BATCH_FORMAT, VERSION = "frn-scores", "frn-batch-classifier", "1"
@@ -30,12 +32,13 @@ def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gam
 
 
 def batch_graph(
-    extractor: Extractor, classes: Mapping[str, EnrolledClass], *, threshold: float, gamma: float
+    extractor: Extractor, classes: Mapping[str, EnrolledClass], *, rule: RejectRule, gamma: float
 ) -> onnx.ModelProto:
     """Build a classifier of prepared images.
 
     `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`, `explained`
-    (n, way) and `error_map` (n, way, h, w). The threshold goes into the metadata. FrnError if there is no class.
+    (n, way), `threshold` (n) that the largest `explained` must reach, and `error_map` (n, way, h, w). FrnError if there
+    is no class.
     """
     graph = GraphBuilder("s_")
     backbone = onnx.load_model_from_string(extractor.data).graph
@@ -44,8 +47,10 @@ def batch_graph(
     outputs = _score(graph, classes, extractor.grid, gamma)
     side = extractor.transform.size
     inputs: dict[str, tuple[int, Shape]] = {"images": (FLOAT, ("n", 3, side, side))}
-    metadata = _metadata(BATCH_FORMAT, classes) | {"frn.threshold": json.dumps(threshold)}
-    return graph.model(inputs, outputs, metadata, name="batch_classifier")
+    energy = graph.node("ReduceMean", graph.node("ReduceSumSquare", "feature_map", graph.ints(2)), graph.ints(1, 2))
+    require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(classes), rule)
+    outputs["threshold"] = (FLOAT, ("n",))
+    return graph.model(inputs, outputs, _metadata(BATCH_FORMAT, classes), name="batch_classifier")
 
 
 def _metadata(kind: str, classes: Mapping[str, EnrolledClass]) -> dict[str, str]:
@@ -66,8 +71,7 @@ def _score(
     graph.node("Reshape", error, graph.ints(0, way, h, w), output="error_map")
     graph.node("ReduceMean", error, graph.ints(2), keepdims=0, output="class_error")
     energy = graph.node("ReduceMean", length, graph.ints(1), keepdims=0)  # n, 1
-    divisor = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))
-    graph.node("Relu", graph.node("Div", graph.node("Sub", energy, "class_error"), divisor), output="explained")
+    explain(graph, energy)
     graph.node("Softmax", graph.node("Mul", "class_error", graph.constant(-gamma)), axis=1, output="probability")
     best = graph.node("ArgMin", "class_error", axis=1, keepdims=0)
     graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output="label")

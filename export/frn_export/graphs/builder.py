@@ -46,12 +46,16 @@ class GraphBuilder:
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
         return output
 
+    def outputs(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """Add a node with several outputs and return their names."""
+        name = f"{self.prefix}{kind}_{len(self.nodes)}"
+        names = [f"{self.prefix}v{len(self.nodes)}_{place}" for place in range(count)]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, name=name, **attributes))
+        return names
+
     def split(self, whole: str, parts: int, axis: int = 0) -> list[str]:
         """Add a node that splits an axis into so many equal parts."""
-        name = f"{self.prefix}Split_{len(self.nodes)}"
-        names = [f"{self.prefix}v{len(self.nodes)}_{part}" for part in range(parts)]
-        self.nodes.append(helper.make_node("Split", [whole], names, name=name, axis=axis, num_outputs=parts))
-        return names
+        return self.outputs("Split", parts, whole, axis=axis, num_outputs=parts)
 
     def ints(self, *values: int) -> str:
         """Add a one-dimensional int64 constant: axes, a shape, an index."""

@@ -17,6 +17,7 @@ from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
+from frn.inference.unknown import NEVER, RIVALS, RejectRule
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8, GraphBuilder, value
 from frn_export.graphs.sums import class_sums, join
@@ -40,18 +41,18 @@ def require_text(names: Iterable[str]) -> None:
 
 
 def classifier_graph(
-    features: bytes, classes: Mapping[str, EnrolledClass], *, threshold: float = 0.0, gamma: float | None = None
+    features: bytes, classes: Mapping[str, EnrolledClass], *, rule: RejectRule = NEVER, gamma: float | None = None
 ) -> onnx.ModelProto:
     """Build `classifier.onnx`.
 
     `image` uint8 (height, width, 3) RGB to `label` (a string), `probability` (way), `class_error` (way) and
-    `error_map` (way, h, w); and `explained` (way), by which a caller says "unknown". Classes may have different numbers
-    of supports.
+    `error_map` (way, h, w); and `explained` (way) with `threshold`: an image is unknown if no share
+    reaches it. Classes may have different numbers of supports.
 
     Args:
         features: bytes of the `features.onnx` that the classes were enrolled with.
         classes: enrolled classes by name.
-        threshold: an image is unknown where the largest `explained` is below it; goes into the metadata.
+        rule: when an image is unknown.
         gamma: the temperature, where it was chosen with the classes; None takes what the extractor's head learned.
 
     Raises:
@@ -67,7 +68,7 @@ def classifier_graph(
     graph.constants.extend(backbone.initializer)
     graph.nodes.extend(backbone.node)
     gamma = extractor.head.gamma if gamma is None else gamma
-    _score(graph, classes, extractor.grid, gamma)
+    _score(graph, classes, extractor.grid, gamma, rule)
     way, (h, w) = len(classes), extractor.grid
     return graph.model(
         inputs={"image": (UINT8, ("height", "width", 3))},
@@ -76,6 +77,7 @@ def classifier_graph(
             "probability": (FLOAT, (way,)),
             "class_error": (FLOAT, (way,)),
             "explained": (FLOAT, (way,)),
+            "threshold": (FLOAT, ()),
             "error_map": (FLOAT, (way, h, w)),
         },
         metadata={
@@ -83,13 +85,12 @@ def classifier_graph(
             "frn.version": CLASSIFIER_VERSION,
             "frn.library": __version__,
             "frn.classes": json.dumps(list(classes), ensure_ascii=False),
-            "frn.threshold": json.dumps(threshold),
         },
         name="classifier",
     )
 
 
-def prepare_graph(transform: EvaluationTransform) -> onnx.ModelProto:
+def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
     """Build the first part alone: `image` uint8 (height, width, 3) RGB to `images` (1, 3, S, S) in [0, 1]."""
     graph = GraphBuilder("k_")
     _prepare(graph, transform)
@@ -97,7 +98,7 @@ def prepare_graph(transform: EvaluationTransform) -> onnx.ModelProto:
         inputs={"image": (UINT8, ("height", "width", 3))},
         outputs={"images": (FLOAT, (1, 3, transform.size, transform.size))},
         metadata={"frn.format": "frn-prepare", "frn.version": "1", "frn.library": __version__},
-        name="prepare",
+        name="preprocess",
     )
 
 
@@ -235,7 +236,9 @@ def _rounded(graph: GraphBuilder, values: str) -> str:
     return graph.node("Add", values, graph.doubles(0.5))
 
 
-def _score(graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float) -> None:
+def _score(
+    graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tuple[int, int], gamma: float, rule: RejectRule
+) -> None:
     """`feature_map` (1, r, d) to the outputs: one product with all classes' rows, and sums of squares by class."""
     way, (h, w) = len(classes), grid
     joined = join(classes)
@@ -245,16 +248,35 @@ def _score(graph: GraphBuilder, classes: Mapping[str, EnrolledClass], grid: tupl
     error = graph.node("Sub", length, class_sums(graph, joined, seen, axis=0))  # way, r
     graph.node("Reshape", error, graph.ints(way, h, w), output="error_map")
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
-    _explain(graph, length)
+    energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
+    explain(graph, energy)
+    require_explained(graph, energy, way, rule)
     logits = graph.node("Mul", "class_error", graph.constant(-gamma))
     graph.node("Softmax", logits, axis=0, output="probability")
     best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
     graph.node("Gather", graph.constant(np.array(list(classes), dtype=object)), best, output="label")
 
 
-def _explain(graph: GraphBuilder, length: str) -> None:
+def explain(graph: GraphBuilder, energy: str) -> None:
     """`unknown.explained`: 1 - error / energy, at least 0; where there is no energy there is no error either, so 0."""
-    energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
-    divisor = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))
-    share = graph.node("Div", graph.node("Sub", energy, "class_error"), divisor)
+    share = graph.node("Div", graph.node("Sub", energy, "class_error"), _positive(graph, energy))
     graph.node("Relu", share, output="explained")
+
+
+def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule) -> None:
+    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way) and the energy (...)."""
+    if rule.weight == 0 or way < 2:
+        rivals = energy
+    else:
+        count = min(RIVALS + 1, way)
+        least, _ = graph.outputs("TopK", 2, "class_error", graph.ints(count), axis=-1, largest=0)
+        others = graph.node("Slice", least, graph.ints(1), graph.ints(count), graph.ints(-1))
+        rivals = graph.node("Relu", graph.node("ReduceMean", others, graph.ints(-1), keepdims=0))
+    share = graph.node("Div", rivals, _positive(graph, energy))
+    power = graph.node("Pow", share, graph.constant(rule.weight))
+    needed = graph.node("Sub", graph.constant(1.0), graph.node("Mul", power, graph.constant(1 - rule.least)))
+    graph.node("Relu", needed, output="threshold")
+
+
+def _positive(graph: GraphBuilder, energy: str) -> str:
+    return graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))

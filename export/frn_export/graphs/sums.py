@@ -14,7 +14,7 @@ from frn_export.graphs.builder import GraphBuilder
 MATRIX = 64
 """Up to so many classes their sums are a product with a matrix of signs, (way, M); of a thousand that would be most of
 the work and of the file."""
-LARGEST = 1_900_000_000
+MAX_CLASS_BYTES = 1_900_000_000
 """Bytes of rows: an ONNX file has 2 GiB at most, and the network is in it, too."""
 
 
@@ -22,7 +22,7 @@ def join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:
     """All classes' rows. FrnError if there is no class, or they are more than a file holds."""
     if not classes:
         raise FrnError("a classifier needs at least one class")
-    if (size := sum(enrolled.rows.nbytes for enrolled in classes.values())) > LARGEST:
+    if (size := sum(enrolled.rows.nbytes for enrolled in classes.values())) > MAX_CLASS_BYTES:
         raise FrnError(
             f"the {len(classes):,} classes take {size / 1e9:.1f} GB, but an ONNX file holds 2. Export fewer classes, "
             "or fewer photos of each; `frn classify` takes as many as memory does."

@@ -18,7 +18,7 @@ const square = (values) => values.reduce((sum, value) => sum + value * value, 0)
 export class Model {
   static async open() {
     const page = await (await fetch(here("page.json"))).json();
-    const names = ["prepare", "features", "head", ...(page.classes.length ? ["scores"] : [])];
+    const names = ["preprocess", "features", "head", ...(page.classes.length ? ["scores"] : [])];
     const opened = await Promise.all(
       names.map((name) => ort.InferenceSession.create(here(`${name}.onnx`), { executionProviders: ["wasm"] })),
     );
@@ -32,10 +32,10 @@ export class Model {
     this.d = page.channels;
   }
 
-  // The classes as exported: { name, exported: index, shots, maps: null until they are needed, leftOut }.
+  // The classes as exported: { name, exported: index, shots, maps: null until they are needed }.
   exportedClasses() {
-    return this.page.classes.map(({ name, shots, left_out }, index) => ({
-      name, exported: index, shots, maps: null, leftOut: left_out,
+    return this.page.classes.map(({ name, shots }, index) => ({
+      name, exported: index, shots, maps: null,
     }));
   }
 
@@ -80,44 +80,20 @@ export class Model {
         note(i, Float32Array.from({ length: this.r }, (_, row) => errors[row * own.length + column])));
     }
     const least = Math.min(...found.map(({ error }) => error));
-    const gamma = this.temperature(classes.map(({ shots }) => shots));
-    const weights = found.map(({ error }) => Math.exp(-gamma * (error - least)));
+    const weights = found.map(({ error }) => Math.exp(-this.page.gamma * (error - least)));
     const total = weights.reduce((sum, weight) => sum + weight, 0);
     found.forEach((entry, i) => (entry.probability = weights[i] / total));
+    const needed = this.#needed(found.map(({ error }) => error), energy);
+    found.forEach((entry) => (entry.needed = needed));
     return found.sort((a, b) => a.error - b.error);
   }
 
-  // Gamma for classes of so many examples, as `temperature` of frn/ridge/parameters.py.
-  temperature(shots) {
-    const { gamma, usual_shots } = this.page;
-    if (usual_shots === null) return gamma;
-    const sorted = [...shots].sort((a, b) => a - b);
-    const median = (sorted[(shots.length - 1) >> 1] + sorted[shots.length >> 1]) / 2;
-    return gamma * Math.min(1, median / usual_shots) ** (1 / 3);
-  }
-
-  // What the other examples of a class explain of each; nothing where there is one.
-  async leaveOneOut(maps) {
-    const k = maps.length;
-    if (k < 2) return [];
-    const rests = maps.map((_, left) => maps.filter((_, i) => i !== left));
-    const query = new ort.Tensor("float32", concatenate(maps), [k, this.r, this.d]);
-    const errors = await this.#head(rests, query);
-    return maps.map((map, i) => {
-      const energy = square(map) / this.r;
-      return energy ? Math.max(0, 1 - errors[i * k + i] / energy) : 0;
-    });
-  }
-
-  // The share that a class must explain of a photo which is to be known.
-  threshold(classes) {
-    if (this.page.threshold !== null) return this.page.threshold;
-    const shares = classes.flatMap(({ leftOut }) => leftOut).sort((a, b) => a - b);
-    if (!shares.length) return 0;
-    const place = this.page.missed * (shares.length - 1);
-    const low = Math.floor(place);
-    const high = Math.min(low + 1, shares.length - 1);
-    return shares[low] + (place - low) * (shares[high] - shares[low]);
+  // The share that a class must explain of a photo, as `RejectRule.thresholds` of frn/inference/unknown.py.
+  #needed(errors, energy) {
+    const { least, weight } = this.page.rule;
+    const next = [...errors].sort((a, b) => a - b).slice(1, 6);
+    const rivals = next.length ? Math.max(0, next.reduce((sum, error) => sum + error, 0) / next.length) : energy;
+    return Math.max(0, 1 - (1 - least) * (energy ? rivals / energy : 1) ** weight);
   }
 
   // Class errors (q * way) of queries by classes that are given by their examples' maps.
@@ -131,10 +107,4 @@ export class Model {
     const shots = new ort.Tensor("int64", counts, [pools.length]);
     return (await this.sessions.head.run({ support, shots, query })).class_error.data;
   }
-}
-
-function concatenate(maps) {
-  const all = new Float32Array(maps.length * maps[0].length);
-  maps.forEach((map, i) => all.set(map, i * map.length));
-  return all;
 }

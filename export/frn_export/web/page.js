@@ -9,7 +9,7 @@ const by = (id) => document.getElementById(id);
 const status = by("status");
 
 let model;
-let classes = []; // { name, exported: index or null, shots, maps, leftOut }: replaced, never changed, so undo is a list
+let classes = []; // { name, exported: index or null, shots, maps }: replaced, never changed, so undo is a list
 const before = [];
 const answers = []; // { name, map, picture, card, given }
 let work = Promise.resolve(); // one photo at a time: the graphs share one memory
@@ -27,9 +27,7 @@ const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)} %`;
 
 // Classes
 
-async function withMaps(entry, maps) {
-  return { name: entry.name, exported: null, shots: maps.length, maps, leftOut: await model.leaveOneOut(maps) };
-}
+const withMaps = (entry, maps) => ({ name: entry.name, exported: null, shots: maps.length, maps });
 
 const mapsOf = async (entry) => entry.maps ?? (await model.exportedMaps(entry.exported));
 
@@ -47,7 +45,7 @@ async function adopt(next) {
 
 async function addExamples(name, maps) {
   const known = classes.find((entry) => entry.name === name);
-  const made = await withMaps({ name }, [...(known ? await mapsOf(known) : []), ...maps]);
+  const made = withMaps({ name }, [...(known ? await mapsOf(known) : []), ...maps]);
   await change(known ? classes.map((entry) => (entry === known ? made : entry)) : [...classes, made]);
 }
 
@@ -58,12 +56,12 @@ async function correct(answer, name) {
     if (holder?.name === name) return;
     if (holder) {
       const rest = holder.maps.filter((map) => map !== answer.map);
-      const made = rest.length ? [await withMaps(holder, rest)] : [];
+      const made = rest.length ? [withMaps(holder, rest)] : [];
       next = next.flatMap((entry) => (entry === holder ? made : [entry]));
     }
   }
   const known = next.find((entry) => entry.name === name);
-  const made = await withMaps({ name }, [...(known ? await mapsOf(known) : []), answer.map]);
+  const made = withMaps({ name }, [...(known ? await mapsOf(known) : []), answer.map]);
   answer.given = true;
   await change(known ? next.map((entry) => (entry === known ? made : entry)) : [...next, made]);
   say(`${answer.name} is now an example of ${name}.`);
@@ -83,9 +81,8 @@ function showClasses() {
     row.dataset.shots = entry.shots;
     return row;
   }));
-  const threshold = model.threshold(classes);
   by("hint").textContent = classes.length
-    ? `A photo is unknown where no class explains ${percent(threshold, 0)} of it.`
+    ? "A photo is unknown if no class explains enough of it."
     : "None yet. Give a name and a few photos: nothing is trained, a class counts at once.";
   by("undo").disabled = !before.length;
   by("reset").disabled = !before.length && classes.every((entry) => entry.exported !== null);
@@ -101,7 +98,7 @@ async function rescore(answer) {
 function showAnswer(answer) {
   const { card, found, name } = answer;
   const best = found[0];
-  const unknown = best && best.explained < model.threshold(classes);
+  const unknown = best && best.explained < best.needed;
   const canvas = element("canvas", { role: "img", ariaLabel: best ? `${name}: ${unknown ? "unknown" : best.name}` : name });
   draw(canvas, answer.picture, model.page, by("maps").checked ? best?.errorMap : null);
   const title = element("p", { className: "title" });
@@ -112,7 +109,7 @@ function showAnswer(answer) {
     const meter = element("meter", { min: 0, max: 1, value: entry.probability, ariaLabel: entry.name });
     return element("li", {}, element("span", { textContent: entry.name }), meter, element("span", { textContent: percent(entry.probability) }));
   }));
-  const explained = best ? `${percent(best.explained, 0)} explained` : "";
+  const explained = best ? `${percent(best.explained, 0)} explained${unknown ? `, ${percent(best.needed, 0)} needed` : ""}` : "";
   card.replaceChildren(canvas, title, bars, element("p", { className: "faint", textContent: `${explained} · ${name}` }), correction(answer, best, unknown));
   Object.assign(card.dataset, { photo: name, label: best?.name ?? "", probability: best?.probability ?? "", explained: best?.explained ?? "", unknown: Boolean(unknown) });
 }

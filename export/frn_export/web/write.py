@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,16 +13,16 @@ from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.explanation import LEAST_COVER, MOST_COVER
+from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.ramp import RAMP
-from frn.inference.unknown import MISSED
-from frn.ridge.parameters import USUAL_SHOTS
+from frn.inference.unknown import NEVER
 from frn.system.files import MAX_JSON, read_regular, write_atomically
+from frn.system.overwriting import require_writable
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs.batch import scores_graph
-from frn_export.graphs.classifier import prepare_graph, require_text
+from frn_export.graphs.classifier import preprocess_graph, require_text
 from frn_export.graphs.head import head_graph
 from frn_export.web.runtime import BINARY, Runtime
 
@@ -36,13 +37,14 @@ COMPARED = 5
 """Photos that the written graphs are tried on."""
 
 
-def write_page(classifier: Classifier, out: Path, runtime: Runtime) -> Difference:
+def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool = False) -> Difference:
     """Write the page of a classifier, which may have no class yet.
 
     Args:
         classifier: with the classes that the page opens with. Their feature maps go into the page, their photos do not.
         out: folder; the files of an earlier page are replaced.
         runtime: what runs the graphs.
+        replace: also overwrite files of other programs.
 
     Returns:
         How far the page's graphs are from the classifier, over some of its examples.
@@ -50,7 +52,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime) -> Differenc
     Raises:
         FrnError: if the folder holds another page, or the graphs differ from the classifier; nothing is written then.
     """
-    _require_ours(out)
+    require_writable_page(out, replace=replace)
     require_text(classifier.classes)
     content = _graphs(classifier)
     difference = _compare(classifier, content).require()
@@ -66,6 +68,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime) -> Differenc
     worker = (files("frn_export.web") / WORKER).read_text(encoding="utf-8")
     listed = json.dumps(["./", *sorted(content)])
     content[WORKER] = worker.replace('"DIGEST"', json.dumps(digest)).replace('["FILES"]', listed).encode()
+    require_writable_page(out, content, replace=replace)
     for name, data in content.items():
         write_atomically(out / name, data)
     for stale in {"scores.onnx", "supports.bin"} - content.keys():
@@ -87,25 +90,25 @@ def _example_maps(classifier: Classifier) -> dict[str, Maps]:
     return found
 
 
-def _require_ours(out: Path) -> None:
-    """Refuse a folder with another page in it."""
+def require_writable_page(out: Path, names: Iterable[str] = (*SOURCES, WORKER, PAGE), *, replace: bool = False) -> None:
+    """Refuse to overwrite files of other programs, by an FrnError. The page itself says that the folder is ours."""
     page = out / "index.html"
     try:
-        is_there = page.exists()
+        earlier = page.exists() and b"frn export --web" in read_regular(page, MAX_JSON)
     except OSError as error:
         raise FrnError(f"{out}: cannot be used ({error.strerror})") from error
-    if is_there and b"frn export --web" not in read_regular(page, MAX_JSON):
-        raise FrnError(f"{page}: is no page of `frn export` and would be overwritten. Choose another --web.")
+    for name in names:
+        require_writable(out / name, replace=replace or earlier)
 
 
 def _graphs(classifier: Classifier) -> dict[str, bytes]:
     extractor = classifier.extractor
     built = {
-        "prepare.onnx": prepare_graph(extractor.transform),
+        "preprocess.onnx": preprocess_graph(extractor.transform),
         "head.onnx": head_graph(classifier.head),
     }
     if classifier.classes:
-        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.gamma)
+        built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.head.gamma)
     graphs = {name: graph.SerializeToString(deterministic=True) for name, graph in built.items()}
     return {**graphs, "features.onnx": extractor.data}
 
@@ -116,7 +119,7 @@ def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
     largest = 0.0
     for entry in classifier.state.classes[:COMPARED]:
         photo = open_image(entry.supports[0].path)
-        (images,) = run_session(sessions["prepare.onnx"], ["images"], {"image": np.asarray(photo)})
+        (images,) = run_session(sessions["preprocess.onnx"], ["images"], {"image": np.asarray(photo)})
         (maps,) = run_session(sessions["features.onnx"], ["feature_map"], {"images": images})
         (errors,) = run_session(sessions["scores.onnx"], ["class_error"], {"feature_map": maps})
         crop = classifier.extractor.transform(photo)
@@ -138,16 +141,7 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "crop": {"size": transform.size, "length": transform.length, "square": transform.square}
         | {"own": transform.resize is None},
         "gamma": head.gamma,
-        "usual_shots": None if extractor.untrained_head else USUAL_SHOTS,
-        "threshold": classifier.threshold_override,
-        "missed": MISSED,
-        "classes": [
-            {"name": name, "shots": len(maps), "left_out": _shares(classifier, name)}
-            for name, maps in feature_maps.items()
-        ],
-        "ramp": {"colours": RAMP, "cover": [LEAST_COVER, MOST_COVER]},
+        "rule": asdict(classifier.rule if classifier.classes else NEVER),
+        "classes": [{"name": name, "shots": len(maps)} for name, maps in feature_maps.items()],
+        "ramp": {"colours": RAMP, "cover": [MIN_COVER, MAX_COVER]},
     }
-
-
-def _shares(classifier: Classifier, name: str) -> list[float]:
-    return [round(float(share), 6) for share in classifier.left_out.get(name, ())]

@@ -20,6 +20,7 @@ import typer
 from frn.errors import FrnError, FrnWarning
 from frn.system.extras import needs_torch
 from frn.system.files import discard_output
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,18 +154,18 @@ def printable(text: str) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON value as one line on stdout."""
-    print(json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf")), flush=True)
+    """Print one JSON value as one line on stdout; characters that could steer a terminal are JSON's escapes."""
+    text = json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf"))
+    print("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text), flush=True)
 
 
-def check_report(path: Path | None) -> None:
-    """Refuse a report that would not open in a browser, before the work is done; an `FrnError`."""
+def check_report(path: Path | None, *, replace: bool) -> None:
+    """Refuse a report that would not open in a browser or may not be written, before the work is done."""
     if path is None:
         return
     if path.suffix.lower() not in (".html", ".htm"):
         raise FrnError(f"{path}: a report is a page. Call it something.html.")
-    if path.is_dir():
-        raise FrnError(f"{path}: is a folder")
+    require_writable(path, replace=replace)
 
 
 def stdout() -> "Console":
@@ -219,7 +220,7 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(Text(text))
 
 
-def report_left_out(
+def report_skipped(
     reasons: Sequence[str], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
 ) -> None:
     """Say which files could not be used as they were, and why."""

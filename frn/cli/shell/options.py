@@ -43,7 +43,31 @@ ImportPreset = Annotated[
     typer.Option(help="For an authors' .pth: the preset whose images it was trained on.", show_default=False),
 ]
 
+
 # Classifying
+def share(given: object) -> float:
+    """Return a share of a photo from 0.39, 39 or 39%."""
+    text = str(given).strip()
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if text.endswith("%") or value > 1:
+        value /= 100
+    if not 0 <= value <= 1:
+        raise typer.BadParameter(f"{text!r} is not a share of the photo: write 0.39, 39 or 39%")
+    return value
+
+
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        parser=share,
+        metavar="SHARE",
+        help="Reject photos explained less than this: 0.39 or 39 (0: never).",
+        show_default="calibrated from the example photos",
+    ),
+]
 Classes = Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")]
 ClassifierModel = Annotated[
     str | None,
@@ -53,8 +77,8 @@ ClassifierModel = Annotated[
         autocompletion=model_names,
     ),
 ]
-TestTimeName = Annotated[
-    Literal["fast", "mirror"], typer.Option(help="mirror: look at the mirror image, too; better, in twice the time.")
+TtaName = Annotated[
+    Literal["none", "hflip"], typer.Option(help="hflip: average with the mirror image; takes twice the time.")
 ]
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
 
@@ -102,6 +126,9 @@ Compile = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
 
 
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite a file of other programs; never a photo.")]
+
+
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
     """Say so where the photo was given first and the classes second. FrnError if `classes` is a file, no project."""
     from frn.inference.project import is_project
@@ -110,3 +137,8 @@ def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
         swapped = Path(photo).is_dir() or is_project(Path(photo))
         hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
         raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")
+
+
+FalseRejections = Annotated[
+    float, typer.Option(min=0, max=0.5, help="Share of your photos that may be called unknown.")
+]

@@ -1,6 +1,6 @@
 """How a command prints its result: a table for people; rows of CSV or one JSON value for programs. One way for all."""
 
-import csv
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from frn.cli.shell.console import print_json
+from frn.cli.shell.console import print_json, printable
 from frn.errors import FrnError
+from frn.report.csv_rows import CsvWriter
 
 FormatName = Literal["table", "csv", "json"]
 Row = Mapping[str, object]
@@ -18,7 +19,7 @@ OPTIONS = {"form": "--format", "as_json": "--json", "as_csv": "--csv"}
 
 
 def _unless_typed(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
-    """Let what a frn.toml says give way to what is typed; options that are typed come here before the others."""
+    """Let a variable give way to what is typed; options that are typed come here before the others."""
     source = context.get_parameter_source(str(parameter.name))
     gives_way = source is not None and source.name != "COMMANDLINE" and any(map(context.params.get, OPTIONS))
     return (None if parameter.name == "form" else False) if gives_way else value
@@ -65,16 +66,25 @@ def write_rows(rows: Sequence[Row]) -> None:
 
 
 class RowWriter:
-    """Comma-separated values on stdout, row by row, under a head of columns that are known before."""
+    """Comma-separated values on stdout, row by row, under a head of columns that are known before.
+
+    On a terminal, what could steer it is escaped.
+    """
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self.writer = csv.DictWriter(sys.stdout, columns, restval="", lineterminator="\n")
-        self.writer.writeheader()
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(newline="")  # the rows end as they should
+        self._shown = {column: _shown(column) for column in columns}
+        self._writer = CsvWriter(sys.stdout, list(map(str, self._shown.values())))
 
     def write(self, row: Row) -> None:
         """Print one row at once, for who reads a pipe."""
-        self.writer.writerow(row)
+        self._writer.write({str(self._shown[column]): _shown(value) for column, value in row.items()})
         sys.stdout.flush()
+
+
+def _shown(value: object) -> object:
+    return printable(value) if isinstance(value, str) and sys.stdout.isatty() else value
 
 
 def rows_of(value: Any) -> list[Row]:

@@ -35,20 +35,23 @@ def named(value: Schema) -> Schema:
 FILE = record(path=TEXT, reason=TEXT)
 EVALUATED = record(
     {
+        "tuned": record(accuracy=NUMBER, ci95=NUMBER),
         "unknown": record(
             auroc=NUMBER,
             auroc_ci95=NUMBER,
             auroc_softmax=NUMBER,
             auroc_softmax_ci95=NUMBER,
-            missed=NUMBER,
-            caught=NUMBER,
+            false_rejections=NUMBER,
+            true_positive_rate=NUMBER,
         ),
         "head": named(NUMBER),
     },
     **dict.fromkeys(("way", "shot", "queries", "episodes"), COUNT),
     **dict.fromkeys(("accuracy", "ci95", "seconds"), NUMBER),
 )
+EXPECTED = {"expected": record(false_rejections=NUMBER, caught=MAYBE, auroc=MAYBE), "head": named(NUMBER)}
 ANSWER = record(
+    {"example_of": TEXT},
     image=TEXT,
     label=TEXT,
     probability=SHARE,
@@ -67,15 +70,12 @@ MODEL: Schema = {
 
 ACCURACY = record(mean=NUMBER, ci95=NUMBER, episodes=COUNT)
 PRESET = record(
-    **dict.fromkeys(("about", "method", "backbone", "aux", "stage", "val_split"), TEXT),
-    **dict.fromkeys(("last_pool", "tuned_start"), FLAG),
-    **dict.fromkeys(("batch", "store_side", "val_every", "val_episodes"), COUNT),
-    **dict.fromkeys(("episode", "schedule", "augmentation", "transform"), PART),
-    **dict.fromkeys(("beside", "fixed", "left_out"), each(TEXT)),
-    **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
-    val_shot={"type": ["integer", "null"]},
-    balance={"type": ["number", "array"], "items": NUMBER},
-    small_first={"type": ["array", "null"], "items": COUNT},
+    **dict.fromkeys(("about", "method", "backbone", "aux", "objective"), TEXT),
+    **dict.fromkeys(("last_pool", "freeze_batchnorm"), FLAG),
+    **dict.fromkeys(("data", "episode", "schedule", "augmentation", "transform", "pretraining", "validation"), PART),
+    **dict.fromkeys(("aux_heads", "fixed"), each(TEXT)),
+    classifier_weight=NUMBER,
+    progressive_resizing={"type": ["array", "null"], "items": COUNT},
     test_shots=each(COUNT),
     published={"type": ["object", "null"]},
 )
@@ -110,13 +110,13 @@ REPRODUCED = record(
 EXPORTED: Schema = {
     "type": "object",
     "properties": {
-        **dict.fromkeys(("features", "prepare", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
-        **dict.fromkeys(("difference", "prepare_difference", "head_difference"), NUMBER),
+        **dict.fromkeys(("features", "preprocess", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
+        **dict.fromkeys(("difference", "preprocess_difference", "head_difference"), NUMBER),
         **dict.fromkeys(("classifier_difference", "batch_difference"), NUMBER),
         **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), NUMBER),
         "precision": TEXT,
     },
-    "required": ["features", "prepare", "card", "precision", "difference", "prepare_difference"],
+    "required": ["features", "preprocess", "card", "precision", "difference", "preprocess_difference"],
     "additionalProperties": {"type": ["string", "number"]},
 }
 """Paths, and differences from torch as a share of what is compared; accuracy in percent before and after int8.
@@ -125,9 +125,14 @@ Files of other formats stand under their names."""
 SCHEMAS: dict[str, Schema] = {
     "classify": {"oneOf": [ANSWER, record(image=TEXT, error=TEXT)]},
     "enroll": record(
-        project=TEXT, threshold=SHARE, left_out=COUNT, classes=named(record(images=COUNT, explained=each(NUMBER)))
+        project=TEXT,
+        threshold=SHARE,
+        skipped=COUNT,
+        classes=named(record(images=COUNT, explained=each(NUMBER))),
+        **EXPECTED,
     ),
     "explain": record(
+        {"example_of": TEXT},
         image=TEXT,
         label=TEXT,
         unknown=FLAG,
@@ -136,6 +141,7 @@ SCHEMAS: dict[str, Schema] = {
         classes=named(record(probability=SHARE, explained=NUMBER, error=NUMBER, error_map=each(each(NUMBER)))),
     ),
     "score": record(
+        **EXPECTED,
         classes=TEXT,
         labelled=TEXT,
         photos=COUNT,
@@ -145,12 +151,12 @@ SCHEMAS: dict[str, Schema] = {
         confusion=each(each(COUNT)),
         calibration_error=MAYBE,
         reliability=each(record(photos=COUNT, said=MAYBE, right=MAYBE)),
-        missed=MAYBE,
-        strangers=COUNT,
-        caught=MAYBE,
+        false_rejections=MAYBE,
+        unknown=COUNT,
+        true_positive_rate=MAYBE,
         auroc=MAYBE,
         errors=each(record(image=TEXT, truth=TEXT, label=TEXT, probability=MAYBE, unknown=FLAG)),
-        examples_left_out=COUNT,
+        examples_skipped=COUNT,
         broken=each(TEXT),
     ),
     "models": named(MODEL),
@@ -161,7 +167,6 @@ SCHEMAS: dict[str, Schema] = {
     "presets": {"oneOf": [PRESET, named(PRESET)]},
     "train": record({"test": each(EVALUATED)}, model=TEXT, validation=NUMBER, seconds=NUMBER),
     "teach": record(model=TEXT, seconds=NUMBER),
-    "pretrain": record(model=TEXT, validation=NUMBER, seconds=NUMBER),
     "average": record(model=TEXT, mean_of=each(TEXT)),
     "finetune": record(model=TEXT, start=NUMBER, validation=NUMBER, seconds=NUMBER),
     "reproduce": {"oneOf": [REPRODUCED, each(LISTED), each(record(command=TEXT))]},
@@ -172,7 +177,6 @@ SCHEMAS: dict[str, Schema] = {
         l2=named(record(mean=NUMBER, ci95=NUMBER)),
     ),
     "export": {"oneOf": [EXPORTED, record(web=TEXT, runtime=TEXT, page_difference=NUMBER)]},
-    "import": record(model=TEXT, weights=TEXT, size=COUNT, resize={"type": ["integer", "null"]}, r=COUNT, d=COUNT),
     "data check": each(
         record(
             folder=TEXT,

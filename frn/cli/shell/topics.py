@@ -38,7 +38,7 @@ drawn on a terminal only; in a log, training writes a line an epoch. A traceback
         "JSON and CSV",
         f"""\
 Every command with a result takes `--format json`, `csv` or `table`; `--json` is short for the first, and `--csv`, where
-it stands alone, for the second. (`frn export` has `--json` alone: its `--format` is that of the files.) `table`, the
+it stands alone, for the second. `table`, the
 default, is for people and may look different in the next version. JSON is one value on one line, with `frn classify`
 one object per photo. CSV is rows under a head: a photo, class, model, preset or measurement each, or the one result.
 `frn help json COMMAND` prints a command's JSON Schema, for:
@@ -65,27 +65,21 @@ are called as they were given.""",
         """\
 | variable | |
 |---|---|
-| `FRN_CACHE` | the folder of the caches, instead of the user's cache folder; see `frn cache` |
+| `FRN_CACHE` | the folder of the caches, instead of the user's; one with other things in it gets a folder `frn-cache` |
 | `FRN_CACHE_LIMIT` | GiB of decoded images that are kept, 10 by default |
 | `FRN_MODELS` | the folder of added models, instead of the user's data folder |
 | `NO_COLOR` | any value: no colours |
 | `ORT_DISABLE_TELEMETRY` | set to 1 unless you set it: onnxruntime tells nobody anything |""",
     ),
     "defaults": Topic(
-        "Defaults by frn.toml",
+        "Defaults by environment variables",
         """\
-`frn.toml` in the current folder, or in the user's configuration folder for `frn` (on Linux `~/.config/frn`), holds
-defaults for options, by command; the current folder's comes first, and what is typed comes before both. A line on
-stderr says which defaults are taken. A command or option that there is none of is refused.
+Every option takes its default from a variable of its name: `FRN_CLASSIFY_TOP=5` is `frn classify --top 5`, and
+`FRN_DATA_CHECK_SHOT=1` is `frn data check --shot 1`. What is typed comes first. Options without a value take 1 or 0;
+repeatable ones take values with spaces between them: `FRN_EVAL_SHOT="1 5"`.
 
-```toml
-[classify]
-model = "resnet9-photo"
-top = 1
-
-[data.check]
-shot = 1
-```""",
+No variable sets what is written (`--out`, `--web`, `--report`, `--csv FILE`, `--runs`), `--replace` or
+`--download`.""",
     ),
     "completion": Topic(
         "Completion",

@@ -6,12 +6,15 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell.console import stdout, user_errors
+from frn.cli.shell.options import Replace
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.system.overwriting import require_writable
 
 
 def average(
     models: Annotated[list[Path], typer.Argument(help="Run folders or model files that began as the same network.")],
     out: Annotated[Path, typer.Option(help="Model file to write: something.safetensors.")],
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -28,6 +31,7 @@ def average(
 
         if out.suffix != ".safetensors":
             raise FrnError(f"{out}: a model file is called something.safetensors")
+        require_writable(out, replace=replace)
         save_model(mean_model([load_model(model) for model in models]), out)
     if printed(wants, {"model": str(out), "mean_of": [str(model) for model in models]}):
         return

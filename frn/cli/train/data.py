@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import note, printable, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.console import note, printable, progress_bar, report_skipped, stdout, user_errors
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 
@@ -65,7 +65,7 @@ def prepare(
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
-        from frn.data.prepare.benchmarks.folder import DrawnSplit
+        from frn.data.prepare.benchmarks.folder import SampledSplit
         from frn.data.prepare.prepared import NAME, read_record
 
         with progress_bar(f"preparing {name}") as progress:
@@ -76,7 +76,7 @@ def prepare(
                 split=split,
                 unofficial=unofficial,
                 download=download,
-                drawn=DrawnSplit(val, test, seed),
+                sampled=SampledSplit(val, test, seed),
                 progress=progress,
             )
         for part, (classes, images) in counts.items():
@@ -87,33 +87,39 @@ def prepare(
             note(f"split {record.split_by}")
         for difference in record.differs:
             note(difference)
-        report_left_out(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
+        report_skipped(record.skipped or [], all_of_them=f"{out / NAME} lists them all")
 
 
 @app.command()
 def check(
     data: Annotated[Path, typer.Argument(help="Data set with train/, val/, test/; or one folder of class folders.")],
-    shot: Annotated[int, typer.Option(min=1, help="Support images an episode takes per class.")] = 5,
-    queries: Annotated[int, typer.Option(min=1, help="Query images an episode takes per class.")] = 15,
+    shot: Annotated[
+        int | None, typer.Option(min=1, help="Support images of an episode: report smaller classes.", show_default="5")
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=1, help="Query images of an episode: report smaller classes.", show_default="15")
+    ] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Decode every image and say what is there: classes, counts, sizes, broken files, classes too small, other files.
 
-    The exit status is 1 if anything is broken or too small.
+    The exit status is 1 if anything is broken, or too small for the episodes that --shot or --queries ask for.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
         from frn.data.check import check_split
-        from frn.data.folders import SPLITS
+        from frn.data.folders import find_splits, unused_folders
 
         if not data.is_dir():
             raise FrnError(f"{data}: there is no such folder")
-        splits = [data / split for split in SPLITS if (data / split).is_dir()] or [data]
+        found = list(find_splits(data).values())
+        splits = found or [data]
+        per_class = 2 if shot is queries is None else (shot or 5) + (queries or 15)
         reports = []
         for folder in splits:
             with progress_bar(f"checking {folder.name}") as progress:
-                reports.append(check_split(folder, shot + queries, progress))
+                reports.append(check_split(folder, per_class, progress))
         counts = [
             {"split": str(report.folder), "class": name, "images": images, "too_small": name in report.too_small}
             for report in reports
@@ -128,10 +134,8 @@ def check(
             for skipped in report.skipped:
                 note(skipped.reason)
             for name, size in report.too_small.items():
-                note(
-                    f"too small: {report.folder / name} has {size} images, but a {shot}-shot episode with {queries} "
-                    f"queries needs {shot + queries}"
-                )
+                note(f"too small: {report.folder / name} has {size} images, but an episode needs {per_class}")
+        report_skipped(unused_folders(data, found) if found else [], all_of_them="")
         problems = sum(len(report.broken) + len(report.too_small) for report in reports)
         if problems:
-            raise FrnError(f"{problems} problems in {data}. Mend or remove these files and folders.")
+            raise FrnError(f"{problems} problems in {data}: each is named above")

@@ -5,17 +5,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import check_report, command_line, progress_bar, report_left_out, stdout, user_errors
+from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout, user_errors
 from frn.cli.shell.options import (
     Device,
     EpisodeSeed,
     ImportPreset,
     MethodName,
     PrecisionName,
+    Replace,
     Split,
     SplitData,
-    TestTimeName,
     Threads,
+    TtaName,
     model_names,
 )
 from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed, rows_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from frn.evaluation.split_report import Result
 
 
-NOT_OF_EVALUATION = ("report", "form", "as_json", "as_csv", "preset")
+NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
 """Parameters of the command that are no `EvaluationOptions`."""
 
 
@@ -49,14 +50,18 @@ def evaluate(
         MethodName | None,
         typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too, frn val/."),
     ] = None,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     preset: ImportPreset = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Also choose alpha and gamma for each episode, as enrolling does.")
+    ] = False,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
     ] = False,
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) that shows the results.", show_default=False)
     ] = None,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -68,7 +73,7 @@ def evaluate(
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
     with user_errors():
-        check_report(report)
+        check_report(report, replace=replace)
         wants = chosen_format(form, as_json, as_csv)
         from frn.training.presets import find_preset
 
@@ -81,11 +86,11 @@ def evaluate(
             if ranks.world > 1 and (report or unknown or method == "simpleshot"):
                 raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
             if report is None:
-                warn = report_left_out if ranks.first else lambda reasons: None
+                warn = report_skipped if ranks.is_main else lambda reasons: None
                 results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
             else:
                 results = _reported(EvaluationOptions(**given), report)
-    if not ranks.first:
+    if not ranks.is_main:
         return
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**head, "results": results}, rows_of(results)):
@@ -93,6 +98,9 @@ def evaluate(
     console = stdout()
     for result in results:
         console.print(describe(result), markup=True)
+        if tune:
+            tuned = result["tuned"]
+            console.print(f"  as enrolled: [bold]{tuned['accuracy']:.2f} ± {tuned['ci95']:.2f} %[/bold]", markup=True)
         if unknown:
             console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
 
@@ -105,7 +113,7 @@ def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
     from frn.system.files import write_atomically
 
     found: list[Findings] = []
-    results = run(options, bars=progress_bar, warn=report_left_out, inspect=lambda shown: found.append(find(shown)))
+    results = run(options, bars=progress_bar, warn=report_skipped, inspect=lambda shown: found.append(find(shown)))
     facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
     write_atomically(report, evaluation_page(options.model, found, command_line(), facts))
     return results
@@ -122,7 +130,8 @@ def describe(result: "Result") -> str:
 def describe_unknown(found: "Unknown") -> str:
     """How well unknown classes are told from known ones, as a line of rich markup."""
     return (
-        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by the explained "
-        f"share, {found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
-        f"threshold calls {found['missed']:.1f} % of known and {found['caught']:.1f} % of unknown queries unknown"
+        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
+        f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
+        f"threshold calls {found['false_rejections']:.1f} % of known and "
+        f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
     )

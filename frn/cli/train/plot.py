@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell.console import printable, stdout, user_errors
+from frn.cli.shell.options import Replace
 from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed
+from frn.system.overwriting import require_writable
 
 
 def plot(
@@ -17,6 +19,7 @@ def plot(
             help="Picture to write: .png, .svg or .pdf. Repeatable.", show_default="curves.png and curves.svg"
         ),
     ] = None,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -36,6 +39,7 @@ def plot(
         for path in paths:
             if path.suffix.lower() not in FORMATS:
                 raise FrnError(f"{path}: a picture is called something{', something'.join(FORMATS)}")
+            require_writable(path, replace=replace)
         curves = [read_curves(run) for run in runs]
         for path in paths:
             write_atomically(path, draw_curves(curves, path.suffix.lower()))

@@ -15,6 +15,7 @@ from frn.cli.shell.output import AsJson, Format, FormatName, chosen_format, prin
 from frn.cli.shell.output import Row as CsvRow
 from frn.errors import FrnError
 from frn.system.files import write_atomically
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from frn.reproduce.plan import Command, Locations
@@ -67,6 +68,8 @@ def reproduce(
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
         locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
         before = read(out / f"{chosen.name}.json")
+        for ending in ("md", "json") if before is None else ():
+            require_writable(out / f"{chosen.name}.{ending}")
         to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
         if dry_run:
             _print_commands(to_run, locations, wants)

@@ -1,8 +1,8 @@
-"""`frn train` and `frn pretrain`: a run by a preset."""
+"""`frn train` and `frn finetune`: a run by a preset, and one on photos of your own."""
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,7 +14,7 @@ from frn.cli.shell.console import (
     note,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     strong,
     user_errors,
@@ -26,14 +26,15 @@ from frn.models.zoo import DEFAULT_MODEL, resolve
 if TYPE_CHECKING:
     from frn.evaluation.split_report import Result
     from frn.training.launch import PreparedRun
-    from frn.training.runs.run_folder import Position
+    from frn.training.runs.run_folder import TrainState
 
 
 def train(
     preset: Annotated[
         str,
         typer.Argument(
-            help="What to train; `frn presets` lists them. `demo` needs no data.", autocompletion=options.preset_names
+            help="Preset (`frn presets`), or RECIPE.toml:STAGE. `demo` needs no data.",
+            autocompletion=options.preset_names,
         ),
     ],
     data: options.TrainingData = None,
@@ -42,6 +43,9 @@ def train(
         options.MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
     ] = None,
     backbone: options.Backbone = None,
+    batch: Annotated[
+        int | None, typer.Option(min=2, help="Images per step of pre-training.", show_default=False)
+    ] = None,
     way: options.Way = None,
     shot: options.Shot = None,
     queries: options.Queries = None,
@@ -52,9 +56,9 @@ def train(
         Literal["reference", "paper", "off"] | None,
         typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
     ] = None,
-    fix: Annotated[
+    freeze: Annotated[
         Literal["none", "lambda", "rho", "both"] | None,
-        typer.Option(help="What FRN does not learn but keeps at its start.", show_default=False),
+        typer.Option(help="Keep these parameters of FRN at their start.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
     precision: options.Precision = "auto",
@@ -67,40 +71,31 @@ def train(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on episodes, validate it, keep the best.
+    """Train a model by a preset, validate it, keep the best.
 
-    Ctrl-C saves and stops; `--resume` goes on as if nothing had happened, after a kill too.
+    The preset knows the stage: episodes, or pre-training on all classes at once, whose result `--init RUN` hands on.
+    Ctrl-C saves and stops; `--resume` continues as if nothing had happened, also after a kill.
     """
-    _run(locals(), episodes=True)
+    given = {name: value for name, value in locals().items() if name not in ("form", "as_json")}
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from frn.training.runs.run_options import RunOptions
 
+        wanted = RunOptions(**given).configured()
+        wanted.check()  # before torch: a wrong option is reported at once
 
-def pretrain(
-    preset: Annotated[
-        str, typer.Argument(help="What to pre-train; `frn presets` lists them.", autocompletion=options.preset_names)
-    ],
-    data: options.TrainingData = None,
-    out: options.RunOut = None,
-    backbone: options.Backbone = None,
-    batch: Annotated[int | None, typer.Option(min=2, help="Images per step.", show_default=False)] = None,
-    epochs: options.Epochs = None,
-    lr: options.LearningRate = None,
-    warm_up: options.WarmUp = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, batches and augmentation.")] = 0,
-    precision: options.Precision = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    compiled: options.Compile = False,
-    resume: options.Resume = False,
-    init: options.Init = None,
-    config: options.RunConfig = None,
-    form: Format = None,
-    as_json: AsJson = False,
-) -> None:
-    """Pre-train on all training classes at once, before episodes: with dummy maps (Sec. 3.6) or classically.
+        from frn.system.distributed import joined
+        from frn.training.launch import prepare_run
 
-    `frn train PRESET --init RUN` then goes on with episodes from its backbone and temperature.
-    """
-    _run(locals(), episodes=False)
+        with joined(wanted.device) as ranks:
+            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
+            position = _train(run)
+        if not ranks.is_main:
+            return
+        tests = run.test()
+    result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
+    if not printed(wants, {**result, "test": tests} if tests else result):
+        _show_result(run, position, tests)
 
 
 def finetune(
@@ -159,41 +154,18 @@ def finetune(
     )
 
 
-def _run(given: dict[str, Any], *, episodes: bool) -> None:
-    """Run what a command was given: the fields of `RunOptions`, and the format of its result."""
-    asked = given.pop("form"), given.pop("as_json")
-    with user_errors():
-        wants = chosen_format(*asked)
-        from frn.training.runs.run_options import RunOptions
-
-        wanted = RunOptions(**given).configured()
-        wanted.check(episodes=episodes)  # before torch: a wrong option is told at once
-
-        from frn.system.distributed import joined
-        from frn.training.launch import prepare_run
-
-        with joined(wanted.device) as ranks:
-            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
-            position = _train(run)
-        if not ranks.first:
-            return
-        tests = run.test()
-    result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
-    if not printed(wants, {**result, "test": tests} if tests else result):
-        _show_result(run, position, tests)
-
-
-def _train(run: "PreparedRun") -> "Position":
+def _train(run: "PreparedRun") -> "TrainState":
     """Train to the end and show it; a run that is stopped ends the program."""
     from frn.cli.train.training_display import TrainingDisplay, interruptible
 
-    if not run.settings.ranks.first:
+    if not run.settings.ranks.is_main:
         with interruptible() as stopped:
             ended = run.train(lambda event: None, stopped)
         if not ended.finished:
             raise typer.Exit(INTERRUPTED)
         return ended.position
-    report_left_out(run.broken)
+    report_skipped(run.broken)
+    report_skipped(run.unused, all_of_them="")
     note(str(run))
     with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)
@@ -202,7 +174,7 @@ def _train(run: "PreparedRun") -> "Position":
     return ended.position
 
 
-def _show_result(run: "PreparedRun", position: "Position", tests: "list[Result]") -> None:
+def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result]") -> None:
     from frn.training.setup import validation_shape
 
     console, preset = stdout(), run.preset

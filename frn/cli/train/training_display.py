@@ -21,7 +21,7 @@ SMOOTHING = 0.98
 """Of the loss and accuracy shown; the metrics file has the raw ones."""
 
 LASTING = 50
-"""Steps that a trouble may last before it is told: some pass."""
+"""Steps that divergence may last before a warning: some recover."""
 
 
 class TrainingDisplay:
@@ -94,9 +94,12 @@ class TrainingDisplay:
         if event.step == event.steps_in_epoch and not self.console.is_terminal:
             self._note_epoch(event, rate)
         self._log(event.scalars, event.total_steps)
-        self.troubled = self.troubled + 1 if event.trouble else 0
+        self.troubled = self.troubled + 1 if event.divergence else 0
         if self.troubled == LASTING:
-            note(f"warning: {event.trouble}, for {LASTING} steps. Unless accuracy rises, begin anew with --warm-up 200")
+            note(
+                f"warning: {event.divergence}, for {LASTING} steps. "
+                "If accuracy does not rise, start again with --warm-up 200"
+            )
 
     def _note_epoch(self, event: StepReport, rate: float) -> None:
         """A line for a log, where there is no bar."""

@@ -15,13 +15,14 @@ from frn.cli.shell.console import (
     print_table,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     strong,
     user_errors,
 )
-from frn.cli.shell.options import Device, EpisodeSeed, Precision, Resume, Split, SplitData, Threads
+from frn.cli.shell.options import Device, EpisodeSeed, Precision, Replace, Resume, Split, SplitData, Threads
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.system.overwriting import require_writable
 
 app = typer.Typer(no_args_is_help=True, help="Turn feature maps back into images, true and rebuilt ones.")
 
@@ -57,14 +58,17 @@ def train(
         from frn.system.precision import choose_device, choose_precision, set_threads
         from frn.training.decoder.fit_decoder import DecoderSchedule, train_decoder
         from frn.training.runs.run import RunSettings
+        from frn.training.runs.run_folder import RunFolder
 
+        if not resume:
+            RunFolder(out).require_free()
         folders = scan(split_folder(data, split))
         set_threads(threads)
         where = choose_device(device)
         loaded = load_model(model)
         with progress_bar(f"decoding {split}") as decoding:
             images = load_images(folders, loaded.config.transform, progress=decoding)
-        report_left_out([entry.reason for entry in images.broken])
+        report_skipped([entry.reason for entry in images.broken])
         numbers = choose_precision(precision, where)
         settings = RunSettings(seed=seed, precision=numbers, device=where, resume=resume, command=command_line())
         schedule = DecoderSchedule(epochs=epochs, batch=batch)
@@ -96,6 +100,7 @@ def render(
     seed: EpisodeSeed = 0,
     device: Device = "auto",
     threads: Threads = None,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -112,6 +117,7 @@ def render(
         from frn.data.pixel_cache import load_images
         from frn.episodes import EpisodeShape
         from frn.errors import FrnError
+        from frn.inference.explanation import marked
         from frn.models.model import load_model
         from frn.system.files import write_atomically
         from frn.system.precision import choose_device, set_threads
@@ -120,19 +126,20 @@ def render(
 
         if out.suffix.lower() != ".png":
             raise FrnError(f"{out}: the grid is called something.png")
+        require_writable(out, replace=replace)
         folders = scan(split_folder(data, split))
         set_threads(threads)
         loaded = load_model(model).to(choose_device(device))
         opened = load_decoder(decoder, loaded)
         with progress_bar(f"decoding {split}") as decoding:
             images = load_images(folders, loaded.config.transform, progress=decoding)
-        report_left_out([entry.reason for entry in images.broken])
+        report_skipped([entry.reason for entry in images.broken])
         with progress_bar("features") as extracting:
             regenerator = Regenerator(loaded, opened, images, progress=extracting)
         where = str(folders.root)
         grid = regenerator.picture(EpisodeShape(way=min(way, 3), shot=shot, queries=columns), seed=seed, where=where)
         png = io.BytesIO()
-        Image.fromarray(grid).save(png, format="PNG")
+        Image.fromarray(grid).save(png, format="PNG", **marked("PNG"))
         write_atomically(out, png.getvalue())
         with progress_bar("trials") as measuring:
             shape = EpisodeShape(way=way, shot=shot, queries=1)

@@ -13,16 +13,26 @@ from frn.cli.shell.console import (
     print_json,
     printable,
     progress_bar,
-    report_left_out,
+    report_skipped,
     stdout,
     user_errors,
 )
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.shell.options import (
+    Classes,
+    ClassifierDevice,
+    ClassifierModel,
+    FalseRejections,
+    Replace,
+    Threshold,
+    TtaName,
+    refuse_a_photo,
+)
 from frn.cli.shell.output import AsCsv, AsJson, Format, RowWriter, chosen_format
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier, Prediction
+    from frn.inference.results import ResultsFile
     from frn.report.photos_page import Album
 
 COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
@@ -37,17 +47,10 @@ def classify(
         list[str], typer.Argument(help="Photos, folders of photos, or globs; - reads a list of them from stdin.")
     ],
     model: ClassifierModel = None,
-    top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Call a photo unknown where no class explains this share of it; 0 never does.",
-            show_default="calibrated from the example photos",
-        ),
-    ] = None,
-    test_time: TestTimeName = "fast",
+    top: Annotated[int | None, typer.Option(min=1, help="Classes to show per photo.", show_default="3")] = None,
+    threshold: Threshold = None,
+    false_rejections: FalseRejections = 0.05,
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     out: Annotated[
         Path | None,
@@ -57,6 +60,7 @@ def classify(
     report: Annotated[
         Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
     ] = None,
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -72,9 +76,16 @@ def classify(
     """
     with user_errors():
         wants = chosen_format(form, as_json, as_csv)
-        check_report(report)
+        check_report(report, replace=replace)
         if out and (wants != "table" or report):
             raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+        if out:
+            from frn.inference.results import ResultsFile, check_results, run_digest
+
+            check_results(out, resume=resume, replace=replace)
+        if top and wants != "table":
+            raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
+        top = top or 3
         if resume and not out:
             raise FrnError("--resume goes on with the file of --out: give it.")
         refuse_a_photo(classes, images[0], "classify")
@@ -82,24 +93,25 @@ def classify(
         from frn.cli.shell.photo_arguments import find_photos
 
         names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
-        report_left_out(skipped, all_of_them="")
+        report_skipped(skipped, all_of_them="")
 
         from frn.estimator.loading import load_classifier
 
-        classifier, left_out = load_classifier(classes, model, device, test_time)
-        report_left_out([str(error) for error in left_out])
-        if threshold is not None:
-            classifier.threshold_override = threshold
+        classifier, unread = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in unread])
+        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
+        classifier.false_rejections = false_rejections
         if len(classifier.classes) == 1:
             note(
                 f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
             )
         if out:
-            failed = _write_lines(classifier, names, out, resume=resume, top=top)
+            results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
+            failed = _write_lines(classifier, names, results, top)
             if failed:
                 raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
             return
-        album = _album(classifier) if report else None
+        album = _album(classifier, report, len(names)) if report else None
         failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
         classified = (album or classifier).classify(map(Path, names))
         for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
@@ -114,18 +126,14 @@ def classify(
             else:
                 _show(name, outcome, top)
         if album and report:
-            from frn.system.files import write_atomically
-
-            write_atomically(report, album.page(command_line()))
+            album.write(report, command_line())
         if failed:
             raise FrnError(f"{failed} of {len(names)} images could not be read")
 
 
-def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resume: bool, top: int) -> int:
+def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFile", top: int) -> int:
     """Answer the photos that have no line yet; returns how many of all could not be read."""
-    from frn.inference.results import ResultsFile, run_digest
-
-    with ResultsFile(out, run_digest(classifier), resume=resume) as results, progress_bar("photos") as progress:
+    with results, progress_bar("photos") as progress:
         names = dict.fromkeys(asked)
         left = [name for name in names if name not in results.done]
         answered = len(names) - len(left)
@@ -139,13 +147,21 @@ def _write_lines(classifier: "Classifier", asked: list[str], out: Path, *, resum
                 results.add(_as_line(name, outcome, top))
             answered += 1
             progress(answered, len(names))
-    stdout().print(f"{printable(str(out))}: {len(names):,} photos, {len(left):,} of them now")
+    stdout().print(f"{printable(str(results.path))}: {len(names):,} photos, {len(left):,} of them now")
     return failed
 
 
-def _album(classifier: "Classifier") -> "Album":
-    from frn.report.photos_page import Album
+def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
+    """What keeps the photos of a report; of a large one, say what it will weigh before the work is done."""
+    from frn.report.photos_page import CARD_BYTES, Album, page_paths
+    from frn.system.overwriting import require_writable
 
+    pages = page_paths(report, photos)
+    for page in pages[1:]:
+        require_writable(page)
+    if len(pages) > 1:
+        weight = f"about {photos * CARD_BYTES / 1e6:,.0f} MB, in {len(pages)} pages"
+        note(f"the report of {photos:,} photos will take {weight}: {report.name} to {pages[-1].name}")
     return Album(classifier)
 
 
@@ -161,6 +177,7 @@ def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dic
         "explained": round(prediction.explained[prediction.label], 6),
         "threshold": round(prediction.threshold, 6),
         "unknown": prediction.unknown,
+        **({"example_of": prediction.example_of} if prediction.example_of else {}),
     }
 
 
@@ -192,8 +209,9 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     ranked = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__)
     width = max(len(printable(name)) for name in ranked)
     full = "█" if console.encoding.startswith("utf") else "#"
+    shares = prediction.explained if prediction.unknown else prediction.probabilities
+    what = " explained" if prediction.unknown else ""
     for name in ranked:
-        probability = prediction.probabilities[name]
-        bar = (full * round(probability * BAR)).ljust(BAR)
-        told = f" {probability:6.1%}  error {prediction.errors[name]:.4f}"
+        bar = (full * round(shares[name] * BAR)).ljust(BAR)
+        told = f" {shares[name]:6.1%}{what}  error {prediction.errors[name]:.4f}"
         console.print(Text.assemble(f"  {printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)

@@ -1,16 +1,19 @@
 """`frn enroll`: classes from folders, kept in a project file."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import print_table, printable, report_left_out, stdout, user_errors
-from frn.cli.shell.options import ClassifierDevice
+from frn.cli.shell.console import print_table, printable, report_skipped, stdout, user_errors
+from frn.cli.shell.expectations import describe_head, expectation
+from frn.cli.shell.options import ClassifierDevice, Threshold
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.hardware import is_first, world
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
@@ -22,12 +25,7 @@ def enroll(
     ],
     out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
     model: Annotated[str, typer.Option(help="Shipped name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Share of a photo that a class must explain.", show_default="calibrated from the photos"
-        ),
-    ] = None,
+    threshold: Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one becomes .bak.")] = False,
     device: ClassifierDevice = "auto",
     form: Format = None,
@@ -49,18 +47,19 @@ def enroll(
 
         if not is_project(out):
             raise FrnError(f"{out}: a project is called something.frn.json")
+        require_writable(out, replace=True)
         if out.exists() and not replace:
             raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
         members, skipped = _members(sources)
         classifier = Classifier(load_extractor(model, device), FeatureStore())
-        left_out = [*map(str, _enroll(classifier, members)), *skipped]
+        skipped = [*map(str, _enroll(classifier, members)), *skipped]
         if not is_first():
             return
-        report_left_out(left_out)
+        report_skipped(skipped)
         classifier.threshold_override = threshold
         state = dataclasses.replace(classifier.state, threshold=threshold)
         save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
-    summary = _summary(out, classifier, len(left_out))
+    summary = _summary(out, classifier, len(skipped))
     if not printed(wants, summary, rows_of(summary["classes"])):
         _show(out, classifier)
 
@@ -103,15 +102,17 @@ def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
     return members, skipped
 
 
-def _summary(out: Path, classifier: "Classifier", left_out: int) -> dict[str, object]:
+def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, object]:
     return {
         "project": str(out),
         "threshold": round(classifier.threshold, 6),
-        "left_out": left_out,
+        "skipped": skipped,
+        "expected": expectation(classifier),
+        "head": asdict(classifier.head),
         "classes": {
             entry.name: {
                 "images": len(entry.supports),
-                "explained": [round(float(share), 6) for share in classifier.left_out.get(entry.name, ())],
+                "explained": [round(float(share), 6) for share in classifier.leave_one_out.get(entry.name, ())],
             }
             for entry in classifier.state.classes
         },
@@ -123,7 +124,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
 
     rows = []
     for entry in classifier.state.classes:
-        shares = classifier.left_out.get(entry.name)
+        shares = classifier.leave_one_out.get(entry.name)
         cells = ("", "one image: nothing to compare with")
         if shares is not None:
             least = entry.supports[shares.argmin()].path.name
@@ -131,4 +132,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
         name = Text(printable(entry.name), style="bold")
         rows.append((name, str(len(entry.supports)), cells[0], printable(cells[1])))
     print_table(("class", "images", "explained by the others", "least explained"), rows)
-    stdout().print(f"{printable(str(out))}: unknown below {classifier.threshold:.0%} explained")
+    stdout().print(f"{printable(str(out))}: unknown typically below {classifier.threshold:.0%} explained")
+    if classifier.threshold_override is None:
+        stdout().print(f"expected: {classifier.calibration.describe()}")
+    stdout().print(describe_head(classifier))

@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import printable, report_left_out, stdout, user_errors
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName, refuse_a_photo
+from frn.cli.shell.console import printable, report_skipped, stdout, user_errors
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, Replace, TtaName, refuse_a_photo
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+from frn.system.overwriting import require_writable
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
@@ -24,8 +25,9 @@ def explain(
     smooth: Annotated[
         bool, typer.Option("--smooth", help="Blend between locations instead of drawing blocks.")
     ] = False,
-    test_time: TestTimeName = "fast",
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
+    replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
@@ -39,35 +41,36 @@ def explain(
 
         from frn.errors import FrnError
         from frn.estimator.loading import load_classifier
-        from frn.images.opening import open_image
-        from frn.inference.explanation import Panel, sheet
+        from frn.images.opening import open_image, read_file
+        from frn.inference.explanation import Panel, marked, sheet
+        from frn.inference.feature_cache import content_key
         from frn.system.files import write_atomically
 
         if out.suffix.lower() not in FORMATS:
             raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
-        if out.exists() and image.exists() and out.samefile(image):
-            raise FrnError(f"{out}: is the photo itself, and would be replaced by the picture. Give another --out.")
+        require_writable(out, replace=replace)
         refuse_a_photo(classes, str(image), "explain")
         photo = open_image(image)  # before the classes: a wrong photo is told at once
-        classifier, left_out = load_classifier(classes, model, device, test_time)
-        report_left_out([str(error) for error in left_out])
+        classifier, skipped = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in skipped])
         crop = classifier.extractor.transform(photo)
         (maps,) = classifier.extractor.feature_maps(crop[None])
-        prediction = classifier.predict(maps)
-        error_maps = dict(zip(classifier.classes, classifier.error_maps(maps), strict=True))
+        key = content_key(read_file(image))
+        prediction = classifier.predict(maps, key)
+        error_maps = dict(zip(classifier.classes, classifier.error_maps(maps, key), strict=True))
         ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
         panels = []
         for name in ranked[:top]:
             shares = f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}"
             panels.append(Panel(name, shares, error_maps[name]))
-        drawn, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
-        if max(drawn.size) > LONGEST.get(form_of, math.inf):
+        rendered, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
+        if max(rendered.size) > LONGEST.get(form_of, math.inf):
             raise FrnError(
-                f"{out}: the picture has {drawn.width} x {drawn.height} pixels, and {form_of} holds up to "
+                f"{out}: the picture has {rendered.width} x {rendered.height} pixels, and {form_of} holds up to "
                 f"{LONGEST[form_of]:,} on a side. Lower --top, or call it something.png."
             )
         picture = io.BytesIO()
-        drawn.save(picture, form_of)
+        rendered.save(picture, form_of, **marked(form_of))
         write_atomically(out, picture.getvalue())
     label = "unknown" if prediction.unknown else prediction.label
     numbers = {
@@ -83,6 +86,7 @@ def explain(
         "image": str(image),
         "label": prediction.label,
         "unknown": prediction.unknown,
+        **({"example_of": prediction.example_of} if prediction.example_of else {}),
         "threshold": round(prediction.threshold, 6),
         "out": str(out),
         "classes": numbers,

@@ -1,14 +1,15 @@
 """`frn export`: files that any onnxruntime runs."""
 
+import dataclasses
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.shell.console import note, print_json, progress_bar, report_left_out, stdout, user_errors
-from frn.cli.shell.options import TestTimeName
+from frn.cli.shell.console import note, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.options import Replace, Threshold, TtaName
+from frn.cli.shell.output import AsJson, Format, FormatName, chosen_format, printed
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -33,16 +34,8 @@ def export(
         Path | None,
         typer.Option(help="Folder of class folders, or a project: also write classifier.onnx.", show_default=False),
     ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of a photo that a class must explain; noted in classifier.onnx.",
-            show_default="the project's, or calibrated from the photos",
-        ),
-    ] = None,
-    test_time: TestTimeName = "fast",
+    threshold: Threshold = None,
+    tta: TtaName = "none",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],
         typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
@@ -54,12 +47,14 @@ def export(
     weights: Annotated[
         bool, typer.Option("--weights", help="Also write model.safetensors for torch; with fp16, half the size.")
     ] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18: always written.")] = True,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Short for --as onnx, the default.")] = False,
     file_format: Annotated[
         Literal["onnx", "ort", "openvino"],
-        typer.Option("--format", help="Beside ONNX: ort, for small builds of onnxruntime; openvino (an extra)."),
+        typer.Option("--as", help="Also write ort, for small builds of onnxruntime, or openvino (an extra)."),
     ] = "onnx",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    replace: Replace = False,
+    form: Format = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
 
@@ -71,12 +66,15 @@ def export(
     it needs no network.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
+        if onnx and (file_format != "onnx" or web):
+            raise FrnError("--onnx is short for --as onnx. Leave it out where --as or --web asks for something else.")
         if (out is None) == (web is None):
             raise FrnError("give --out for ONNX files or --web for a page, one of both")
         if web is not None:
             if precision != "fp32" or weights or file_format != "onnx":
-                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --format out.")
-            _web(web, runtime, model, classes, threshold, test_time, as_json)
+                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --as out.")
+            _web(web, runtime, model, classes, threshold, tta, wants, replace)
             return
         assert out is not None
         if runtime is not None:
@@ -94,24 +92,25 @@ def export(
             max_drop=max_drop,
             threshold=threshold,
             weights=weights,
-            test_time=test_time,
+            replace=replace,
+            tta=tta,
             format=file_format,
         )
         found = None if classes is None else class_files(classes)
         if found and found.threshold is not None and threshold is None and found.is_made_with(model):
-            options = replace(options, threshold=found.threshold)
-        if found and not model and found.test_time == "mirror":
-            options = replace(options, test_time="mirror")
+            options = dataclasses.replace(options, threshold=found.threshold)
+        if found and not model and found.tta == "hflip":
+            options = dataclasses.replace(options, tta="hflip")
         if classes and found and found.made_with and found.model and not model:
             found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
         loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
         members = found.members if found else None
-        report_left_out(found.skipped if found else [])
-        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_left_out)
+        report_skipped(found.skipped if found else [])
+        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
-    if as_json:
+    if wants != "table":
         paths = {**exported.graphs, "card": exported.card}
         paths |= {path.name: path for path in exported.others}
         if exported.weights:
@@ -122,7 +121,9 @@ def export(
             if cost
             else {}
         )
-        print_json({**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged})
+        printed(
+            wants, {**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged}
+        )
         return
     for path in [*exported.graphs.values(), *exported.others]:
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
@@ -138,28 +139,29 @@ def _web(
     model: str | None,
     classes: Path | None,
     threshold: float | None,
-    test_time: Literal["fast", "mirror"],
-    as_json: bool,
+    tta: Literal["none", "hflip"],
+    wants: FormatName,
+    replace: bool,
 ) -> None:
     """Write a page."""
     from frn_export.web.runtime import find_runtime
-    from frn_export.web.write import write_page
+    from frn_export.web.write import require_writable_page, write_page
 
     from frn.estimator.loading import load_classifier, load_extractor
     from frn.inference.classifier import Classifier
     from frn.inference.feature_cache import FeatureStore
 
+    require_writable_page(out, replace=replace)
     found = find_runtime(runtime)
     if classes is None:
-        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", test_time), FeatureStore())
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
     else:
-        classifier, left_out = load_classifier(classes, model, "cpu", test_time)
-        report_left_out([str(error) for error in left_out])
+        classifier, skipped = load_classifier(classes, model, "cpu", tta)
+        report_skipped([str(error) for error in skipped])
     if threshold is not None:
         classifier.threshold_override = threshold
-    difference = write_page(classifier, out, found)
-    if as_json:
-        print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
+    difference = write_page(classifier, out, found, replace=replace)
+    if printed(wants, {"web": str(out), "runtime": found.version, "page_difference": difference.share}):
         return
     megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
     stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
+from frn.cli.shell.options import ImportPreset, MethodName
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 
 if TYPE_CHECKING:
@@ -23,12 +24,14 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
     if context.invoked_subcommand is not None:
         return
     from frn.errors import FrnError
-    from frn.models.zoo import named_models, remove_unfinished_models
+    from frn.models.zoo import closed_models, named_models, remove_unfinished_models
 
     found = {}
     with user_errors():
         wants = chosen_format(form, as_json)
         remove_unfinished_models()
+        for folder in closed_models():
+            note(f"warning: {folder}: cannot be read by this account. Change its mode to use it.")
         for name, files in named_models().items():
             try:
                 found[name] = _facts(files)
@@ -40,30 +43,53 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
 
 @app.command()
 def add(
-    network: Annotated[str, typer.Argument(help="A name from `frn models known`, torchvision:NAME or timm:NAME.")],
+    network: Annotated[
+        str, typer.Argument(help="Name of `frn models known`, torchvision:NAME, timm:NAME, model file, run or .pth.")
+    ],
     name: Annotated[
         str | None, typer.Option(help="What to call it here.", show_default="its name, up to the first dot")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Its weights, if they are here already.", show_default="fetched")
+        Path | None, typer.Option(help="Its .safetensors, or .pth of tensors alone.", show_default="fetched")
     ] = None,
+    size: Annotated[
+        int | None, typer.Option(min=8, help="Side of the images, in pixels.", show_default="that of the weights")
+    ] = None,
+    method: Annotated[
+        MethodName | None, typer.Option(help="Head of a pretrained backbone; it learns nothing.", show_default="frn")
+    ] = None,
+    preset: ImportPreset = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a network that others have trained, check it and keep it: from then on its name works everywhere.
+    """Add a pretrained backbone, a run or an authors' checkpoint: from then on its name works everywhere.
 
-    FRN needs no training on it. The weights' licence is their makers'.
+    FRN needs no training on a pretrained backbone: lambda, rho and the temperature are chosen for each set of classes,
+    by leave-one-out; `frn eval` chooses them from the validation split. The weights' licence is their makers'.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
-        from frn_export.added import add_model
+        from frn.errors import FrnError
+        from frn.models.catalogue import CATALOGUE
+        from frn.models.zoo import is_bare
 
-        with status_line("looking for the weights") as say:
+        is_file = network not in CATALOGUE and (is_bare(Path(network)) or Path(network).exists())
+        if is_file and (weights or size or method):
+            raise FrnError(f"{network}: is a model already. Leave out --weights, --size and --method.")
+        if not is_file and preset:
+            raise FrnError("--preset is for an authors' .pth file alone")
+        from frn_export.added import add_file, add_model
 
-            def progress(done: int) -> None:
-                say(f"fetching the weights: {done / 1e6:.1f} MB")
+        if is_file:
+            added, files = add_file(network, name=name, preset=preset)
+        else:
+            with status_line("looking for the weights") as say:
 
-            added, files = add_model(network, name=name, weights=weights, progress=progress)
+                def progress(done: int) -> None:
+                    say(f"fetching the weights: {done / 1e6:.1f} MB")
+
+                head = method or "frn"
+                added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
         facts = _facts(files)
     if printed(wants, {added: facts}):
         return

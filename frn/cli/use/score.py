@@ -1,6 +1,7 @@
 """`frn score`: how well classes do on photos whose class is known."""
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,20 +13,31 @@ from frn.cli.shell.console import (
     note,
     print_table,
     printable,
-    report_left_out,
+    report_skipped,
     stdout,
     user_errors,
 )
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, TestTimeName
+from frn.cli.shell.expectations import describe_head, expectation
+from frn.cli.shell.options import (
+    Classes,
+    ClassifierDevice,
+    ClassifierModel,
+    FalseRejections,
+    Replace,
+    Threshold,
+    TtaName,
+)
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
+from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import Answer, LabelledScore
+    from frn.inference.classifier import Classifier
 
 WIDEST = 20
 """Classes up to which the confusion table is shown."""
-MOST_ERRORS = 10
+MAX_ERRORS = 10
 """Wrong answers that are shown."""
 
 
@@ -33,16 +45,15 @@ def score(
     classes: Classes,
     labelled: Annotated[Path, typer.Argument(help="Folder with one folder of other photos per class, named alike.")],
     model: ClassifierModel = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="As of `frn classify`.", show_default="calibrated from the example photos"),
-    ] = None,
+    threshold: Threshold = None,
+    false_rejections: FalseRejections = 0.05,
     csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", "--html", help="Also write a page (.html) of all of it.", show_default=False),
+        typer.Option("--report", help="Also write a page (.html) of all of it.", show_default=False),
     ] = None,
-    test_time: TestTimeName = "fast",
+    replace: Replace = False,
+    tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     form: Format = None,
     as_json: AsJson = False,
@@ -54,7 +65,9 @@ def score(
     """
     with user_errors():
         wants = chosen_format(form, as_json)
-        check_report(report)
+        check_report(report, replace=replace)
+        if csv is not None:
+            require_writable(csv, replace=replace)
         from frn.data.folders import scan
 
         photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
@@ -64,12 +77,13 @@ def score(
         from frn.report.score_table import as_csv, rows
         from frn.system.files import write_atomically
 
-        classifier, left_out = load_classifier(classes, model, device, test_time)
-        report_left_out([str(error) for error in left_out])
-        if threshold is not None:
-            classifier.threshold_override = threshold
+        classifier, unread = load_classifier(classes, model, device, tta)
+        report_skipped([str(error) for error in unread])
+        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
+        classifier.false_rejections = false_rejections
         found = score_labelled(classifier, photos.members)
-        report_left_out([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+        report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+        report_skipped(found.notes, all_of_them="")
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:
@@ -79,14 +93,14 @@ def score(
 
             facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
             write_atomically(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-        if not printed(wants, _summary(found, classes, labelled), rows(found)):
-            _show(found, classifier.threshold)
+        if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
+            _show(found, classifier)
         if found.broken:
             of = sum(map(len, photos.members.values()))
             raise FrnError(f"{len(found.broken)} of {of} images could not be read")
 
 
-def _summary(found: "LabelledScore", classes: Path, labelled: Path) -> dict[str, object]:
+def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, object]:
     """All numbers; shares, where there are none, are null."""
     return {
         "classes": str(classes),
@@ -109,12 +123,14 @@ def _summary(found: "LabelledScore", classes: Path, labelled: Path) -> dict[str,
             {"photos": bin_.photos, "said": _number(bin_.said), "right": _number(bin_.right)}
             for bin_ in found.reliability
         ],
-        "missed": _number(found.missed),
-        "strangers": len(found.strangers),
-        "caught": _number(found.caught),
+        "false_rejections": _number(found.false_rejections),
+        "unknown": len(found.unknown),
+        "true_positive_rate": _number(found.true_positive_rate),
         "auroc": _number(found.auroc),
+        "expected": expectation(classifier),
+        "head": asdict(classifier.head),
         "errors": [_as_row(answer) for answer in found.errors],
-        "examples_left_out": len(found.examples),
+        "examples_skipped": len(found.examples),
         "broken": [str(error) for error in found.broken],
     }
 
@@ -133,7 +149,7 @@ def _number(share: float) -> float | None:
     return None if math.isnan(share) else round(share, 6)
 
 
-def _show(found: "LabelledScore", threshold: float) -> None:
+def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     from rich.text import Text
 
     console = stdout()
@@ -153,17 +169,29 @@ def _show(found: "LabelledScore", threshold: float) -> None:
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
-    for answer in found.errors[:MOST_ERRORS]:
-        text = f"{answer.path}: is {answer.truth}, was called {answer.label} ({answer.probability:.0%})"
+    for answer in found.errors[:MAX_ERRORS]:
+        text = f"{answer.path}: is {answer.truth}, was called {_called(answer)}"
         console.print(printable(text), soft_wrap=True)
-    if len(found.errors) > MOST_ERRORS:
-        console.print(f"... and {len(found.errors) - MOST_ERRORS} more wrong answers (--csv has all)")
+    if len(found.errors) > MAX_ERRORS:
+        console.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv has all)")
     said = sum(answer.probability for answer in found.known) / len(found.known)
     console.print(
         f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
         f"expected calibration error {100 * found.calibration_error:.1f} points"
     )
-    told = f"unknown (below {threshold:.0%} explained): {found.missed:.1%} of these photos"
-    if found.strangers:
-        told += f", {found.caught:.1%} of {len(found.strangers)} photos of no class; AUROC {100 * found.auroc:.1f} %"
+    threshold, rejected = classifier.threshold, found.false_rejections
+    told = f"unknown (typically below {threshold:.0%} explained): {rejected:.1%} of these photos"
+    if found.unknown:
+        caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos of no class"
+        told += f", {caught}; AUROC {100 * found.auroc:.1f} %"
     console.print(told)
+    if classifier.threshold_override is None:
+        console.print(f"expected: {classifier.calibration.describe()}")
+    console.print(describe_head(classifier))
+
+
+def _called(answer: "Answer") -> str:
+    """An unknown photo has no probability: the classes that it was divided among do not hold it."""
+    if answer.prediction.unknown:
+        return f"unknown ({answer.explained:.0%} explained by {answer.label})"
+    return f"{answer.label} ({answer.probability:.0%})"

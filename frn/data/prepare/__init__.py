@@ -11,8 +11,8 @@ from pathlib import Path
 from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Benchmark, Counts, Plan
 from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, inat, mini_imagenet, omniglot, tiered_imagenet
-from frn.data.prepare.benchmarks.folder import DrawnSplit
-from frn.data.prepare.download import fetch
+from frn.data.prepare.benchmarks.folder import SampledSplit
+from frn.data.prepare.fetching import fetch
 from frn.data.prepare.prepared import Record, count, hold, read_record, refuse_another
 from frn.data.prepare.sources import Sources, fingerprint
 from frn.data.prepare.writer import check_places, write_items
@@ -41,7 +41,7 @@ def prepare(
     split: str | None = None,
     unofficial: bool = False,
     download: bool = False,
-    drawn: DrawnSplit | None = None,
+    sampled: SampledSplit | None = None,
     progress: Progress | None = None,
 ) -> dict[str, tuple[int, int]]:
     """Make a data set, a benchmark by name or "folder" for anything else, from archives or folders.
@@ -53,7 +53,7 @@ def prepare(
         split: name of the class split, where a benchmark has several; the first by default.
         unofficial: accept archives with other checksums, and other numbers of classes and images.
         download: let torchvision fetch the archives into the one source, a folder, first.
-        drawn: for "folder", how many classes become the validation and test splits, and which; None lets the folders'
+        sampled: for "folder", how many classes become the validation and test splits, and which; None lets the folders'
             names say it, where they do.
         progress: called with MiB done and in all while archives are looked through, then with images done and in all.
 
@@ -63,7 +63,7 @@ def prepare(
     Raises:
         FrnError: if the name is unknown, a source is not what it should be, or `out` cannot be written.
     """
-    benchmark, options = _find(name, split, drawn or DrawnSplit())
+    benchmark, options = _find(name, split, sampled or SampledSplit())
     record = read_record(out)
     refuse_another(record, name, options, out)
     if download:
@@ -99,20 +99,22 @@ def prepare(
     return counts
 
 
-def _find(name: str, split: str | None, drawn: DrawnSplit) -> tuple[Benchmark, dict[str, object]]:
+def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmark, dict[str, object]]:
     if name == "folder":
         if split is not None:
             raise FrnError("a folder of yours has no named class split: see --val, --test and --seed")
 
         def plan(sources: Sources, _: str) -> Plan:
-            return folder.plan(sources, drawn)
+            return folder.plan(sources, sampled)
 
-        return Benchmark(plan=plan, archives=r".*\.zip"), drawn.options
+        return Benchmark(plan=plan, archives=r".*\.zip"), sampled.options
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
+    if sampled.asked_for:
+        raise FrnError(f"--val, --test and --seed split a folder of your own; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]
     if split not in benchmark.splits:

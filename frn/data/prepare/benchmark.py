@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from frn.data.folders import SPLITS
-from frn.data.prepare.download import Download
+from frn.data.prepare.fetching import Download
 from frn.data.prepare.sources import Found, Sources
 
 Counts = dict[str, tuple[int, int | None]]

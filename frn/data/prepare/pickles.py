@@ -12,7 +12,7 @@ from typing import IO, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 
 PLAIN = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|[SU]\d{1,6})")
 """Kinds of numbers and texts that images and labels are made of."""
@@ -26,7 +26,7 @@ def load_arrays(file: IO[bytes], where: str) -> Any:
     try:
         return _with_arrays(_ArraysOnly(file, encoding="bytes").load(), set())
     except Exception as error:  # unpickling raises whatever it stumbles over
-        raise FrnError(f"{where}: is not the released file, or is damaged ({one_line(error)})") from error
+        raise FrnError(f"{where}: is not the released file, or is damaged ({shorten(error)})") from error
 
 
 class _DType:

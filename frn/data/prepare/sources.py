@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
-from frn.data.folders import SYSTEM_FILES, looks_like_image, why_skipped
+from frn.data.folders import is_of_the_system, looks_like_image, why_skipped
 from frn.data.pixel_cache import Progress
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.opening import MAX_BYTES
 from frn.system.archives import DAMAGE, Limits, is_tar, open_tar, open_zip
 from frn.system.files import is_file, is_there
@@ -53,7 +53,7 @@ class Found:
             raise
         except DAMAGE as error:
             raise FrnError(
-                f"{self.where}: cannot be read, or is damaged ({one_line(error)}). Fetch it again."
+                f"{self.where}: cannot be read, or is damaged ({shorten(error)}). Fetch it again."
             ) from error
         raise FrnError(f"{self.where}: has more than {limit >> 20} MiB, the limit for such a file")
 
@@ -116,7 +116,7 @@ class Sources:
         skipped = [
             f"{file.where}: is left out: {why_skipped(file.parts[-1])}"
             for file in others
-            if file.parts[-1].lower() not in SYSTEM_FILES
+            if not is_of_the_system(file.parts[-1])
         ]
         return sorted(skipped + self._odd)
 
@@ -157,7 +157,7 @@ class Sources:
         except FrnError:
             raise
         except DAMAGE as error:
-            what = _looks_like(path) or one_line(error)
+            what = _looks_like(path) or shorten(error)
             raise FrnError(f"{path}: is not a whole archive ({what}). Fetch it again.") from error
 
     def _walk_zip(self, path: Path) -> Iterator[Found]:
@@ -251,7 +251,7 @@ def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[s
         subfolders[:] = sorted(
             entry
             for entry in subfolders
-            if entry[0] != "." and (leave_out is None or (Path(folder) / entry).resolve() != leave_out)
+            if not is_of_the_system(entry) and (leave_out is None or (Path(folder) / entry).resolve() != leave_out)
         )
         yield folder, files
 

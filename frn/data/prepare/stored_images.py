@@ -10,7 +10,7 @@ from typing import Literal
 
 from PIL import Image
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.colour import to_rgb
 from frn.images.decoding import LARGE
 from frn.images.opening import decode_stored
@@ -37,13 +37,13 @@ def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image
     try:
         return encode_png(convert(image))
     except (OSError, ValueError, TypeError, SystemError) as error:  # a box beside the image, a mode without conversion
-        raise FrnError(f"{where}: cannot be converted ({one_line(error)}). Fetch it again.") from error
+        raise FrnError(f"{where}: cannot be converted ({shorten(error)}). Fetch it again.") from error
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """PNG in the image's own mode where PNG has it, without metadata: an EXIF tag would turn it on reading."""
+    """PNG in the image's own mode where PNG has it; of its metadata only what its colours need."""
     image = image if image.mode in PNG_MODES else to_rgb(image)
-    image.info = {key: value for key, value in image.info.items() if key == "transparency"}
+    image.info = {key: value for key, value in image.info.items() if key in ("transparency", "icc_profile")}
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()

@@ -71,10 +71,10 @@ class Regenerator:
     @torch.inference_mode()
     def trial(self, shape: EpisodeShape, *, seed: int, index: int) -> tuple[float, float, float]:
         """Mean L2 pixel errors of an episode's queries: from their own, same-class and other-class maps."""
-        drawn = evaluation_episode(self.images.sizes, shape, seed=seed, index=index)
-        asked = drawn[:, shape.shot :].flatten()
+        sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=index)
+        asked = sampled[:, shape.shot :].flatten()
         query = self.maps[asked]
-        rebuilt = self.rebuild(self.maps[drawn[:, : shape.shot]], query)
+        rebuilt = self.rebuild(self.maps[sampled[:, : shape.shot]], query)
         pictures = self.decoder(torch.cat([query[None], rebuilt]).flatten(0, 1)).unflatten(0, (1 + shape.way, -1))
         original = targets(self.model, self.images.images()[asked])
         error = (pictures - original).square().mean((-3, -2, -1)).sqrt()  # 1 + way, queries
@@ -104,16 +104,16 @@ class Regenerator:
         those of each other class.
         """
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
-        drawn = evaluation_episode(self.images.sizes, shape, seed=seed, index=0)
+        sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=0)
         pixels = self.images.images()
-        asked = drawn[0, shape.shot :]
+        asked = sampled[0, shape.shot :]
         query = self.maps[asked]
-        rebuilt = self.rebuild(self.maps[drawn[:, : shape.shot]], query)
+        rebuilt = self.rebuild(self.maps[sampled[:, : shape.shot]], query)
         pictures = self.decoder(torch.cat([query[None], rebuilt]).flatten(0, 1))
         shown = ((pictures.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 2, 3, 1).cpu().numpy()
         right = np.concatenate([pixels[asked][None], shown.reshape(1 + shape.way, len(asked), *shown.shape[1:])])
         left = np.full((2 + shape.way, shape.shot, *shown.shape[1:]), 255, dtype=np.uint8)
-        left[2:] = pixels[drawn[:, : shape.shot]]
+        left[2:] = pixels[sampled[:, : shape.shot]]
         tiles = np.concatenate([left, right], axis=1)  # rows, columns, S, S, 3
         framed = np.pad(tiles, ((0, 0), (0, 0), (GAP, 0), (GAP, 0), (0, 0)), constant_values=255)
         rows, columns, height, width, _ = framed.shape

@@ -26,7 +26,7 @@ SHARES = (0.3, 0.6, 1.0)
 PHOTOS, BATCH = 512, 64
 PER_CLASS = 12
 """Photos that the mean of a class is taken of."""
-LEAST_CROP = 0.6
+MIN_CROP = 0.6
 """Share of a photo that is seen at least: nearly all, as outside training."""
 
 
@@ -39,7 +39,7 @@ def norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 def begin_training(model: Model, preset: Preset) -> None:
     """Put a model into training mode; its batch normalisation only if the preset lets that learn from the batches."""
     model.train()
-    if preset.fixed_statistics:
+    if preset.freeze_batchnorm:
         for norm in norms(model):
             norm.eval()
 
@@ -102,7 +102,7 @@ def _nearly_whole(
 ) -> Iterator[Tensor]:
     """Maps of these photos, batch by batch."""
     generator = np.random.default_rng([settings.seed, 5])
-    whole = preset.augmentation.whole(preset.transform.size, LEAST_CROP)
+    whole = preset.augmentation.whole(preset.transform.size, MIN_CROP)
     for start in range(0, len(chosen), BATCH):
         batch = augment(*images.gather(chosen[start : start + BATCH]), whole, generator, settings.device)
         with autocast(settings.device, settings.precision):

@@ -16,7 +16,7 @@ SHIPPED = TrainingData(prepare="folder", max_side=32, exclude_classes=RELATIVES)
 def demo() -> Preset:
     """Small enough to try: half a minute on two cores."""
     return Preset(
-        about="drawn moths, no data needed; half a minute on two cores",
+        about="rendered moths, no data needed; half a minute on two cores",
         data=TrainingData(prepare=None, max_side=32),
         last_pool=False,
         episode=EpisodeShape(way=10, shot=5, queries=5),

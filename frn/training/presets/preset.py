@@ -106,15 +106,15 @@ class ValidationProtocol:
     episodes: int = 1000
     start: bool = False
     """Whether the model that training starts from is validated, too, and counts as the first best."""
-    shares: tuple[float, ...] = ()
+    interpolation_weights: tuple[float, ...] = ()
     """Shares of the way from the weights that training starts from to those that it has: such mixtures are validated,
     too, and may be the best."""
     split: Literal["val", "test"] = "val"
     """"test", where there is no validation split: its accuracy is only logged, and the last weights are the result."""
 
     def __post_init__(self) -> None:
-        if not all(0 < share < 1 for share in self.shares):
-            raise FrnError(f"shares of the way from the start are between 0 and 1: {self}")
+        if not all(0 < share < 1 for share in self.interpolation_weights):
+            raise FrnError(f"interpolation_weights are between 0 and 1: {self}")
         if self.every < 1 or self.episodes < 1 or (self.shot is not None and self.shot < 1):
             raise FrnError(f"validation needs at least one epoch, one episode and one shot: {self}")
 
@@ -155,7 +155,7 @@ class Preset:
     """The auxiliary loss (Eq. 11)."""
     aux_heads: tuple[str, ...] = ()
     """Methods whose heads score each episode, too, and are left behind when training ends. The paper has none."""
-    classical: float = 0.0
+    classifier_weight: float = 0.0
     """Weight of a classifier of all classes beside the episodes' loss; it is left behind, too. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
     """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
@@ -163,9 +163,9 @@ class Preset:
     episode: EpisodeShape
     schedule: Schedule
     augmentation: Augmentation
-    small_first: tuple[int, int] | None = None
+    progressive_resizing: tuple[int, int] | None = None
     """Epochs at the beginning that train on smaller images, and the side of these in pixels. The paper has none."""
-    fixed_statistics: bool = False
+    freeze_batchnorm: bool = False
     """Whether batch normalisation keeps the means and variances that training starts with. The paper's does not."""
     transform: EvaluationTransform
     """For validation and for everyone who uses the model."""
@@ -175,12 +175,13 @@ class Preset:
     published: Published | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.classical < math.inf:
-            raise FrnError(f"a loss has a weight of 0 or more, not {self.classical}")
-        if self.small_first and not (self.small_first[0] >= 0 and 8 <= self.small_first[1] <= self.augmentation.size):
+        if not 0 <= self.classifier_weight < math.inf:
+            raise FrnError(f"a loss has a weight of 0 or more, not {self.classifier_weight}")
+        epochs, side = self.progressive_resizing or (0, self.augmentation.size)
+        if epochs < 0 or not 8 <= side <= self.augmentation.size:
             raise FrnError(
-                f"small_first is a number of epochs and a side of 8 to {self.augmentation.size} pixels, not "
-                f"{list(self.small_first)}"
+                f"progressive_resizing is a number of epochs and a side of 8 to {self.augmentation.size} pixels, not "
+                f"{[epochs, side]}"
             )
         if min(self.test_shots, default=0) < 1:
             raise FrnError(f"test_shots are numbers of photos from 1 on, not {list(self.test_shots)}")
@@ -198,9 +199,9 @@ class Preset:
 
     def augmentation_at(self, epoch: int) -> Augmentation:
         """Augmentation in an epoch, counted from 0."""
-        if self.small_first is None or epoch >= self.small_first[0]:
+        if self.progressive_resizing is None or epoch >= self.progressive_resizing[0]:
             return self.augmentation
-        return replace(self.augmentation, size=self.small_first[1])
+        return replace(self.augmentation, size=self.progressive_resizing[1])
 
     @property
     def trains_on_episodes(self) -> bool:

@@ -10,10 +10,10 @@ from torch import nn
 
 from frn._version import __version__
 from frn.errors import FrnError
-from frn.system.distributed import ALONE, Ranks
+from frn.system.distributed import ALONE, ProcessGroup
 from frn.models.model import Model
 from frn.system.precision import Precision
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import TrainState, RunFolder
 
 Drawn = TypeVar("Drawn")
 
@@ -22,7 +22,7 @@ Drawn = TypeVar("Drawn")
 class RunResult:
     """How a run ended."""
 
-    position: Position
+    position: TrainState
     finished: bool
     """False if it was interrupted; it can then be resumed."""
 
@@ -44,7 +44,7 @@ class RunSettings:
     """Noted in `config.toml`."""
     facts: Mapping[str, object] = field(default_factory=dict)
     """What else the model's record says (data set, split, ...)."""
-    ranks: Ranks = ALONE
+    ranks: ProcessGroup = ALONE
     """The processes that train together."""
 
 
@@ -72,9 +72,9 @@ class TrainingRun:
         folder.sweep()
         self.folder, self.model, self.objective, self.optimizer = folder, model, objective, optimizer
         self.decides, self.every, self.ranks = decides, settings.save_every, settings.ranks
-        self.ranks.agree([__version__, dict(decides)])
-        self.ranks.agree({"checksums of the photos": folder.pixels})
-        self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else Position()
+        self.ranks.assert_same([__version__, dict(decides)])
+        self.ranks.assert_same({"checksums of the photos": folder.pixels})
+        self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else TrainState()
         self.spent = self.position.seconds
         self.began = self.saved = time.monotonic()
         if settings.resume:

@@ -5,7 +5,6 @@ a bit-exact resume needs, since episodes and augmentations are functions of (see
 """
 
 import json
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -29,7 +28,7 @@ MAX_CONFIG = 1 << 20
 
 
 @dataclass(kw_only=True, slots=True)
-class Position:
+class TrainState:
     """How far a run has come."""
 
     epoch: int = 0
@@ -110,7 +109,7 @@ class RunFolder:
         model: Model,
         objective: nn.Module,
         optimizer: torch.optim.Optimizer,
-        position: Position,
+        position: TrainState,
         run: Mapping[str, object],
     ) -> None:
         """Write the resumable checkpoint, atomically."""
@@ -124,7 +123,7 @@ class RunFolder:
 
     def load_last(
         self, model: Model, objective: nn.Module, optimizer: torch.optim.Optimizer, run: Mapping[str, object]
-    ) -> Position:
+    ) -> TrainState:
         """Restore model, objective and optimiser, and say where the run stood.
 
         FrnError if there is no checkpoint, or it belongs to a run with other settings, but for fewer epochs.
@@ -145,15 +144,15 @@ class RunFolder:
         with safetensors.safe_open(self.last, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
-        objective.load_state_dict({_objective_name(n): t for n, t in tensors.items() if n.startswith(STAGE)})
+        objective.load_state_dict({n.removeprefix(STAGE): t for n, t in tensors.items() if n.startswith(STAGE)})
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith(OPTIMIZER):
                 index, entry = name.removeprefix(OPTIMIZER).split("/")
                 state.setdefault(int(index), {})[entry] = tensor
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-        known = {field.name for field in fields(Position)}  # another version may have noted more
-        return Position(**{name: value for name, value in training["place"].items() if name in known})
+        known = {field.name for field in fields(TrainState)}  # another version may have noted more
+        return TrainState(**{name: value for name, value in training["place"].items() if name in known})
 
     def warn_of_other_photos(self) -> None:
         """Say that a run goes on with other photos than before."""
@@ -164,7 +163,7 @@ class RunFolder:
         """Whether the checkpoint is of a run that was to have fewer epochs."""
         return lengthens(read_header(self.last)[1]["training"]["run"], run)
 
-    def rewind_metrics(self, position: Position) -> None:
+    def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
 
         The validation of an epoch that it had not left is dropped, too, or of a start not yet saved: it comes again.
@@ -228,7 +227,7 @@ class FollowedFolder(RunFolder):
         model: Model,
         objective: nn.Module,
         optimizer: torch.optim.Optimizer,
-        position: Position,
+        position: TrainState,
         run: Mapping[str, object],
     ) -> None:
         """Rank 0 does."""
@@ -236,7 +235,7 @@ class FollowedFolder(RunFolder):
     def warn_of_other_photos(self) -> None:
         """Rank 0 does."""
 
-    def rewind_metrics(self, position: Position) -> None:
+    def rewind_metrics(self, position: TrainState) -> None:
         """Rank 0 does."""
 
     def append_metrics(self, **values: object) -> None:
@@ -261,11 +260,6 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
         raise FrnError(f"--init {run}: distilling takes the data of that run, in its order: {', '.join(learned or [])}")
     with safetensors.safe_open(last, framework="pt") as file:
         return {n.removeprefix(part): file.get_tensor(n) for n in file.keys() if n.startswith(part)}  # noqa: SIM118
-
-
-def _objective_name(name: str) -> str:
-    # Version 0.1.0 called the heads of `EpisodicObjective.aux_heads` "beside".
-    return re.sub("^beside\\.", "aux_heads.", name.removeprefix(STAGE))
 
 
 def _toml(value: object) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from frn_export.export import _batch, _classifier
 from frn_export.graphs.batch import batch_graph, scores_graph
-from frn_export.graphs.classifier import prepare_graph
+from frn_export.graphs.classifier import preprocess_graph
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -19,7 +19,7 @@ from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
 QUERIES = sorted((SAMPLES / "queries").iterdir())[:7]
-OUTPUTS = ["label", "probability", "class_error", "explained", "error_map"]
+OUTPUTS = ["label", "probability", "class_error", "explained", "threshold", "error_map"]
 
 
 @pytest.fixture(scope="module")
@@ -30,16 +30,17 @@ def classifier() -> Classifier:
 def test_a_batch_is_its_images_one_by_one(classifier: Classifier) -> None:
     extractor = classifier.extractor
     crops = np.stack([extractor.transform(open_image(path)) for path in QUERIES])
-    graph = batch_graph(extractor, classifier.classes, threshold=0.4, gamma=classifier.head.gamma)
+    graph = batch_graph(extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
     session = open_session(graph.SerializeToString(), "batch", device="cpu", threads=1)
     images = crops.transpose(0, 3, 1, 2).astype(np.float32) / 255
-    label, probability, error, explained, maps = run_session(session, OUTPUTS, {"images": images})
+    label, probability, error, explained, threshold, maps = run_session(session, OUTPUTS, {"images": images})
     for i, feature_map in enumerate(extractor.feature_maps(crops)):
         alone = classifier.predict(feature_map)
         assert label[i] == alone.label
         np.testing.assert_allclose(probability[i], list(alone.probabilities.values()), atol=1e-4)
         np.testing.assert_allclose(error[i], list(alone.errors.values()), rtol=1e-4)
         np.testing.assert_allclose(explained[i], list(alone.explained.values()), atol=1e-4)
+        assert threshold[i] == pytest.approx(alone.threshold, abs=1e-4)
         np.testing.assert_allclose(maps[i], classifier.error_maps(feature_map), rtol=1e-3, atol=1e-4)
 
 
@@ -65,8 +66,8 @@ def test_a_graph_needs_a_class(classifier: Classifier) -> None:
 @pytest.mark.parametrize("size", [(32, 32), (47, 61), (300, 31), (20, 28)])
 def test_preparing_alone_is_the_transform(classifier: Classifier, size: tuple[int, int]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-    graph = prepare_graph(classifier.extractor.transform).SerializeToString()
-    session = open_session(graph, "prepare", device="cpu", threads=1)
+    graph = preprocess_graph(classifier.extractor.transform).SerializeToString()
+    session = open_session(graph, "preprocess", device="cpu", threads=1)
     (images,) = run_session(session, ["images"], {"image": pixels})
     expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
     assert np.abs(images[0] * 255 - expected).max() <= 1.001  # a grey level, by rounding of halves

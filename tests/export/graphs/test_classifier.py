@@ -17,9 +17,11 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
+from frn.inference.unknown import RejectRule, energy
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import HeadParameters
 
 Pixels = np.typing.NDArray[np.uint8]
 
@@ -33,7 +35,7 @@ def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
     graph = GraphBuilder()
     _prepare(graph, transform)
     side = transform.size
-    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "prepare")
+    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "preprocess")
     return open_session(model.SerializeToString())
 
 
@@ -134,22 +136,39 @@ def enrolled(features: bytes, moths: Path) -> Classifier:
 
 def test_the_file_answers_as_the_classifier_does(features: bytes, moths: Path) -> None:
     classifier = enrolled(features, moths)
-    run = open_session(classifier_graph(features, classifier.classes, threshold=0.4).SerializeToString())
+    run = open_session(
+        classifier_graph(
+            features, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
+        ).SerializeToString()
+    )
     paths = [path for home in sorted((moths / "test").iterdir()) for path in sorted(home.iterdir())[-3:]]
     for path, prediction in classifier.classify(paths):
         assert isinstance(prediction, Prediction)
         pixels = np.asarray(Image.open(path).convert("RGB"))
-        label, probability, error, explained, error_map = run.run(None, {"image": pixels})
+        label, probability, error, explained, threshold, error_map = run.run(None, {"image": pixels})
         assert str(label) == prediction.label
         np.testing.assert_allclose(probability, list(prediction.probabilities.values()), atol=5e-3)
         np.testing.assert_allclose(error, list(prediction.errors.values()), rtol=2e-3)
         np.testing.assert_allclose(explained, list(prediction.explained.values()), atol=2e-3)
+        assert threshold == pytest.approx(prediction.threshold, abs=2e-3)
         maps = classifier.extractor.feature_maps(classifier.extractor.transform(Image.open(path))[None])
         expected = ClassScorer(list(classifier.classes.values())).location_error(maps)[0].T.reshape(5, 4, 4)
         np.testing.assert_allclose(error_map, expected, rtol=2e-3, atol=1e-3)
     metadata = run.get_modelmeta().custom_metadata_map
     assert json.loads(metadata["frn.classes"]) == list(classifier.classes)
-    assert json.loads(metadata["frn.threshold"]) == 0.4
+
+
+@pytest.mark.parametrize("way", [1, 2, 9])
+@pytest.mark.parametrize("rule", [RejectRule(0.4), RejectRule(0.3, 0.5)])
+def test_the_file_asks_for_the_share_that_the_rule_does(features: bytes, way: int, rule: RejectRule) -> None:
+    draws, extractor = np.random.default_rng(0), Extractor(features, "m", threads=1)
+    classes = {f"{number}": enroll(draws.random((2, *extractor.shape)), HeadParameters(1.0)) for number in range(way)}
+    pixels = draws.integers(0, 255, (40, 50, 3), dtype=np.uint8)
+    run = open_session(classifier_graph(features, classes, rule=rule).SerializeToString())
+    maps = extractor.feature_maps(extractor.transform(Image.fromarray(pixels))[None])
+    expected = rule.thresholds(ClassScorer(list(classes.values())).class_error(maps), energy(maps))
+    (threshold,) = run.run(["threshold"], {"image": pixels})
+    np.testing.assert_allclose(threshold, expected[0], atol=2e-3)
 
 
 def test_many_classes_take_little_more_than_their_rows(features: bytes) -> None:

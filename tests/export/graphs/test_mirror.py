@@ -28,7 +28,7 @@ def plain() -> Extractor:
 
 @pytest.fixture(scope="module")
 def both() -> Extractor:
-    return load_extractor("conv4", "cpu", "mirror")
+    return load_extractor("conv4", "cpu", "hflip")
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +51,13 @@ def test_a_map_is_the_mean_of_both_looks(plain: Extractor, both: Extractor, pixe
 def test_it_has_a_hash_of_its_own_and_is_noted_in_projects(plain: Extractor, both: Extractor) -> None:
     assert both.sha256 != plain.sha256
     noted = ModelReference.of("conv4", both, Path())
-    assert noted.test_time == "mirror"
-    assert replace(noted, test_time="fast") == ModelReference.of("conv4", plain, Path())
+    assert noted.tta == "hflip"
+    assert replace(noted, tta="none") == ModelReference.of("conv4", plain, Path())
     assert mirrored(both.data) == both.data
 
 
 def test_an_exported_classifier_does_not_care_which_way_a_photo_faces(plain: Extractor, tmp_path: Path) -> None:
-    export_model(load_model("conv4"), tmp_path, ExportOptions(test_time="mirror"), scan(MOTHS).members)
+    export_model(load_model("conv4"), tmp_path, ExportOptions(tta="hflip"), scan(MOTHS).members)
     session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx")
     photo = plain.transform(Image.open(assets_folder() / "samples" / "queries" / "eyed footman 6.jpg"))
     names = ["probability", "error_map"]

@@ -40,6 +40,6 @@ def test_sums_are_what_the_classes_take_off(
 def test_more_classes_than_a_file_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = {str(i): enroll(np.ones((1, 4, 16)), HeadParameters()) for i in range(3)}
     assert len(sums.join(classes).sizes) == 3
-    monkeypatch.setattr(sums, "LARGEST", 2 * 4 * 16 * 4)
+    monkeypatch.setattr(sums, "MAX_CLASS_BYTES", 2 * 4 * 16 * 4)
     with pytest.raises(FrnError, match="the 3 classes take"):
         sums.join(classes)

@@ -81,14 +81,15 @@ def test_from_weights_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pyt
     fitted = FewShotClassifier(out / "features.onnx").fit(
         {folder.name: sorted(folder.iterdir()) for folder in sorted(classes.iterdir())}
     )
-    assert fitted._fitted.head != HeadParameters()
+    assert fitted._fitted.classifier.head != HeadParameters()
     assert told["label"] == fitted.predict([photo])[0] == "moth 40"
     import onnxruntime
     from PIL import Image
 
     session = onnxruntime.InferenceSession(out / "classifier.onnx", providers=["CPUExecutionProvider"])
     (shares,) = session.run(["probability"], {"image": np.asarray(Image.open(photo).convert("RGB"))})
-    np.testing.assert_allclose(shares, fitted.predict_proba([photo])[0], atol=0.02)
+    pixels = np.asarray(Image.open(photo).convert("RGB"))  # the file is an example, which is judged without itself
+    np.testing.assert_allclose(shares, fitted.predict_proba([pixels])[0], atol=0.02)
 
 
 def test_an_untrained_head_is_tuned_on_the_validation_split(

@@ -3,9 +3,7 @@
 import io
 import json
 import re
-import shutil
 import tarfile
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +14,6 @@ from typer.testing import CliRunner, Result
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
-from frn.ridge.parameters import USUAL_SHOTS, temperature
-from tests import processes
 
 SAMPLES = assets_folder() / "samples"
 
@@ -103,7 +99,7 @@ def test_a_page_is_whole_and_asks_for_nothing_else(archive: Path, tmp_path: Path
             assert imported in there, (name, imported)
     described = json.loads((out / "page.json").read_text(encoding="utf-8"))
     assert [entry["shots"] for entry in described["classes"]] == [5] * 6
-    assert described["usual_shots"] == USUAL_SHOTS
+    assert described["rule"].keys() == {"least", "weight"}
     r = described["grid"][0] * described["grid"][1]
     assert np.fromfile(out / "supports.bin", "<f4").size == 30 * r * described["channels"]
     frn(*words)
@@ -132,24 +128,3 @@ def test_out_or_web_is_needed_and_not_both(tmp_path: Path) -> None:
     assert "give --out for ONNX files or --web for a page" in frn("export").stderr
     assert "one of both" in frn("export", "--out", tmp_path, "--web", tmp_path).stderr
     assert "takes the model as it is" in frn("export", "--web", tmp_path, "--precision", "fp16").stderr
-
-
-def test_the_page_has_the_temperature_of_python(tmp_path: Path) -> None:
-    """At few examples probabilities are less sure, whether classes were exported or taught."""
-    if (node := shutil.which("node")) is None:
-        pytest.skip("needs node")
-    source = (files("frn_export.web") / "model.js").read_text(encoding="utf-8")
-    cases = [[1], [5, 5], [1, 2], [1, 3, 9], [2, 2, 2, 7], [40, 50]]
-    script = tmp_path / "temperature.mjs"
-    script.write_text(
-        "const self = globalThis, ort = { env: { wasm: {} } };\n"
-        + re.sub("^import .*$", "", source, flags=re.MULTILINE)
-        + "const told = (usual_shots) => new Model({ gamma: 7, usual_shots, grid: [1, 1], channels: 1 }, {});\n"
-        + f"console.log(JSON.stringify([{USUAL_SHOTS}, null].map((usual) => "
-        + f"{cases}.map((shots) => told(usual).temperature(shots)))));\n",
-        encoding="utf-8",
-    )
-    answer = processes.run([node, str(script)], check=True).stdout
-    learned, chosen = json.loads(answer)
-    assert learned == pytest.approx([temperature(7, shots) for shots in cases])
-    assert chosen == [7] * len(cases)

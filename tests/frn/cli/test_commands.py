@@ -294,10 +294,10 @@ def test_data_check_and_prepare(moths: Path, tmp_path: Path) -> None:
     assert re.search(r"train\s+8 classes\s+96 images", result.stdout)
     assert frn("data", "check", tmp_path / "out", "--shot", 1, "--queries", 5).exit_code == 0
     (tmp_path / "out" / "val" / "moth 20" / "03.png").write_text("no picture")
-    broken = frn("data", "check", tmp_path / "out", "--json")
+    broken = frn("data", "check", tmp_path / "out", "--json", "--shot", 5)
     assert broken.exit_code == 1
     assert "broken: " in broken.stderr
-    assert "moth 20 has 11 images, but a 5-shot episode with 15 queries needs 20" in broken.stderr
+    assert "moth 20 has 11 images, but an episode needs 20" in broken.stderr
     assert sum(len(report["broken"]) for report in json.loads(broken.stdout)) == 1
 
 
@@ -331,7 +331,7 @@ def test_export_writes_a_checked_file_that_classifies_alike(moths: Path, model: 
     assert result.exit_code == 0, result.stderr
     exported = json.loads(result.stdout)
     assert exported["difference"] <= 5e-6
-    names = ["README.md", "features.onnx", "head.onnx", "prepare.onnx"]
+    names = ["README.md", "features.onnx", "head.onnx", "preprocess.onnx"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     again = frn("export", "--model", model, "--out", tmp_path / "with", "--classes", moths / "test")
     assert again.exit_code == 0, again.stderr

@@ -52,7 +52,7 @@ def test_a_photo_in_the_place_of_the_classes_is_told_with_the_right_call(command
         (("--way", 0), "--way"),
         (("--shot", 0), "--shot"),
         (("--queries", 0), "--queries"),
-        (("--backbone", "torchvision:resnet18"), "`frn import torchvision:resnet18 --out MODEL.safetensors` makes a"),
+        (("--backbone", "torchvision:resnet18"), "`frn models add torchvision:resnet18` makes a"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_and_nothing_begins(

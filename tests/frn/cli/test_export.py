@@ -62,7 +62,7 @@ def test_int8_is_judged_and_its_classifier_contains_it(moths: Path, two_classes:
     assert told["difference"] <= 5e-6
     assert told["head_difference"] <= 5e-6
     assert told["classifier_difference"] <= 2e-2
-    names = ["README.md", "classifier-batch.onnx", "classifier.onnx", "features.onnx", "head.onnx", "prepare.onnx"]
+    names = ["README.md", "classifier-batch.onnx", "classifier.onnx", "features.onnx", "head.onnx", "preprocess.onnx"]
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -79,7 +79,7 @@ def test_a_photo_gets_the_same_from_both_classifiers_at_few_shots(two_classes: P
     opened = {path.stem: onnxruntime.InferenceSession(path) for path in (tmp_path / "out").glob("*.onnx")}
     image = np.random.default_rng(0).integers(0, 256, (50, 70, 3), dtype=np.uint8)
     label, probability = opened["classifier"].run(["label", "probability"], {"image": image})
-    (images,) = opened["prepare"].run(None, {"image": image})
+    (images,) = opened["preprocess"].run(None, {"image": image})
     labels, shares = opened["classifier-batch"].run(["label", "probability"], {"images": images})
     assert labels[0] == label
     np.testing.assert_allclose(shares[0], probability, atol=1e-5)
@@ -165,7 +165,7 @@ def test_a_readme_of_someone_elses_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("# My project")
     result = export("--out", tmp_path)
     assert result.exit_code == 1
-    assert "README.md: is not the README of an export and would be overwritten" in result.stderr
+    assert "README.md: already exists" in result.stderr
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
 
 
@@ -174,7 +174,7 @@ def test_an_export_without_classes_leaves_no_classifier_of_another_model(two_cla
     assert export("--model", "conv4", "--classes", two_classes, "--weights", "--out", out).exit_code == 0
     result = export("--model", "resnet12-small", "--out", out)
     assert result.exit_code == 0
-    assert {path.name for path in out.iterdir()} == {"prepare.onnx", "features.onnx", "head.onnx", "README.md"}
+    assert {path.name for path in out.iterdir()} == {"preprocess.onnx", "features.onnx", "head.onnx", "README.md"}
     for name in ("classifier.onnx", "model.safetensors"):
         assert f"removed {out / name}: it was of the export before this one\n" in result.stderr
 

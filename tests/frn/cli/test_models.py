@@ -3,22 +3,40 @@
 import contextlib
 import hashlib
 import json
+import os
+import shutil
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 from frn_export.added import add_model
+from frn_export.graphs.backbone import features_graph
 from torchvision import models
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, assets_folder, named_extractors, remove_model
-from frn.system import download
+from frn.models.model import import_pretrained
+from frn.models.zoo import (
+    EXTRACTOR,
+    NOTES,
+    WEIGHTS,
+    assets_folder,
+    named_extractors,
+    remove_model,
+    shipped_extractors,
+    shipped_models,
+)
+from frn.system import transfers
 from tests.killing import killed_at
 
 NETWORK = "torchvision:mobilenet_v3_small"
@@ -168,7 +186,7 @@ def test_a_server_that_sends_next_to_nothing_is_left(
     sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
 ) -> None:
     at(fetch_from, trickle(sent))
-    fetch_from.setattr(download, "PATIENCE", 2.0)
+    fetch_from.setattr(transfers, "TIMEOUT", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
     assert " bytes came in 2 s). Try again online, or give them by --weights FILE." in refused.stderr
@@ -217,21 +235,32 @@ def test_a_model_whose_removal_was_killed_is_whole_or_gone_and_can_be_added_agai
     assert step >= 5  # a lock, a new name, three files, a folder
 
 
-@pytest.mark.slow
+def served_file(address: str, folder: Path) -> str:
+    return urllib.request.urlretrieve(address, folder / address.rpartition("/")[2])[0]
+
+
 def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothing(
     fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
 ) -> None:
     at(fetch_from, served)
+    model = import_pretrained(NETWORK, Path(served_file(served, tmp_path)))
+    graph = features_graph(model)
+    for name, made in (("import_pretrained", model), ("features_graph", graph), ("compare_features", MagicMock())):
+        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # touches no disk of ours
+    fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
+    fetch_from.setattr("frn_export.added.Extractor", MagicMock())
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
     step = 0
     while killed_at(step, partial(add_model, NETWORK)):
-        assert [path.name for path in fetched.iterdir() if path.name[0] != "."] in ([], [served.rpartition("/")[2]])
+        names = [path.name for path in fetched.glob("[!.]*")]
+        assert names in ([], [served.rpartition("/")[2]])
         frn("models", "--json")
         if folder.is_dir() and (left := list(folder.iterdir())):
             assert sorted(path.name for path in left[0].iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
             remove_model("mobilenet_v3_small")
         step += 1
     assert step >= 10
+    assert list(fetched.glob(".*.frn-part")) == []
 
 
 def test_adding_removes_what_a_killed_adding_left(tmp_path: Path) -> None:
@@ -261,6 +290,31 @@ def test_a_model_folder_with_other_files_in_it_stays(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert "also holds thesis.txt, which `frn models` did not write" in refused.stderr
     assert (home / "thesis.txt").is_file()
+
+
+@pytest.mark.skipif(
+    os.name == "nt" or (os.geteuid() == 0 and shutil.which("setpriv") is None), reason="needs another account"
+)
+def test_a_model_that_this_account_cannot_read_hides_itself_alone() -> None:
+    place = Path(tempfile.mkdtemp(dir="/tmp"))
+    try:
+        place.chmod(0o755)
+        for name in ("closed", "open"):
+            (place / name).mkdir()
+            shutil.copy(shipped_models()["conv4"], place / name / WEIGHTS)
+            shutil.copy(shipped_extractors()["conv4"], place / name / EXTRACTOR)
+        (place / "closed").chmod(0)
+        drop = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        words = [*drop, sys.executable, "-m", "frn", "models", "--json"]
+        environment = {**os.environ, "FRN_MODELS": str(place), "HOME": str(place), "FRN_CACHE": str(place / "cache")}
+        ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert {"open", "conv4"} <= json.loads(ended.stdout).keys()
+        assert "closed" not in json.loads(ended.stdout)
+        assert ended.stderr.startswith(f"warning: {place / 'closed'}: cannot be read by this account")
+    finally:
+        (place / "closed").chmod(0o755)
+        shutil.rmtree(place)
 
 
 def test_a_file_that_is_not_the_catalogues_is_refused(fetch_from: pytest.MonkeyPatch, tmp_path: Path) -> None:

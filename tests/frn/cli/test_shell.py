@@ -16,6 +16,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.cli.shell.environment import OUTPUTS
 from frn.cli.shell.schemas import SCHEMAS
 from frn.cli.shell.topics import TOPICS
 from frn.models.zoo import assets_folder
@@ -63,8 +64,8 @@ def test_every_command_with_a_result_has_a_format_and_a_schema() -> None:
         for name, command in commands(typer.main.get_command(app))
     }
     with_json = {name for name, words in options.items() if "--json" in words}
-    assert with_json == SCHEMAS.keys()
-    assert with_json == {name for name, words in options.items() if "--format" in words}, "export's is of its files"
+    assert with_json == SCHEMAS.keys() | {"pretrain"}, "its hidden alias"
+    assert with_json == {name for name, words in options.items() if "--format" in words}
 
 
 @pytest.fixture
@@ -87,8 +88,8 @@ def labelled(tmp_path: Path) -> Path:
         (("explain", MOTHS, PHOTO, "--out", "m.png", "--model", "conv4"), "name,probability,explained,error,error_map"),
         (("models",), "name,path,backbone,method,size,bytes"),
         (("models", "known"), "name,backbone,about,licence"),
-        (("presets",), "name,about,prepare,method,backbone"),
-        (("presets", "demo"), "name,about,prepare,method,backbone"),
+        (("presets",), "name,about,method,backbone"),
+        (("presets", "demo"), "name,about,method,backbone"),
         (("cache",), ""),
         (("reproduce", "--list"), "table,row,label,published_1,published_5,commands"),
     ],
@@ -131,14 +132,15 @@ def test_rows_of_photos_come_as_they_are_classified() -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_two_formats_are_refused_and_what_is_typed_goes_before_a_default(elsewhere: Path) -> None:
+def test_two_formats_are_refused_and_what_is_typed_goes_before_a_default(monkeypatch: pytest.MonkeyPatch) -> None:
     for asked, told in (
         (("--json", "--csv"), "--json and --csv"),
         (("--format", "csv", "--json"), "--json and --format csv"),
         (("--format", "table", "--csv"), "--csv and --format table"),
     ):
         assert frn("classify", MOTHS, PHOTO, *asked).stderr == f"error: {told} both take stdout. Give one of them.\n"
-    (elsewhere / "frn.toml").write_text('[classify]\nformat = "json"\n[models]\njson = true\n')
+    monkeypatch.setenv("FRN_CLASSIFY_FORMAT", "json")
+    monkeypatch.setenv("FRN_MODELS_JSON", "1")
     assert frn("classify", MOTHS, PHOTO).stdout.startswith("{")
     assert frn("classify", MOTHS, PHOTO, "--csv").stdout.startswith("image,")
     assert frn("models", "--format", "csv").stdout.startswith("name,")
@@ -185,37 +187,48 @@ def test_photos_are_listed_on_stdin(tmp_path: Path) -> None:
     assert (nothing.exit_code, nothing.stderr) == (1, "error: -: stdin lists no photos. It takes one to a line.\n")
 
 
-def test_defaults_come_from_frn_toml_the_nearer_first(elsewhere: Path, tmp_path: Path) -> None:
-    far = tmp_path / "config" / "frn" / "frn.toml"
-    far.parent.mkdir(parents=True)
-    far.write_text('[classify]\nmodel = "conv4"\njson = true\n')
-    (elsewhere / "frn.toml").write_text('[classify]\nmodel = "resnet12-small"\ntop = 1\n\n[data.check]\nshot = 1\n')
-    result = frn("classify", MOTHS, PHOTO)
-    assert json.loads(result.stdout)["label"] == "eyed footman"
-    assert result.stderr == (
-        f"defaults of {far}: --model conv4 --json\ndefaults of frn.toml: --model resnet12-small --top 1\n"
-    )
-    typed = frn("classify", MOTHS, PHOTO, "--model", "nomodel")
-    assert "error: nomodel: there is no such model" in typed.stderr
-    far.unlink()
-    assert len(frn("classify", MOTHS, PHOTO).stdout.splitlines()) == 1  # --top 1
-    assert "defaults of frn.toml: check --shot 1\n" in frn("data", "check", MOTHS).stderr
+def test_defaults_come_from_variables_and_what_is_typed_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FRN_CLASSIFY_TOP", "1")
+    assert len(frn("classify", MOTHS, PHOTO).stdout.splitlines()) == 1
+    assert len(frn("classify", MOTHS, PHOTO, "--top", 2).stdout.splitlines()) == 3
+    monkeypatch.setenv("FRN_DATA_CHECK_QUERIES", "1000")
+    assert "with 1000 queries" in frn("data", "check", MOTHS).stderr
+    monkeypatch.setenv("FRN_CLASSIFY_TOP", "many")
+    refused = frn("classify", MOTHS, PHOTO)
+    assert refused.exit_code == 2
+    assert "--top" in refused.stderr
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[clasify]\ntop = 1\n", "frn.toml: it has 'clasify', but `frn ` knows: average, "),
-        ("[classify]\ntpo = 1\n", "frn.toml: [classify] has 'tpo', but `frn classify ` knows: "),
-        ("top = 1\n", "frn.toml: it has 'top'"),
-        ("[classify\n", "frn.toml: is not TOML"),
-    ],
-)
-def test_defaults_for_what_there_is_none_of_are_refused(elsewhere: Path, text: str, reason: str) -> None:
-    (elsewhere / "frn.toml").write_text(text)
-    result = frn("classify", MOTHS, PHOTO)
-    assert result.exit_code == 1
-    assert reason in result.stderr
+def options(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command and each of its options."""
+    for name, command in commands.items():
+        yield from ((f"{above}{name}", parameter) for parameter in command.params if parameter.opts[0][0] == "-")
+        yield from options(getattr(command, "commands", {}), f"{above}{name} ")
+
+
+INPUTS = {"--source", "--data", "--classes", "--config", "--weights", "--calibrate", "--runtime", "--decoder"}
+"""Options that name files which are read."""
+
+
+def test_no_variable_chooses_what_is_written_or_uses_the_network() -> None:
+    command: Any = typer.main.get_command(app)
+    found = list(options(command.commands))
+    assert len(found) > 100
+    for name, parameter in found:
+        word = next(word for word in parameter.opts if word.startswith("--"))
+        writes = word in OUTPUTS and not parameter.is_flag
+        is_named = parameter.envvar == "_".join(["FRN", *name.split(), word[2:]]).upper().replace("-", "_")
+        assert is_named != (writes or word in ("--replace", "--download")), (name, word)
+        if "Path" in str(parameter.type_descriptor.annotation):
+            assert writes or word in INPUTS, f"frn {name} {word}: is it read or written?"
+
+
+def test_a_folder_chooses_nothing(elsewhere: Path) -> None:
+    """A `frn.toml` in the current folder once set any option of any command."""
+    (elsewhere / "frn.toml").write_text('[score]\ncsv = "taken.csv"\n[classify]\njson = true\n')
+    assert not frn("classify", MOTHS, PHOTO).stdout.startswith("{")
+    frn("score", MOTHS, MOTHS)
+    assert [path.name for path in elsewhere.iterdir()] == ["frn.toml"]
 
 
 @pytest.mark.parametrize(

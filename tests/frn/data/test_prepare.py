@@ -16,7 +16,7 @@ from PIL import Image
 from frn.data.check import check_split
 from frn.data.folders import scan
 from frn.data.prepare import prepare
-from frn.data.prepare.benchmarks.folder import DrawnSplit
+from frn.data.prepare.benchmarks.folder import SampledSplit
 from frn.data.prepare.prepared import read_record
 from frn.data.prepare.sources import Sources
 from frn.errors import FrnError
@@ -57,9 +57,9 @@ def test_zips_of_class_folders_become_the_split_their_names_say(tmp_path: Path) 
 
 def test_unsplit_classes_are_drawn_whole_and_reproducibly(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "mine.zip", [f"class {c}/{i}.png" for c in range(10) for i in range(2)])
-    counts = prepare("folder", [source], tmp_path / "a", drawn=DrawnSplit(0.2, 0.3, 1))
+    counts = prepare("folder", [source], tmp_path / "a", sampled=SampledSplit(0.2, 0.3, 1))
     assert counts == {"train": (5, 10), "val": (2, 4), "test": (3, 6)}
-    prepare("folder", [source], tmp_path / "b", drawn=DrawnSplit(0.2, 0.3, 1))
+    prepare("folder", [source], tmp_path / "b", sampled=SampledSplit(0.2, 0.3, 1))
     assert list(tree(tmp_path / "a")) == list(tree(tmp_path / "b"))
 
 
@@ -69,12 +69,12 @@ def test_a_folders_name_splits_nothing_where_shares_are_asked_for(tmp_path: Path
     for c in range(10):
         (stations / f"station {c}").mkdir(parents=True)
         (stations / f"station {c}" / "1.png").write_bytes(png(c))
-    asked = prepare("folder", [stations], tmp_path / "asked", drawn=DrawnSplit(val=0.3))
+    asked = prepare("folder", [stations], tmp_path / "asked", sampled=SampledSplit(val=0.3))
     assert asked == {"train": (5, 5), "val": (3, 3), "test": (2, 2)}
     assert prepare("folder", [stations], tmp_path / "unasked") == {"train": (6, 6), "val": (2, 2), "test": (2, 2)}
     split = [zip_of(tmp_path / f"{part}.zip", [f"{part} {c}/1.png" for c in range(5)]) for part in ("train", "val")]
     assert prepare("folder", split, tmp_path / "named") == {"train": (5, 5), "val": (5, 5)}
-    both = prepare("folder", split, tmp_path / "drawn", drawn=DrawnSplit(val=0.3, test=0.0))
+    both = prepare("folder", split, tmp_path / "drawn", sampled=SampledSplit(val=0.3, test=0.0))
     assert both == {"train": (7, 7), "val": (3, 3)}
 
 
@@ -109,24 +109,24 @@ def test_every_file_that_is_no_image_is_named_with_its_reason(tmp_path: Path) ->
     assert {entry.reason for entry in scanned.skipped} == expected | placed
     out = tmp_path / "out"
     (tmp_path / "birds" / "loose.jpg").unlink()
-    assert prepare("folder", [tmp_path / "birds"], out, drawn=DrawnSplit(0, 0)) == {"train": (1, 3)}
+    assert prepare("folder", [tmp_path / "birds"], out, sampled=SampledSplit(0, 0)) == {"train": (1, 3)}
     for _ in range(2):  # a call that finds all of it there tells it again
         record = read_record(out)
         assert record is not None
         assert set(record.skipped or ()) == expected
-        prepare("folder", [tmp_path / "birds"], out, drawn=DrawnSplit(0, 0))
+        prepare("folder", [tmp_path / "birds"], out, sampled=SampledSplit(0, 0))
 
 
 def test_a_second_call_changes_nothing_and_an_interrupted_one_goes_on(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "x.zip", [f"c{c}/{i}.png" for c in range(3) for i in range(4)])
-    out, everything = tmp_path / "out", DrawnSplit(val=0, test=0)
-    prepare("folder", [source], out, drawn=everything)
+    out, everything = tmp_path / "out", SampledSplit(val=0, test=0)
+    prepare("folder", [source], out, sampled=everything)
     before = tree(out)
-    prepare("folder", [source], out, drawn=everything)
+    prepare("folder", [source], out, sampled=everything)
     assert tree(out) == before
     (out / "train" / "c1" / "2.png").write_bytes(b"half")
     (out / "train" / "c2" / "3.png").unlink()
-    prepare("folder", [source], out, drawn=everything)
+    prepare("folder", [source], out, sampled=everything)
     assert (out / "train" / "c1" / "2.png").read_bytes() == zipfile.ZipFile(source).read("c1/2.png")
     assert set(tree(out)) == set(before)
 

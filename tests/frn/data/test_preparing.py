@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.data.prepare import BENCHMARKS, prepare, sources, writer
-from frn.data.prepare.download import Download
+from frn.data.prepare.fetching import Download
 from frn.data.prepare.pickles import load_arrays
 from frn.errors import FrnError
 from frn.system import archives

@@ -62,9 +62,9 @@ def test_the_same_seed_gives_the_same_episodes_and_another_epoch_others() -> Non
 def test_an_evaluation_episode_depends_on_its_index_alone() -> None:
     """Whoever draws number 7, alone or after the others, draws the same one."""
     sizes = (20, 30, 25, 21)
-    drawn = [evaluation_episode(sizes, SHAPE, seed=0, index=index) for index in range(8)]
-    assert np.array_equal(drawn[7], evaluation_episode(sizes, SHAPE, seed=0, index=7))
-    assert len({episode.tobytes() for episode in drawn}) == 8
+    sampled = [evaluation_episode(sizes, SHAPE, seed=0, index=index) for index in range(8)]
+    assert np.array_equal(sampled[7], evaluation_episode(sizes, SHAPE, seed=0, index=7))
+    assert len({episode.tobytes() for episode in sampled}) == 8
 
 
 def test_evaluation_draws_classes_and_images_uniformly_and_without_replacement() -> None:

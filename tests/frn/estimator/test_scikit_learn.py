@@ -28,7 +28,7 @@ MOTHS = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
 
 
 def photos(classes: int = 3, shots: int = 4) -> tuple[Any, list[int]]:
-    """Pixels (n, h, w, 3) of drawn moths, and their classes."""
+    """Pixels (n, h, w, 3) of rendered moths, and their classes."""
     files = [(path, label) for label, home in enumerate(MOTHS[:classes]) for path in sorted(home.iterdir())[:shots]]
     return np.stack([np.asarray(Image.open(p).convert("RGB").resize((48, 48))) for p, _ in files]), [
         c for _, c in files
@@ -48,7 +48,7 @@ def small() -> FewShotClassifier:
         np.array([3, 1, 2], np.uint8),
         [True, False],
         [1.5, 0.5, 2.0],
-        [None, "a", 1],
+        [2.5, "a", 1],
     ],
     ids=str,
 )
@@ -90,7 +90,7 @@ def test_labels_that_cannot_be_right_are_told(small: FewShotClassifier) -> None:
     with pytest.raises(ValueError, match="have the same name"):
         clone(small).fit(x[:2], [1, "1"])
     with pytest.raises(ValueError, match="not an array of shape"):
-        clone(small).fit(x, [[label] for label in y])
+        clone(small).fit(x, [[label, label] for label in y])
 
 
 def test_one_photo_is_not_a_list_of_its_rows(small: FewShotClassifier) -> None:
@@ -106,11 +106,11 @@ def test_clones_have_the_parameters_and_nothing_else(small: FewShotClassifier) -
     original = FewShotClassifier(Path("conv4"), threshold=0.25, device="cpu").fit(*photos())
     other = clone(original)
     assert other.get_params() == original.get_params()
-    assert other.get_params() == {"model": Path("conv4"), "threshold": 0.25, "test_time": "fast", "device": "cpu"}
+    assert other.get_params() == {"model": Path("conv4"), "threshold": 0.25, "tta": "none", "device": "cpu"}
     assert not hasattr(other, "classes_")
     assert is_classifier(other)
     assert repr(other.set_params(threshold=None, model="conv4")) == "FewShotClassifier(model='conv4', device='cpu')"
-    with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, test_time, device"):
+    with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, tta, device"):
         other.set_params(depth=3)
     with pytest.raises(NotFittedError):
         check_is_fitted(other)
@@ -173,8 +173,8 @@ def test_labels_that_are_added_may_be_of_another_type(small: FewShotClassifier, 
 def test_shots_are_not_added_by_another_model(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x[:8], y[:8])
-    for changed in ({"test_time": "mirror"}, {"model": "resnet12-small"}):
-        with pytest.raises(FrnError, match="are of another model or test_time: fit them anew"):
+    for changed in ({"tta": "hflip"}, {"model": "resnet12-small"}):
+        with pytest.raises(FrnError, match="are of another model or tta: fit them anew"):
             clone(small).fit(x[:8], y[:8]).set_params(**changed).partial_fit(x[8:], y[8:])
     assert fitted.set_params(device="auto").partial_fit(x[8:], y[8:]).classes_.tolist() == [0, 1, 2]
 

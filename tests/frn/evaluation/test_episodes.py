@@ -10,7 +10,7 @@ from torch import Tensor
 
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import summarise
-from frn.evaluation.episodes import episode_scorer, evaluate_episodes
+from frn.evaluation.episodes import CHUNK, episode_scorer, evaluate_episodes
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 
@@ -36,10 +36,10 @@ def test_accuracy_and_interval_are_the_papers() -> None:
 @pytest.mark.parametrize("method", ["frn", "proto"])
 def test_episodes_from_cached_features_are_scored_as_the_head_scores_them(method: str) -> None:
     maps, head = class_maps(), build_head(method, 32)
-    drawn = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(11)])
+    sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(11)])
     with torch.no_grad():
-        logits = episode_scorer(head, maps, SHAPE)(torch.from_numpy(drawn))
-        for episode, scored in zip(drawn, logits, strict=True):
+        logits = episode_scorer(head, maps, SHAPE)(torch.from_numpy(sampled))
+        for episode, scored in zip(sampled, logits, strict=True):
             rows = torch.from_numpy(episode)
             expected = head(maps[rows[:, :2]], maps[rows[:, 2:].flatten()])
             torch.testing.assert_close(scored, expected, rtol=1e-4, atol=1e-4)
@@ -67,11 +67,11 @@ def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
 def test_moments_are_faster_than_maps() -> None:
     """Why features are kept as second moments: scoring beats the head on maps, in the same run."""
     maps, head, shape = torch.randn(400, 25, 64).relu(), FRNHead(), EpisodeShape(way=5, shot=5, queries=16)
-    drawn = torch.from_numpy(np.stack([evaluation_episode((80,) * 5, shape, seed=0, index=i) for i in range(8)]))
+    sampled = torch.from_numpy(np.stack([evaluation_episode((80,) * 5, shape, seed=0, index=i) for i in range(8)]))
     score = episode_scorer(head, maps, shape)
 
     def by_maps() -> None:
-        for episode in drawn:
+        for episode in sampled:
             pool, query = maps[episode[:, :5]].flatten(1, 2), maps[episode[:, 5:].flatten()].flatten(0, 1)
             gram = pool.mT @ pool
             hat = torch.linalg.solve(gram + torch.eye(64), gram)  # Eq. 10
@@ -87,7 +87,7 @@ def test_moments_are_faster_than_maps() -> None:
 
     torch.set_num_threads(1)
     with torch.no_grad():
-        assert median(lambda: score(drawn)) < median(by_maps)
+        assert median(lambda: score(sampled)) < median(by_maps)
 
 
 def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> None:
@@ -109,3 +109,14 @@ def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> N
         exported("ctx").new_head()
     for method in ("frn", "proto", "dsn", "ridge"):
         assert type(exported(method).new_head()) is type(build_head(method, 64))
+
+
+def test_progress_comes_every_sixteen_chunks() -> None:
+    seen: list[tuple[int, int]] = []
+    count = 17 * CHUNK + 1
+    evaluate_episodes(
+        FRNHead(), class_maps(), SIZES, SHAPE, episodes=count, seed=0, progress=lambda *done: seen.append(done)
+    )
+    assert (CHUNK, count) in seen
+    assert (17 * CHUNK, count) in seen
+    assert (2 * CHUNK, count) not in seen

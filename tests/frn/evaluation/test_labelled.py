@@ -28,14 +28,14 @@ SAMPLES = assets_folder() / "samples"
 def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:
     """A photo that is called `a` with this probability, else `b`."""
     return Answer(
-        Path(name), truth, Prediction({"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}, {"a": known, "b": known}, 0.5)
+        Path(name), truth, Prediction({"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}, {"a": known, "b": known}, 0.5, known)
     )
 
 
 COUNTED = LabelledScore(
     classes=("a", "b"),
     known=(answer("a", 0.9), answer("a", 0.7), answer("a", 0.2), answer("b", 0.95, known=0.4, name="<b>.jpg")),
-    strangers=(answer("c", 0.6, known=0.3), answer("c", 0.6, known=0.6)),
+    unknown=(answer("c", 0.6, known=0.3), answer("c", 0.6, known=0.6)),
     examples=(),
     broken=(),
 )
@@ -49,13 +49,14 @@ def test_every_number_is_the_one_counted_by_hand() -> None:
     assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most certain first
     # Bins: 0.7 is right; 0.8 is wrong; 0.9 and 0.95 are right in half.
     assert COUNTED.calibration_error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
-    assert (COUNTED.missed, COUNTED.caught) == (0.25, 0.5)
+    assert (COUNTED.false_rejections, COUNTED.true_positive_rate) == (0.25, 0.5)
     assert COUNTED.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
 
 
 def test_a_class_nobody_asked_for_has_no_share() -> None:
     one = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ())
-    assert [math.isnan(n) for n in (one.per_class[1].recall, one.per_class[1].precision, one.caught, one.auroc)]
+    empty = one.per_class[1]
+    assert [math.isnan(n) for n in (empty.recall, empty.precision, one.true_positive_rate, one.auroc)]
 
 
 @pytest.mark.parametrize("right", [0, 1, 5, 19, 20])
@@ -97,17 +98,17 @@ def frn(*words: object) -> Result:
 
 
 def test_the_command_tells_all_of_it(labelled: Path, tmp_path: Path) -> None:
-    files = ["--csv", tmp_path / "s.csv", "--html", tmp_path / "s.html"]
+    files = ["--csv", tmp_path / "s.csv", "--report", tmp_path / "s.html"]
     told = frn("score", SAMPLES / "moths", labelled, "--json", *files)
     assert told.exit_code == 1  # one cannot be read
     found = json.loads(told.stdout)
-    assert (found["photos"], found["examples_left_out"], found["strangers"], len(found["broken"])) == (18, 1, 1, 1)
+    assert (found["photos"], found["examples_skipped"], found["unknown"], len(found["broken"])) == (18, 1, 1, 1)
     right = sum(entry["right"] for entry in found["per_class"].values())
     assert found["accuracy"] == pytest.approx(right / 18, abs=1e-6)
     assert right >= 15
     assert found["interval"][0] < found["accuracy"] <= found["interval"][1]
     assert np.sum(found["confusion"]) == 18
-    assert found["caught"] == 1.0
+    assert found["true_positive_rate"] == 1.0
     assert len((tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()) == 1 + 19
     page = (tmp_path / "s.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg") == len(found["errors"])

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from frn.episodes import EpisodeShape
-from frn.evaluation.open_set import auroc, doubled, measure_open_set
+from frn.evaluation.open_set import doubled, measure_open_set
+from frn.inference.unknown import auroc
 from frn.ridge.parameters import HeadParameters
 
 HEAD = HeadParameters(0.0, 0.0, 2.0)
@@ -30,13 +31,20 @@ def test_unknown_classes_are_told_where_classes_differ_and_not_where_they_do_not
     again = measure_open_set(HEAD, maps, (12,) * 8, SHAPE, episodes=20, seed=0)
     assert again == found
     if least == 99:
-        assert found["missed"] < 15
-        assert found["caught"] > 90
+        assert found["false_rejections"] < 15
+        assert found["true_positive_rate"] > 90
 
 
 def test_one_shot_has_no_threshold_and_misses_nothing() -> None:
     maps = np.random.default_rng(0).standard_normal((48, 4, 16)).astype(np.float32)
     shape = EpisodeShape(way=3, shot=1, queries=5)
     found = measure_open_set(HEAD, maps, (8,) * 6, shape, episodes=5, seed=0)
-    assert (found["missed"], found["caught"]) == (0, 0)
+    assert (found["false_rejections"], found["true_positive_rate"]) == (0, 0)
     assert doubled(shape) == EpisodeShape(way=6, shot=1, queries=5)
+
+
+def test_every_episode_is_reported() -> None:
+    maps = np.random.default_rng(0).standard_normal((48, 4, 16)).astype(np.float32)
+    shape, seen = EpisodeShape(way=3, shot=1, queries=5), list[tuple[int, int]]()
+    measure_open_set(HEAD, maps, (8,) * 6, shape, episodes=3, seed=0, progress=lambda *done: seen.append(done))
+    assert seen == [(1, 3), (2, 3), (3, 3)]

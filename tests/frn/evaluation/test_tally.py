@@ -15,8 +15,8 @@ def tally() -> Tally:
     """Forty episodes with random answers, noted in pieces and out of order."""
     made, logits = Tally(SIZES, SHAPE, 40), np.random.default_rng(0).normal(size=(40, 12, 3)) * 2
     for start in (16, 0, 32, 8, 24):
-        drawn = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(start, start + 8)])
-        made.add(start, drawn, logits[start : start + 8])
+        sampled = np.stack([evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(start, start + 8)])
+        made.add(start, sampled, logits[start : start + 8])
     return made
 
 
@@ -25,10 +25,10 @@ def by_hand(tally: Tally) -> list[tuple[int, int, int, float]]:
     logits = np.random.default_rng(0).normal(size=(40, 12, 3)) * 2
     found = []
     for index in range(40):
-        drawn = evaluation_episode(SIZES, SHAPE, seed=0, index=index)
-        for query, image in enumerate(drawn[:, SHAPE.shot :].ravel()):
+        sampled = evaluation_episode(SIZES, SHAPE, seed=0, index=index)
+        for query, image in enumerate(sampled[:, SHAPE.shot :].ravel()):
             shares = np.exp(logits[index, query]) / np.exp(logits[index, query]).sum()
-            found.append((int(OWNER[image]), int(OWNER[drawn[shares.argmax(), 0]]), int(image), float(shares.max())))
+            found.append((int(OWNER[image]), int(OWNER[sampled[shares.argmax(), 0]]), int(image), float(shares.max())))
     return found
 
 
@@ -81,3 +81,18 @@ def test_a_class_that_was_never_drawn_has_no_recall() -> None:
     made.add(0, np.array([[[0, 1], [6, 7]]]), np.array([[[1.0, 0.0], [0.0, 1.0]]]))
     assert np.isnan(made.recall()[0][2])
     assert made.recall()[0][:2].tolist() == [100, 100]
+
+
+def test_one_wrong_answer_of_each_image_is_not_counted(tally: Tally, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, wrong = np.array([2, 10, 1, 4, 3]), np.array([2, 5, 1, 0, 1])
+    monkeypatch.setattr(Tally, "asked", lambda self: (asked, wrong))
+    # (wrong - 1) / asked is 0.5, 0.4, 0, none was wrong, 0
+    assert tally.hardest_images(5).tolist() == [0, 1, 2, 4]
+    assert tally.hardest_images(1).tolist() == [0]
+
+
+def test_probabilities_fall_into_their_bins() -> None:
+    made = Tally((2, 2), EpisodeShape(way=2, shot=1, queries=1), 1)
+    made.add(0, np.array([[[0, 1], [2, 3]]]), np.array([[[np.log(3), 0.0], [np.log(9), 0.0]]]))  # 75 and 90 percent
+    found = made.calibration()
+    assert found.counts.tolist() == [1 if place in (int(0.75 * BINS), int(0.9 * BINS)) else 0 for place in range(BINS)]

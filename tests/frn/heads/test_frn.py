@@ -42,5 +42,5 @@ def test_a_head_says_what_it_does_not_come_back_from(gamma: float, beta: float, 
     with torch.no_grad():
         head.gamma.fill_(gamma)
         head.beta.fill_(beta)
-    assert head.trouble().startswith(said)
-    assert bool(head.trouble()) == bool(said)
+    assert head.divergence_reason().startswith(said)
+    assert bool(head.divergence_reason()) == bool(said)

@@ -17,7 +17,7 @@ from PIL import Image
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.images import colour, decoding, heif
-from frn.images.decoding import Wish
+from frn.images.decoding import DecodeRequest
 from frn.images.opening import decode_crop, decode_whole, open_image, read_file
 from frn.images.transforms import EvaluationTransform, limit_shorter_side
 from tests import processes
@@ -54,15 +54,15 @@ def test_avif_is_read_upright(tmp_path: Path) -> None:
 
 
 def test_heic_is_read_whatever_it_is_called(tmp_path: Path) -> None:
-    """A phone's photo that something has renamed. The file is a drawn moth that pillow-heif has encoded."""
+    """A phone's photo that something has renamed. The file is a rendered moth that pillow-heif has encoded."""
     pytest.importorskip("pi_heif")
     misnamed = tmp_path / "IMG_1.jpg"
     misnamed.write_bytes(HEIC.read_bytes())
-    drawn = draw_moth(species(0), np.random.default_rng(0), 64).resize((64, 48))
+    sampled = draw_moth(species(0), np.random.default_rng(0), 64).resize((64, 48))
     for path in (HEIC, misnamed):
         opened = open_image(path)
         assert opened.size == (64, 48)
-        assert np.abs(np.asarray(opened, dtype=int) - np.asarray(drawn, dtype=int)).mean() < 10
+        assert np.abs(np.asarray(opened, dtype=int) - np.asarray(sampled, dtype=int)).mean() < 10
 
 
 def test_heic_without_the_extra_is_refused_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +151,7 @@ def test_floats_from_0_to_1_are_shares_of_white(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(opened)[..., 0], (ramp * 255).round())
 
 
+@pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "F"])
 def test_a_few_rows_at_a_time_make_the_same_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     path = tmp_path / "x.tif"
@@ -266,6 +267,7 @@ def test_the_whole_frame_is_nearly_the_same_and_knows_the_upright_size(tmp_path:
     assert decode_whole(read_file(path), path, 5000)[0].shape == (1600, 1200, 3)
 
 
+@pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "L", "P"])
 def test_the_whole_frame_of_every_mode_is_what_opening_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
@@ -309,7 +311,7 @@ def test_images_decoded_at_once_leave_warnings_as_they_are(tmp_path: Path, monke
         yield
 
     def decode() -> None:
-        decoding.decode_here(data, "x", Wish(), beside_another())
+        decoding.decode_in_process(data, "x", DecodeRequest(), beside_another())
         first_done.set()
 
     before = list(warnings.filters)

@@ -11,14 +11,16 @@ from frn_export.graphs.backbone import features_graph
 from frn_export.quantise import half
 
 from frn.errors import FrnError
+from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
-from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import Maps
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors, shipped_models
+from frn.ridge.enrolment import ClassScorer, enroll
 
 
 def model_of(method: str = "frn") -> Model:
@@ -46,6 +48,8 @@ def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> N
         pixels = np.stack([model.config.transform(open_image(path)) for path in paths])
         return model.feature_maps(torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255)
 
+    assert isinstance(model.head, FRNHead)
+    model.head.set_parameters(classifier.head)
     with torch.no_grad():
         asked = maps(queries)
         logits = torch.cat([model.head(maps(paths)[None], asked) for paths in classes.values()], dim=1)
@@ -53,9 +57,9 @@ def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> N
     for answer, expected in zip(answers, logits, strict=True):
         assert not isinstance(answer, FrnError)
         assert list(answer.errors) == list(classes)
-        np.testing.assert_allclose(list(answer.errors.values()), -expected.numpy(), rtol=1e-4, atol=1e-5)
-        tempered = expected * (classifier.gamma / classifier.head.gamma)  # few shots are less sure
-        np.testing.assert_allclose(list(answer.probabilities.values()), tempered.softmax(0).detach(), atol=1e-5)
+        errors = -expected.numpy() / classifier.head.gamma
+        np.testing.assert_allclose(list(answer.errors.values()), errors, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(list(answer.probabilities.values()), expected.softmax(0), atol=1e-4)
         assert answer.label == list(classes)[int(expected.argmax())]
 
 
@@ -126,3 +130,44 @@ def test_the_network_looks_at_the_next_photos_while_someone_is_busy_with_these(
     assert twice.wait(0.5 if announced else 30) != announced
     assert [first, *(path for path, _ in reading)] == paths
     assert seen == [2, 2, 2, 1]
+
+
+def test_a_photo_that_is_explained_as_much_as_needed_is_known() -> None:
+    def explained(share: float) -> Prediction:
+        return Prediction({"a": 1.0}, {"a": 0.5}, {"a": share}, 0.25, 0.0)
+
+    assert [explained(share).unknown for share in (0.25, np.nextafter(0.25, 0), 0.26)] == [False, True, False]
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_an_example_is_judged_as_if_it_were_none(moths: Path, count: int) -> None:
+    model = model_of()
+    classes = {name: paths[:count] for name, paths in members(moths / "test").items()}
+    name, (asked, *rest) = next(iter(classes.items()))
+    whole = Classifier(extractor_of(model))
+    whole.enroll(classes)
+    ((_, answer),) = whole.classify([asked])
+    assert not isinstance(answer, FrnError)
+    assert answer.example_of == name
+    embedded, *others_of_it = [
+        found for _, found in whole.extractor.read([asked, *rest]) if isinstance(found, Embedded)
+    ]
+    enrolled = ClassScorer([enroll(np.stack([found.maps for found in others_of_it]), whole.head)])
+    assert answer.errors[name] == pytest.approx(float(enrolled.class_error(embedded.maps[None])[0, 0]), rel=1e-4)
+    error_map = whole.error_maps(embedded.maps, embedded.key)[list(classes).index(name)]
+    assert error_map.mean() == pytest.approx(answer.errors[name], rel=1e-4)
+    others = {other: error for other, error in answer.errors.items() if other != name}
+    again = whole.predict(embedded.maps)
+    assert again.example_of is None
+    assert again.errors[name] < answer.errors[name]
+    assert {other: again.errors[other] for other in others} == pytest.approx(others)
+
+
+def test_the_only_example_of_a_class_is_not_explained_by_itself(moths: Path) -> None:
+    classes = {name: paths[:1] for name, paths in members(moths / "test").items()}
+    classifier = Classifier(extractor_of(model_of()))
+    classifier.enroll(classes)
+    name, (asked,) = next(iter(classes.items()))
+    ((_, answer),) = classifier.classify([asked])
+    assert not isinstance(answer, FrnError)
+    assert answer.explained[name] == pytest.approx(0, abs=1e-6)

@@ -4,6 +4,8 @@ import contextlib
 import os
 import sqlite3
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -159,3 +161,34 @@ def test_two_programs_share_one_file(tmp_path: Path) -> None:
 def test_a_key_is_the_content() -> None:
     assert content_key(b"a") == content_key(b"a") != content_key(b"b")
     assert len(content_key(b"")) == 32
+
+
+def test_a_full_store_makes_room_for_a_tenth_at_once(tmp_path: Path) -> None:
+    """Or each later map would look for the longest unused ones again."""
+    store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
+    shrinks = []
+    for number in range(60):
+        before = sum(store.get("m", str(each), (25, 64)) is not None for each in range(number))
+        store.put("m", {str(number): maps(number, r=25, d=64)})
+        shrinks.append(before - sum(store.get("m", str(each), (25, 64)) is not None for each in range(number)))
+    removed = [count for count in shrinks if count]
+    assert removed
+    assert all(count > 1 for count in removed)
+
+
+def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is not for two threads at once."""
+    store, inside, most = FeatureStore(tmp_path / "f.sqlite"), [], []
+    found = store._get
+
+    def slowly(extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
+        inside.append(key)
+        most.append(len(inside))
+        time.sleep(0.005)
+        inside.pop()
+        return found(extractor, key, shape)
+
+    monkeypatch.setattr(store, "_get", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda key: store.get("m", key, (4, 8)), "abcdefgh"))
+    assert max(most) == 1

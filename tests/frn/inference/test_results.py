@@ -58,3 +58,24 @@ def test_two_programs_do_not_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with ResultsFile(path, "a", resume=False), pytest.raises(FrnError, match="is writing it"):
         ResultsFile(path, "a", resume=True)
+
+
+def test_a_line_is_in_the_file_as_soon_as_it_is_added(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    with ResultsFile(path, "a", resume=False) as results:
+        for number in range(3):
+            results.add({"image": str(number)})
+            assert path.read_bytes().count(b"\n") == number + 1
+
+
+def test_a_file_is_started_over_on_request_and_a_photo_is_never(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text("of others")
+    with ResultsFile(path, "a", replace=True) as results:
+        results.add({"image": "x"})
+    assert path.read_text().startswith('{"image": "x"')
+    path.write_bytes(b"\xff\xd8\xff\xe0 photo")
+    for resume in (True, False):
+        with pytest.raises(FrnError, match="is a photo"):
+            ResultsFile(path, "a", resume=resume, replace=not resume)
+    assert path.read_bytes() == b"\xff\xd8\xff\xe0 photo"

@@ -3,8 +3,17 @@
 import numpy as np
 import pytest
 
-from frn.inference.unknown import calibrate, explained, left_out_explained
+from frn.inference.unknown import (
+    NEVER,
+    RejectRule,
+    auroc,
+    calibrate,
+    energy,
+    explained,
+    familiarity,
+)
 from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
 
 HEAD = HeadParameters(0.3, 0.1, 2.0)
@@ -14,6 +23,33 @@ def test_explained_is_one_less_the_error_per_energy() -> None:
     queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # energies (25 + 1) / 2 and 0
     errors = np.array([[0.0, 6.5, 13.0, 20.0], [0.0, 1.0, 2.0, 3.0]])
     np.testing.assert_allclose(explained(errors, queries), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
+
+
+def test_familiarity_is_one_less_the_error_beside_energy_and_the_next_five() -> None:
+    errors, whole = np.array([[9.0, 2.0, 4.0, 4.0, 4.0, 4.0, 4.0, 90.0]]), np.array([16.0])
+    rivals = (4 * 5) / 5
+    assert familiarity(errors[:, 1:], whole)[0] == pytest.approx(1 - 2 / (16 * rivals) ** 0.5)
+    assert familiarity(errors, whole, 0.0)[0] == pytest.approx(1 - 2 / 16)
+    assert familiarity(errors[:, 1:], whole, 1.0)[0] == pytest.approx(1 - 2 / rivals)
+    assert familiarity(errors[:, 1:2], whole)[0] == pytest.approx(1 - 2 / 16)  # one class has no rivals
+    assert familiarity(np.zeros((1, 3)), np.zeros(1))[0] == 0
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_a_threshold_on_the_explained_share_is_the_limit_on_familiarity(weight: float) -> None:
+    generator = np.random.default_rng(0)
+    whole = generator.uniform(1, 2, 200)
+    errors = generator.uniform(0.1, 1, (200, 7)) * whole[:, None]
+    unknown = familiarity(errors, whole, weight) < 0.6
+    below = 1 - errors.min(1) / whole < RejectRule(0.6, weight).thresholds(errors, whole)
+    assert 5 < unknown.sum() < 195
+    assert (unknown == below).all()
+
+
+def test_a_persons_threshold_is_the_same_for_every_photo() -> None:
+    errors = np.random.default_rng(0).uniform(0.1, 1, (5, 7))
+    np.testing.assert_allclose(RejectRule(0.4).thresholds(errors, np.ones(5)), 0.4)
+    np.testing.assert_allclose(NEVER.thresholds(errors, np.ones(5)), 0)
 
 
 def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None:
@@ -26,39 +62,60 @@ def test_it_does_not_depend_on_the_scale_of_the_features_but_errors_do() -> None
     np.testing.assert_allclose(small, large, atol=1e-5)
 
 
-def test_leaving_out_is_enrolling_the_others() -> None:
-    maps = np.random.default_rng(1).standard_normal((5, 9, 32))
-    expected = [
-        explained(ClassScorer([enroll(np.delete(maps, i, 0), HEAD)]).class_error(maps[i : i + 1]), maps[i : i + 1])[
-            0, 0
-        ]
-        for i in range(5)
-    ]
-    np.testing.assert_allclose(left_out_explained(maps, HEAD), expected, atol=1e-5)
+def examples(noise: float, way: int = 4, k: int = 30) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Errors, classes and energies as `calibrate` takes them."""
+    generator = np.random.default_rng(3)
+    labels = np.repeat(np.arange(way), k)
+    errors = np.ones((way * k, way)) + 0.1 * generator.standard_normal((way * k, way))
+    errors[np.arange(way * k), labels] -= noise
+    return errors, labels, np.full(way * k, 2.0)
 
 
-def test_all_but_a_twentieth_of_the_supports_reach_the_threshold() -> None:
-    shares = np.random.default_rng(2).random(2000)
-    threshold = calibrate([shares[:500], shares[500:]])
-    assert np.mean(shares < threshold) == pytest.approx(0.05, abs=0.002)
+@pytest.mark.parametrize("stated", [0.05, 0.2])
+def test_the_stated_share_of_examples_is_rejected(stated: float) -> None:
+    errors, labels, whole = examples(0.5)
+    found = calibrate(errors, labels, whole, stated)
+    rejected = 1 - errors.min(1) / whole < found.rule.thresholds(errors, whole)
+    assert rejected.mean() == pytest.approx(stated, abs=0.01)
 
 
-def test_where_every_class_has_one_photo_nothing_is_unknown() -> None:
-    assert calibrate([]) == 0.0
+def test_what_is_expected_is_said_also_if_nothing_can_be_told_apart() -> None:
+    clear, hopeless = calibrate(*examples(0.6)), calibrate(*examples(0.0, way=20))
+    assert clear.caught > 0.9
+    assert clear.auroc > 0.95
+    assert "rejects about 5% of your photos, catches about" in clear.describe()
+    assert hopeless.caught < 0.1
+    assert "can hardly be told" in hopeless.describe()
+
+
+def test_nothing_is_unknown_if_every_class_has_one_photo() -> None:
+    found = calibrate(np.zeros((0, 3)), np.zeros(0, dtype=int), np.zeros(0))
+    assert found.rule == NEVER
+    assert np.isnan(found.caught)
+    assert "cannot be told" in found.describe()
 
 
 def test_a_stranger_is_unknown_and_a_sibling_is_not() -> None:
     generator = np.random.default_rng(3)
-    centres = generator.standard_normal((3, 9, 32))
+    centres = generator.standard_normal((4, 9, 32))
 
     def draw(centre: np.ndarray, n: int) -> np.ndarray:
         return centre + 0.5 * generator.standard_normal((n, 9, 32))
 
-    supports = [draw(centre, 5) for centre in centres[:2]]
-    threshold = calibrate([left_out_explained(maps, HEAD) for maps in supports])
+    supports = np.stack([draw(centre, 5) for centre in centres[:3]])
     bank = ClassScorer([enroll(maps, HEAD) for maps in supports])
-    siblings, strangers = draw(centres[0], 50), draw(centres[2], 50)
-    missed = explained(bank.class_error(siblings), siblings).max(1) < threshold
-    caught = explained(bank.class_error(strangers), strangers).max(1) < threshold
-    assert missed.mean() <= 0.1
-    assert caught.mean() >= 0.9
+    labels, photos = np.repeat(np.arange(3), 5), supports.reshape(15, 9, 32)
+    errors = bank.class_error(photos).astype(float)
+    errors[np.arange(15), labels] = np.concatenate([leave_one_out(maps, HEAD) for maps in supports])
+    rule = calibrate(errors, labels, energy(photos)).rule
+
+    def unknown(asked: np.ndarray) -> float:
+        found = bank.class_error(asked)
+        return float((explained(found, asked).max(1) < rule.thresholds(found, energy(asked))).mean())
+
+    assert unknown(draw(centres[0], 50)) <= 0.1
+    assert unknown(draw(centres[3], 50)) >= 0.9
+
+
+def test_the_area_counts_ties_as_half() -> None:
+    assert auroc(np.array([1.0, 2.0]), np.array([1.0])) == 0.75

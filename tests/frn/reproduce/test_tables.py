@@ -31,13 +31,13 @@ ctx: train cifar-fs-conv4-short --method ctx
 r2d2: train cifar-fs-conv4-short --method ridge
 covariance: train cifar-fs-conv4-short --method covariance --warm-up 200
 bifrn: train cifar-fs-conv4-short --method bifrn
-average: pretrain cifar-fs-conv4-average --epochs 24
-dummy: pretrain cifar-fs-conv4-pretrain --epochs 24
+average: train cifar-fs-conv4-average --epochs 24
+dummy: train cifar-fs-conv4-pretrain --epochs 24
 no-aux: train cifar-fs-conv4-short --aux off
 aux-paper: train cifar-fs-conv4-short --aux paper
-fix-lambda: train cifar-fs-conv4-short --fix lambda
-fix-rho: train cifar-fs-conv4-short --fix rho
-fix-both: train cifar-fs-conv4-short --fix both
+fix-lambda: train cifar-fs-conv4-short --freeze lambda
+fix-rho: train cifar-fs-conv4-short --freeze rho
+fix-both: train cifar-fs-conv4-short --freeze both
 one-shot: train cifar-fs-conv4-short --way 30 --shot 1 --warm-up 200
 dummy-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/dummy
 average-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/average

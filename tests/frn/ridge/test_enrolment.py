@@ -152,7 +152,7 @@ def test_many_classes_score_as_few_do(monkeypatch: pytest.MonkeyPatch, shot: int
     expected = np.concatenate([ClassScorer([enrolled]).class_error(query) for enrolled in classes], axis=1)
     monkeypatch.setattr("frn.ridge.enrolment.BLOCK", 300)
     monkeypatch.setattr("frn.ridge.enrolment.OPERATORS", 1)
-    monkeypatch.setattr("frn.ridge.enrolment.READ", 1)
+    monkeypatch.setattr("frn.ridge.enrolment.READ_COST", 1)
     scorer = ClassScorer(classes)
     np.testing.assert_allclose(scorer.class_error(query[:1]), expected[:1], rtol=0, atol=2e-6 * mean_square(query))
     assert scorer._operators is None, "one query does not pay for them"

@@ -1,4 +1,6 @@
-"""Lambda, rho and gamma from the supports alone."""
+"""Lambda and gamma from the supports alone."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +8,20 @@ import pytest
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
-from frn.ridge.tuning import TuningEpisode, _Solver, tune_by_leave_one_out
+from frn.ridge.tuning import (
+    FEW,
+    FLAT,
+    UNTRAINED,
+    Prior,
+    TuningEpisode,
+    _least,
+    _log_likelihood,
+    _Solver,
+    tune,
+    tune_by_leave_one_out,
+)
+
+TRAINED = Prior.trained(HeadParameters(2.0, 0.2, 5.0))
 
 
 def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) -> list[np.ndarray]:
@@ -17,75 +32,116 @@ def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) ->
     return list(mixed + noise * generator.standard_normal((way, k, r, d)) / np.sqrt(d))
 
 
-def loss(pools: list[np.ndarray], head: HeadParameters) -> float:
-    """Smoothed loss of the left-out supports, straight from the two public functions, one support at a time."""
-    errors, labels = [], []
+def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray:
+    """Straight from the two public functions: rivals of few supports lack their last one."""
+    rivals = [pool[:-1] if 1 < len(pool) <= FEW else pool for pool in pools]
+    scorer = ClassScorer([enroll(pool, head) for pool in rivals])
+    errors = scorer.class_error(np.concatenate([pool for pool in pools if len(pool) > 1])).astype(float)
+    first = 0
     for label, pool in enumerate(pools):
-        rivals = ClassScorer([enroll(other, head) for other in pools]).class_error(pool).astype(float)
-        rivals[:, label] = leave_one_out(pool, head)
-        errors.append(rivals)
-        labels += [label] * len(pool)
-    logits = -head.gamma * np.concatenate(errors)
-    logs = logits - np.log(np.exp(logits - logits.max(1, keepdims=True)).sum(1, keepdims=True))
-    logs -= logits.max(1, keepdims=True)
-    doubt = 1 / (len(labels) + 2)
-    target = np.full(logs.shape, doubt / (len(pools) - 1))
-    target[np.arange(len(labels)), labels] = 1 - doubt
-    return float(-(target * logs).sum(1).mean())
+        if len(pool) > 1:
+            errors[first : first + len(pool), label] = leave_one_out(pool, head)
+            first += len(pool)
+    return errors
 
 
-@pytest.mark.parametrize(("k", "r", "d"), [(3, 4, 24), (5, 9, 12)])
+def loss(pools: list[np.ndarray], head: HeadParameters, prior: Prior) -> float:
+    """Negative log posterior of the left-out supports, for classes of equally many."""
+    k = len(pools[0])
+    logits = -head.gamma * left_out_errors(pools, head)
+    logs = logits - logits.max(1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(1, keepdims=True))
+    labels = np.repeat(np.arange(len(pools)), k)
+    return float(-logs[np.arange(len(labels)), labels].sum() + prior.surprise(head, k - 1))
+
+
+@pytest.mark.parametrize(("k", "r", "d"), [(3, 4, 24), (5, 9, 12), (12, 4, 24)])
 @pytest.mark.parametrize("alpha", [-4.0, 0.0, 2.5])
-def test_the_parabolas_are_the_errors_of_leaving_out_and_of_the_rivals(k: int, r: int, d: int, alpha: float) -> None:
+@pytest.mark.parametrize("beta", [-0.4, 0.5])
+def test_the_solver_has_the_errors_of_enrolled_and_left_out_supports(
+    k: int, r: int, d: int, alpha: float, beta: float
+) -> None:
     pools = classes(3, k, r, d, noise=0.5)
-    solver = _Solver(TuningEpisode(pools))
-    along, kept = solver.parabolas(alpha)
-    for beta in (-0.4, 0.5):
-        head = HeadParameters(alpha, beta, 1.0)
-        found = solver.energy[:, None] - 2 * head.rho() * along + head.rho() ** 2 * kept
-        expected = ClassScorer([enroll(pool, head) for pool in pools]).class_error(np.concatenate(pools)).astype(float)
-        for label, pool in enumerate(pools):
-            expected[solver.labels == label, label] = leave_one_out(pool, head)
-        np.testing.assert_allclose(found, expected, atol=2e-6 * solver.energy.max())
+    head, solver = HeadParameters(alpha, beta, 1.0), _Solver(TuningEpisode(pools))
+    np.testing.assert_allclose(solver.errors(head), left_out_errors(pools, head), atol=2e-6 * solver.energy.max())
 
 
-def test_no_head_around_the_chosen_one_is_better() -> None:
-    pools = classes(4, 4, 6, 20, noise=1.0)
-    chosen = tune_by_leave_one_out(pools)
-    least = loss(pools, chosen)
-    assert least < loss(pools, HeadParameters())
-    for alpha, beta, gamma in ((1, 0, 1), (-1, 0, 1), (0, 0.1, 1), (0, -0.1, 1), (0, 0, 1.2), (0, 0, 0.8)):
-        other = HeadParameters(chosen.alpha + alpha, chosen.beta + beta, chosen.gamma * gamma)
-        if abs(other.beta) <= 0.6:
-            assert loss(pools, other) >= least - 1e-6
+@pytest.mark.parametrize("prior", [TRAINED, UNTRAINED, FLAT])
+def test_no_head_around_the_chosen_one_is_likelier(prior: Prior) -> None:
+    k = 4
+    pools = classes(4, k, 6, 20, noise=1.0)
+    chosen = tune_by_leave_one_out(pools, prior)
+    more, fewer = prior.head(k), prior.head(k - 1)
+    found = HeadParameters(
+        chosen.alpha - more.alpha + fewer.alpha, chosen.beta, chosen.gamma * fewer.gamma / more.gamma
+    )
+    least = loss(pools, found, prior)
+    for alpha, gamma in ((0.7, 1), (-0.7, 1), (0, 1.1), (0, 0.9)):
+        assert loss(pools, HeadParameters(found.alpha + alpha, found.beta, found.gamma * gamma), prior) > least - 1e-6
+
+
+def test_few_photos_stay_near_the_prior_and_many_leave_it() -> None:
+    distances = []
+    for k in (2, 4, 16):
+        chosen = tune_by_leave_one_out(classes(4, k, 6, 20, noise=1.0), TRAINED)
+        distances.append(abs(chosen.alpha - TRAINED.head(k).alpha))
+    assert distances[0] <= distances[2]
+    assert distances[2] > 1
+
+
+def test_lambda_of_the_prior_does_not_grow_with_the_shots_and_gamma_does() -> None:
+    one, nine = TRAINED.head(1), TRAINED.head(9)
+    assert one.lam(36, 384) == pytest.approx(nine.lam(9 * 36, 384), rel=1e-3)
+    assert (one.alpha, one.beta) == (TRAINED.alpha, TRAINED.beta)
+    assert one.gamma == pytest.approx(TRAINED.gamma / 5**0.5)
+    assert nine.gamma == pytest.approx(3 * one.gamma)
 
 
 def test_the_scale_of_the_maps_does_not_change_what_is_said() -> None:
-    pools = classes(3, 4, 6, 20, noise=1.0)
+    pools = classes(3, 8, 6, 20, noise=2.5)
     # lambda grows by e^2 with maps e times as large: alpha by 2, a step of the search
-    heads = [tune_by_leave_one_out([scale * pool for pool in pools]) for scale in (1.0, np.e)]
-    assert heads[1].alpha == pytest.approx(heads[0].alpha + 2)
-    assert heads[1].beta == pytest.approx(heads[0].beta)
-    assert heads[1].gamma * np.e**2 == pytest.approx(heads[0].gamma, rel=1e-3)
+    heads = [tune_by_leave_one_out([scale * pool for pool in pools], FLAT) for scale in (1.0, np.e)]
+    assert heads[1].alpha == pytest.approx(heads[0].alpha + 2, abs=0.3)
+    assert heads[1].gamma * np.e**2 == pytest.approx(heads[0].gamma, rel=0.1)
 
 
-def test_certainty_is_never_worse_than_none_and_stays_finite_where_all_classes_are_told_apart() -> None:
-    easy, hard = (classes(3, 5, 6, 20, noise=noise) for noise in (0.05, 3.0))
-    assert loss(hard, tune_by_leave_one_out(hard)) <= np.log(3) + 1e-6 < loss(hard, HeadParameters(0.0, 0.0, 50.0))
-    certain = tune_by_leave_one_out(easy)
-    assert loss(easy, certain) < loss(easy, HeadParameters(certain.alpha, certain.beta, 100 * certain.gamma))
-
-
-def test_nothing_is_chosen_where_nothing_can_be_left_out_or_mistaken() -> None:
+def test_the_prior_decides_if_nothing_can_be_left_out_or_mistaken() -> None:
     pools = classes(3, 4, 6, 20, noise=1.0)
-    assert tune_by_leave_one_out([pool[:1] for pool in pools]) == HeadParameters()
-    assert tune_by_leave_one_out(pools[:1]) == HeadParameters()
+    assert tune_by_leave_one_out([pool[:1] for pool in pools], TRAINED) == TRAINED.head(1)
+    assert tune_by_leave_one_out(pools[:1], TRAINED) == TRAINED.head(4)
+    assert tune_by_leave_one_out([], TRAINED) == TRAINED.head(1)
 
 
 def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     pools = classes(3, 4, 6, 20, noise=1.0)
-    alone = tune_by_leave_one_out([pools[0], pools[1], pools[2][:1]])
-    assert alone != HeadParameters()
-    solver = _Solver(TuningEpisode([pools[0], pools[1], pools[2][:1]]))
+    mixed = [pools[0], pools[1], pools[2][:1]]
+    solver = _Solver(TuningEpisode(mixed))
     assert set(solver.labels.tolist()) == {0, 1}
-    assert solver.parabolas(0.0)[0].shape == (8, 3)
+    head = HeadParameters(0.0, 0.1, 1.0)
+    np.testing.assert_allclose(solver.errors(head), left_out_errors(mixed, head), atol=2e-6 * solver.energy.max())
+
+
+def test_the_search_finds_the_least_value_and_its_place() -> None:
+    value, place = _least(lambda x: (x - 1.234) ** 2 + 5, -8, 8)
+    assert value == pytest.approx(5, abs=1e-4)
+    assert place == pytest.approx(1.234, abs=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_alpha_a_quarter_of_a_spread_away_is_better(seed: int) -> None:
+    """The search narrows twice, and the last refinement counts."""
+    solver = _Solver(episode := TuningEpisode(classes(4, 4, 6, 20, noise=1.0, seed=seed)))
+    chosen = tune([episode], TRAINED, 4.0)
+
+    def least(alpha: float) -> float:
+        head = replace(TRAINED.head(4.0), alpha=alpha)
+        errors, spread = solver.errors(head), TRAINED.gamma_spread
+
+        def loss(power: float) -> float:
+            tried = replace(head, gamma=head.gamma * np.exp(power * spread))
+            return TRAINED.surprise(tried, 4.0) - _log_likelihood(errors, solver.labels, tried.gamma)
+
+        return _least(loss, -8.0, 8.0)[0]
+
+    quarter = TRAINED.alpha_spread / 4
+    assert least(chosen.alpha) <= min(least(chosen.alpha - quarter), least(chosen.alpha + quarter)) + 1e-9

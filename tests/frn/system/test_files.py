@@ -18,7 +18,7 @@ from frn.models.header import read_header
 from frn.models.model import load_model
 from frn.models.weights import read_weights
 from frn.system.files import read_json, read_regular, remove_unfinished, replacing, require_regular, write_atomically
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import RunFolder, TrainState
 from tests.system_calls import record
 
 
@@ -56,7 +56,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "y.safetensors": read_weights,
     "x.pth": read_weights,
     "z.safetensors": load_model,
-    "metrics.jsonl": lambda path: RunFolder(path.parent).rewind_metrics(Position()),
+    "metrics.jsonl": lambda path: RunFolder(path.parent).rewind_metrics(TrainState()),
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError
-from frn.system.sandbox import Confined, StoppedError
+from frn.system.sandbox import SandboxedWorker, WorkerKilledError
 from tests.forks import ended, fork
 
 HANDLERS = """
@@ -36,36 +36,36 @@ def answer(question, blobs):
 
 
 @pytest.fixture
-def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Confined]:
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SandboxedWorker]:
     (tmp_path / "handlers.py").write_text(HANDLERS)
     monkeypatch.syspath_prepend(tmp_path)
-    child = Confined("handlers:answer", 256 << 20)
+    child = SandboxedWorker("handlers:answer", 256 << 20)
     yield child
     child.close()
 
 
-def echo(child: Confined, word: object = "") -> int:
+def echo(child: SandboxedWorker, word: object = "") -> int:
     answer, blobs = child.ask({"do": "echo", "word": word}, [b"abc", b"", b"12"], 60)
     assert (answer["got"], blobs) == (word, [b"cba", b"", b"21"])
     return int(answer["pid"])
 
 
-def test_a_child_answers_again_and_again_until_it_has_to_be_ended(child: Confined) -> None:
+def test_a_child_answers_again_and_again_until_it_has_to_be_ended(child: SandboxedWorker) -> None:
     first = echo(child, "caf\udce9 ü")
     assert first == echo(child) != os.getpid()
     child.ask({"do": "print"}, [], 60)
     with pytest.raises(FrnError, match=r"^x\.bin: is no good$"):
         child.ask({"do": "refuse"}, [], 60)
-    with pytest.raises(StoppedError, match=r"^failed \(two lines\)$"):
+    with pytest.raises(WorkerKilledError, match=r"^failed \(two lines\)$"):
         child.ask({"do": "stumble"}, [], 60)
-    with pytest.raises(StoppedError, match="took more than 256 MiB of memory"):
+    with pytest.raises(WorkerKilledError, match="took more than 256 MiB of memory"):
         child.ask({"do": "take", "bytes": 400 << 20}, [], 60)
     assert echo(child) == first
-    with pytest.raises(StoppedError, match="ended without an answer"):
+    with pytest.raises(WorkerKilledError, match="ended without an answer"):
         child.ask({"do": "crash"}, [], 60)
     second = echo(child)
     began = time.monotonic()
-    with pytest.raises(StoppedError, match=r"took longer than 0\.4 s"):
+    with pytest.raises(WorkerKilledError, match=r"took longer than 0\.4 s"):
         child.ask({"do": "loop in C"}, [], 0.4)
     assert time.monotonic() - began < 5
     assert len({first, second, echo(child)}) == 3
@@ -73,7 +73,7 @@ def test_a_child_answers_again_and_again_until_it_has_to_be_ended(child: Confine
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_fork_has_a_child_of_its_own(child: Confined) -> None:
+def test_a_fork_has_a_child_of_its_own(child: SandboxedWorker) -> None:
     mine = echo(child)
 
     def ask() -> None:

@@ -99,7 +99,7 @@ def test_maps_are_multiplied_by_the_root_of_their_channels() -> None:
 def test_errors_are_those_of_the_images_computed_by_hand(images: StoredImages) -> None:
     model = small()
     regenerator = Regenerator(model, decoder_for(model).eval(), images)
-    drawn = np.array([[label * 12 + number for number in range(4)] for label in (3, 0, 1)])
+    sampled = np.array([[label * 12 + number for number in range(4)] for label in (3, 0, 1)])
 
     def regenerate(query: int, members: list[int]) -> float:
         """One image, from its own map or from a plain ridge regression on the members' (Eq. 8)."""
@@ -116,13 +116,13 @@ def test_errors_are_those_of_the_images_computed_by_hand(images: StoredImages) -
     own: list[float] = []
     same: list[float] = []
     other: list[float] = []
-    for label, row in enumerate(drawn.tolist()):
+    for label, row in enumerate(sampled.tolist()):
         for query in row[SHAPE.shot :]:
             own.append(regenerate(query, []))
-            for rebuilder, members in enumerate(drawn[:, : SHAPE.shot].tolist()):
+            for rebuilder, members in enumerate(sampled[:, : SHAPE.shot].tolist()):
                 (same if rebuilder == label else other).append(regenerate(query, members))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("frn.training.decoder.regeneration.evaluation_episode", lambda *args, **kwargs: drawn)
+        patch.setattr("frn.training.decoder.regeneration.evaluation_episode", lambda *args, **kwargs: sampled)
         found = regenerator.trial(SHAPE, seed=0, index=0)
     assert found == pytest.approx([np.mean(own), np.mean(same), np.mean(other)], rel=1e-3)
 

@@ -52,12 +52,12 @@ def test_a_step_waits_for_nothing(backbone: str, objective: Literal["episodes", 
     objectives = build_objective(preset, model, [4, 4, 4]).to("meta")
     step = _Step(model.to("meta").train(), objectives, RunSettings(device="meta"))
     optimizer = build_optimizer(step.parameters(), preset.schedule)
-    drawn = np.arange(12) if objective == "frn-pretrain" else np.arange(12).reshape(3, 4)
-    canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(drawn.ravel())
+    sampled = np.arange(12) if objective == "frn-pretrain" else np.arange(12).reshape(3, 4)
+    canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(sampled.ravel())
     generator = np.random.default_rng(0)
     images = augment(canvas, extents, preset.augmentation, generator, "meta")
     with patch("torch.autocast", lambda *_, **__: nullcontext()):  # knows no such device
-        loss, logits, target = step(images, drawn, generator)
+        loss, logits, target = step(images, sampled, generator)
     loss.backward()
     optimizer.step()
     assert loss.is_meta
@@ -75,8 +75,8 @@ def test_images_are_gathered_there_as_on_the_host() -> None:
 def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, torch.Tensor]:
     """Maps, loss and gradients of an episode, on the processor in float64."""
     maps = model.train().feature_maps(images)
-    drawn = np.arange(len(images)).reshape(preset.episode.way, -1)
-    loss, _, _ = build_objective(preset, model, [8] * 3).score(model, maps, drawn)
+    sampled = np.arange(len(images)).reshape(preset.episode.way, -1)
+    loss, _, _ = build_objective(preset, model, [8] * 3).score(model, maps, sampled)
     loss.backward()
     gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {name: value.detach().double().cpu() for name, value in ({"maps": maps, "loss": loss} | gradients).items()}

@@ -35,7 +35,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.system import distributed
-from frn.system.distributed import ALONE, Ranks, joined, restarted
+from frn.system.distributed import ALONE, ProcessGroup, joined, restarted
 from frn.training import launch, loop
 from frn.training.launch import prepare_run
 from frn.training.loop import train
@@ -56,10 +56,10 @@ PRETRAINING = replace(TINY, objective="frn-pretrain", pretraining=Pretraining(ba
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 
 
-Work = Callable[[Ranks, Path], object]
+Work = Callable[[ProcessGroup, Path], object]
 Launch = Callable[..., list[str]]
 
-PATIENCE = 120
+TIMEOUT = 120
 """Seconds that ranks may take on a machine that does other things as well; whoever takes longer is killed."""
 
 
@@ -79,7 +79,7 @@ def ranks() -> Iterator[Launch]:
         assert parent.stdout
         parent.stdin.write(json.dumps([work.__name__, str(folder), str(answers), restarts]).encode() + b"\n")
         parent.stdin.flush()
-        assert select.select([parent.stdout], [], [], PATIENCE + 60)[0], "they hang"
+        assert select.select([parent.stdout], [], [], TIMEOUT + 60)[0], "they hang"
         assert parent.stdout.readline() == b"done\n"
         return [path.read_text() for path in sorted(answers.glob("rank*"))]
 
@@ -93,7 +93,7 @@ def serve() -> None:
     importlib.import_module("torch._dynamo")  # optimisers do, which takes a fork a second
     for line in sys.stdin:
         if not (process := os.fork()):
-            signal.alarm(PATIENCE + 30)
+            signal.alarm(TIMEOUT + 30)
             elastic(*json.loads(line))
             os._exit(0)
         os.waitpid(process, 0)
@@ -118,7 +118,7 @@ def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
 
 def rank(work: str, folder: Path, answers: Path) -> None:
     """Be one of the ranks."""
-    signal.alarm(PATIENCE)
+    signal.alarm(TIMEOUT)
     try:
         if work == enrolled.__name__:  # a command, which joins the others by itself
             said = enrolled(ALONE, folder)
@@ -140,7 +140,7 @@ def drawn_splits(*_: object) -> tuple[StoredImages, StoredImages]:
 
 def run(
     out: Path,
-    met: Ranks,
+    met: ProcessGroup,
     *,
     preset: Preset = TINY,
     steps: int | None = None,
@@ -165,24 +165,24 @@ def digest(model: Model) -> str:
     return hashlib.sha256(b"".join(state[name].numpy().tobytes() for name in sorted(state))).hexdigest()
 
 
-def watched(met: Ranks, out: Path, preset: Preset = TINY) -> str:
+def watched(met: ProcessGroup, out: Path, preset: Preset = TINY) -> str:
     """Train, and say which episodes were taken in which epoch, what was reported, and with which weights it ended."""
     seen: list[tuple[int, str]] = []
     reports: list[str] = []
     models: list[Model] = []
     augmented = loop._Trainer.augmented
 
-    def note(trainer: loop._Trainer, drawn: Episode, *rest: object) -> object:
-        seen.append((trainer.position.epoch, drawn.tobytes().hex()))
+    def note(trainer: loop._Trainer, sampled: Episode, *rest: object) -> object:
+        seen.append((trainer.position.epoch, sampled.tobytes().hex()))
         models[:] = [trainer.model]
-        return augmented(trainer, drawn, *rest)  # type: ignore[arg-type]
+        return augmented(trainer, sampled, *rest)  # type: ignore[arg-type]
 
     with patch.object(loop._Trainer, "augmented", note):
         run(out, met, preset=preset, report=lambda event: reports.append(repr(event)))
     return json.dumps({"seen": seen, "reports": reports, "weights": digest(models[0])})
 
 
-def pretrained(met: Ranks, out: Path) -> str:
+def pretrained(met: ProcessGroup, out: Path) -> str:
     return watched(met, out, PRETRAINING)
 
 
@@ -191,7 +191,7 @@ def test_ranks_take_other_steps_and_end_with_the_same_weights(ranks: Launch, tmp
     first, second = map(json.loads, ranks(work, tmp_path / "two"))
     assert first["weights"] == second["weights"]
     assert first["reports"] == second["reports"], "losses are means over all ranks"
-    alone = json.loads(str(work(Ranks(), tmp_path / "one")))["seen"]
+    alone = json.loads(str(work(ProcessGroup(), tmp_path / "one")))["seen"]
     together = [step for pair in zip(first["seen"], second["seen"], strict=True) for step in pair]
     expected = []
     for epoch in range(TINY.schedule.epochs):
@@ -200,7 +200,7 @@ def test_ranks_take_other_steps_and_end_with_the_same_weights(ranks: Launch, tmp
     assert together == expected, "the same stream as one process draws"
 
 
-def counted(met: Ranks, out: Path) -> str:
+def counted(met: ProcessGroup, out: Path) -> str:
     return f"{met.mean(torch.tensor([met.rank, 4.0])).tolist()} {met.any(met.rank == 1)} {met.any(False)}"
 
 
@@ -209,19 +209,19 @@ def test_ranks_tell_each_other_numbers(ranks: Launch, tmp_path: Path) -> None:
     assert counted(ALONE, tmp_path) == "[0.0, 4.0] False False"
 
 
-def one_step(met: Ranks, out: Path) -> int:
+def one_step(met: ProcessGroup, out: Path) -> int:
     return run(out, met, steps=1).position.step
 
 
 def test_a_run_of_two_ranks_is_resumed_by_one(ranks: Launch, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert ranks(one_step, out) == ["2", "2"], "a step of two ranks takes two episodes"
-    ended = run(out, Ranks(), resume=True)
+    ended = run(out, ProcessGroup(), resume=True)
     assert ended.finished
     assert ended.position.epoch == TINY.schedule.epochs
 
 
-def seeded_by_rank(met: Ranks, out: Path) -> RunResult:
+def seeded_by_rank(met: ProcessGroup, out: Path) -> RunResult:
     return run(out, met, seed=met.rank)
 
 
@@ -232,7 +232,7 @@ def test_ranks_that_disagree_are_told_so(ranks: Launch, tmp_path: Path) -> None:
     )
 
 
-def other_photos(met: Ranks, out: Path) -> None:
+def other_photos(met: ProcessGroup, out: Path) -> None:
     images, val = drawn_splits()
     train(TINY, replace(images, checksum=met.rank), val, out, RunSettings(ranks=met))
 
@@ -246,7 +246,7 @@ def test_ranks_whose_photos_differ_under_the_same_names_are_told_so(ranks: Launc
     ]
 
 
-def commanded(met: Ranks, out: Path, dies: bool = False) -> str:
+def commanded(met: ProcessGroup, out: Path, dies: bool = False) -> str:
     """Train as `frn train` does; a rank may be killed once, in the second epoch."""
 
     def report(event: object) -> None:
@@ -258,7 +258,7 @@ def commanded(met: Ranks, out: Path, dies: bool = False) -> str:
     return "started anew" if restarted() else "ran through"
 
 
-def killed_once(met: Ranks, out: Path) -> str:
+def killed_once(met: ProcessGroup, out: Path) -> str:
     return commanded(met, out, dies=True)
 
 
@@ -273,20 +273,20 @@ def test_torchrun_starts_ranks_anew_from_the_last_checkpoint(ranks: Launch, tmp_
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
 
 
-def come_apart(met: Ranks, out: Path) -> None:
+def come_apart(met: ProcessGroup, out: Path) -> None:
     model = torch.nn.Linear(2, 2, bias=False)
     torch.nn.init.ones_(model.weight)
-    met.settle(torch.nn.BatchNorm1d(2))
+    met.sync_buffers(torch.nn.BatchNorm1d(2))
     if met.rank == 1:
         model.weight.data[0, 0] += 1e-7
-    met.settle(model)
+    met.sync_buffers(model)
 
 
 def test_weights_that_have_come_apart_are_told(ranks: Launch, tmp_path: Path) -> None:
     assert all(line.startswith("error: rank 1 has other weights than rank 0") for line in ranks(come_apart, tmp_path))
 
 
-def evaluated(met: Ranks, out: Path) -> str:
+def evaluated(met: ProcessGroup, out: Path) -> str:
     images = draw_classes(6, 13, size=32, seed=3)  # 78 images: shares of 39; 25 episodes: of 12 and 13
     torch.manual_seed(0)
     config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
@@ -297,10 +297,10 @@ def evaluated(met: Ranks, out: Path) -> str:
 
 
 def test_two_ranks_evaluate_as_one_does(ranks: Launch, tmp_path: Path) -> None:
-    assert ranks(evaluated, tmp_path / "run") == [evaluated(Ranks(), tmp_path)] * 2
+    assert ranks(evaluated, tmp_path / "run") == [evaluated(ProcessGroup(), tmp_path)] * 2
 
 
-def enrolled(met: Ranks, out: Path) -> str:
+def enrolled(met: ProcessGroup, out: Path) -> str:
     sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
     with redirect_stdout(StringIO()) as said, patch.object(distributed, "PIECE", 8):  # they meet several times
         enroll(sources, out=out.with_suffix(".frn.json"), as_json=True)
@@ -315,12 +315,12 @@ def test_two_ranks_enroll_as_one_does(ranks: Launch, tmp_path: Path, moths: Path
     first, second = ranks(enrolled, tmp_path / "two")
     assert second == "", "rank 0 answers"
     assert json.loads(first) == alone | {"project": str(tmp_path / "two.frn.json")}
-    assert alone["left_out"] == 1
+    assert alone["skipped"] == 1
     classes = [json.loads((tmp_path / f"{name}.frn.json").read_text())["classes"] for name in ("one", "two")]
     assert classes[0] == classes[1]
 
 
-def one_dies(met: Ranks, out: Path) -> str:
+def one_dies(met: ProcessGroup, out: Path) -> str:
     if met.rank == 1:
         os._exit(9)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # torchrun's, which may come before it has said what happened

@@ -27,7 +27,7 @@ from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.runs.run import RunSettings
 from frn.training.runs.run_folder import read_classifier
 from frn.training.setup import describe_images
-from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, drawn, pretraining, quick
+from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick, sampled
 
 
 def test_an_episode_can_be_learned(tmp_path: Path) -> None:
@@ -162,14 +162,14 @@ def test_a_preset_can_have_its_head_chosen_after_frn_pretraining_too(tmp_path: P
 
 
 def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behind(tmp_path: Path) -> None:
-    shape, drawn = EpisodeShape(way=3, shot=4, queries=5), np.arange(27).reshape(3, 9)
+    shape, sampled = EpisodeShape(way=3, shot=4, queries=5), np.arange(27).reshape(3, 9)
     maps = torch.randn(27, 16, 256, generator=torch.Generator().manual_seed(0))
     config = ModelConfig(backbone="resnet12-small", method="frn", last_pool=False, transform=TINY.transform)
     ours, proto = Model(config), Model(replace(config, method="proto"))
     alone = [
-        EpisodicObjective(shape, "off").score(model, m, drawn)[0] for model, m in ((ours, maps / 16), (proto, maps))
+        EpisodicObjective(shape, "off").score(model, m, sampled)[0] for model, m in ((ours, maps / 16), (proto, maps))
     ]
-    both = EpisodicObjective(shape, "off", [build_head("proto", 256)]).score(ours, maps / 16, drawn)[0]
+    both = EpisodicObjective(shape, "off", [build_head("proto", 256)]).score(ours, maps / 16, sampled)[0]
     torch.testing.assert_close(both, (alone[0] + alone[1]) / 2)
 
     quick(tmp_path / "run", replace(TINY, aux_heads=("proto",)))
@@ -180,9 +180,9 @@ def test_a_head_beside_the_models_own_learns_from_the_same_maps_and_is_left_behi
 def test_a_run_that_distils_begins_as_its_teacher_and_agrees_with_it_more(tmp_path: Path) -> None:
     plain = pretraining("average-pretrain")
     quick(tmp_path / "before", plain)
-    seen = describe_images(drawn(8, 0))
+    seen = describe_images(sampled(8, 0))
     with pytest.raises(FrnError, match=r"the data of that run, in its order: 8 classes of 96 images"):
-        read_classifier(tmp_path / "before", describe_images(drawn(7, 0)))
+        read_classifier(tmp_path / "before", describe_images(sampled(7, 0)))
     start, classifier = load_model(tmp_path / "before" / "last.safetensors"), read_classifier(tmp_path / "before", seen)
     schedule = replace(TINY.schedule, learning_rate=0.02)
 
@@ -236,10 +236,10 @@ def test_a_preset_refuses_what_does_not_fit_together() -> None:
         replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)
-    with pytest.raises(FrnError, match="shares of the way from the start are between 0 and 1"):
-        ValidationProtocol(shares=(0.5, 1.0))
+    with pytest.raises(FrnError, match="interpolation_weights are between 0 and 1"):
+        ValidationProtocol(interpolation_weights=(0.5, 1.0))
     with pytest.raises(FrnError, match=r"a loss has a weight of 0 or more, not -0\.5"):
-        replace(TINY, classical=-0.5)
+        replace(TINY, classifier_weight=-0.5)
     with pytest.raises(FrnError, match="a share of the loss from 0 to 1, not 2"):
         Pretraining(distil=2)
     with pytest.raises(FrnError, match="distil is for classical pre-training"):

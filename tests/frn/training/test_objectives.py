@@ -40,10 +40,10 @@ def test_all_classes_are_told_apart_beside_the_episodes() -> None:
     both = EpisodicObjective(SHAPE, "off")
     both.classify_too(0.5, [10, 4, 6], 64)
     assert both.classifier is not None
-    drawn = np.arange(18).reshape(3, 6)  # images 0 to 9 are of the first class, 10 to 13 of the second
+    sampled = np.arange(18).reshape(3, 6)  # images 0 to 9 are of the first class, 10 to 13 of the second
     labels = torch.tensor([0] * 10 + [1] * 4 + [2] * 4)
     weighted = 0.5 * F.cross_entropy(both.classifier(maps), labels)
-    torch.testing.assert_close(both.score(model, maps, drawn)[0], alone.score(model, maps, drawn)[0] + weighted)
+    torch.testing.assert_close(both.score(model, maps, sampled)[0], alone.score(model, maps, sampled)[0] + weighted)
 
 
 def test_classical_pretraining_sees_maps_that_nothing_divides() -> None:

@@ -1,6 +1,5 @@
 """A run that was stopped or killed goes on as if nothing had happened, or says why not."""
 
-import json
 import os
 import sys
 import tomllib
@@ -10,9 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import safetensors
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from frn.data.concat import ConcatImages
@@ -20,27 +17,25 @@ from frn.data.synthetic import draw_classes
 from frn.errors import FrnError, FrnWarning
 from frn.models.header import read_header
 from frn.training.loop import StepReport, train
-from frn.training.presets import Preset
 from frn.training.presets.preset import Pretraining
-from frn.training.presets.record import published_fields
 from frn.training.runs.run import RunSettings
-from frn.training.runs.run_folder import Position, RunFolder
+from frn.training.runs.run_folder import RunFolder, TrainState
 from frn.training.setup import build_optimizer, new_model
 from tests import processes
-from tests.frn.training.tiny import CLEAR, TINY, assert_same, drawn, pretraining, quick
+from tests.frn.training.tiny import CLEAR, TINY, assert_same, pretraining, quick, sampled
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_a_run_on_two_data_sets_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    joined = ConcatImages((drawn(6, 0), draw_classes(5, 8, size=40, seed=2)))
+    joined = ConcatImages((sampled(6, 0), draw_classes(5, 8, size=40, seed=2)))
 
     def run(out: Path, *, stop_after: int = 10**6, resume: bool = False) -> None:
         taken: list[object] = []
         train(
             TINY,
             joined,
-            drawn(5, 1),
+            sampled(5, 1),
             out,
             RunSettings(resume=resume),
             report=taken.append,
@@ -64,10 +59,10 @@ PIECES = {
     "noise": replace(TINY, method="frn-tdm", **CLEAR),
     "fine-tuning": replace(
         TINY,
-        classical=0.5,
-        fixed_statistics=True,
+        classifier_weight=0.5,
+        freeze_batchnorm=True,
         schedule=replace(TINY.schedule, learning_rate=1e-3),
-        validation=replace(TINY.validation, start=True, shares=(0.5,)),
+        validation=replace(TINY.validation, start=True, interpolation_weights=(0.5,)),
     ),
 }
 
@@ -93,24 +88,11 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
     assert (tmp_path / "pieces" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
-def write_as_version_0_1_0(last: Path, preset: Preset) -> None:
-    """Give a checkpoint the names that the first version had for a preset's fields and for its auxiliary heads."""
-    with safetensors.safe_open(last, framework="pt") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    del metadata["crc32"]
-    record = json.loads(metadata["record"])
-    run = record["training"]["run"]
-    record["training"]["run"] = {key: run[key] for key in ("seed", "precision", "images")} | published_fields(preset)
-    old = {name.replace("stage/aux_heads.", "stage/beside."): tensor for name, tensor in tensors.items()}
-    save_file(old, last, {**metadata, "record": json.dumps(record)})
-
-
-def test_a_run_of_the_first_version_goes_on_and_its_settings_are_compared(tmp_path: Path) -> None:
+def test_a_resumed_run_with_other_settings_is_refused(tmp_path: Path) -> None:
     preset = replace(TINY, aux_heads=("proto",))
     quick(tmp_path / "whole", preset)
     left = iter((False, False, False, True))
     quick(tmp_path / "old", preset, stop=lambda: next(left))
-    write_as_version_0_1_0(tmp_path / "old" / "last.safetensors", preset)
     for changed, told in (
         (TINY, r"aux_heads was \['proto'\] and is \[\]"),
         (replace(preset, validation=replace(preset.validation, shot=1)), "validation.shot was None and is 1"),
@@ -214,14 +196,14 @@ def test_what_another_version_notes_of_a_runs_place_is_passed_over(
     monkeypatch.setattr("frn.training.runs.run_folder.asdict", lambda position: {**asdict(position), "rate": 0.3})
     folder, model = RunFolder(tmp_path), new_model(TINY, 0)
     optimizer = build_optimizer(model.parameters(), TINY.schedule)
-    folder.save_last(model, nn.Identity(), optimizer, Position(epoch=2, best=50.0), {})
-    assert folder.load_last(model, nn.Identity(), optimizer, {}) == Position(epoch=2, best=50.0)
+    folder.save_last(model, nn.Identity(), optimizer, TrainState(epoch=2, best=50.0), {})
+    assert folder.load_last(model, nn.Identity(), optimizer, {}) == TrainState(epoch=2, best=50.0)
 
 
 def test_photos_that_have_changed_under_their_names_are_told_when_a_run_goes_on(tmp_path: Path) -> None:
     def go_on(checksum: int, *, resume: bool = True) -> None:
-        images = replace(drawn(8, 0), checksum=checksum)
-        train(TINY, images, drawn(5, 1), tmp_path / "run", RunSettings(resume=resume), stop=lambda: True)
+        images = replace(sampled(8, 0), checksum=checksum)
+        train(TINY, images, sampled(5, 1), tmp_path / "run", RunSettings(resume=resume), stop=lambda: True)
 
     go_on(1, resume=False)
     with warnings.catch_warnings():
@@ -246,7 +228,7 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_other_settings(tmp_path: 
     with pytest.raises(FrnError, match=r"episode\.way was 4 and is 3"):
         quick(tmp_path / "run", changed, resume=True)
     with pytest.raises(FrnError, match=r"images was \['8 classes of \d+ images.*and is \['7 classes of"):
-        train(TINY, drawn(7, 0), drawn(5, 1), tmp_path / "run", RunSettings(resume=True))
+        train(TINY, sampled(7, 0), sampled(5, 1), tmp_path / "run", RunSettings(resume=True))
 
 
 LONGER = replace(TINY, schedule=TINY.schedule.scaled_to(6))

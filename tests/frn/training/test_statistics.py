@@ -8,7 +8,7 @@ import torch
 from frn.data.batch_augmentation import augment
 from frn.data.synthetic import draw_classes
 from frn.models.model import load_model
-from frn.training.finetuning.statistics import LEAST_CROP, Statistics, begin_training, measure_statistics, norms
+from frn.training.finetuning.statistics import MIN_CROP, Statistics, begin_training, measure_statistics, norms
 from frn.training.presets import demo
 from frn.training.runs.run import RunSettings
 
@@ -17,7 +17,7 @@ def test_statistics_stay_where_the_preset_says_so() -> None:
     for fixed in (True, False):
         model = load_model("conv4")
         before = Statistics.of(model)
-        begin_training(model, replace(demo(), fixed_statistics=fixed))
+        begin_training(model, replace(demo(), freeze_batchnorm=fixed))
         model.feature_maps(torch.rand(4, 3, 32, 32))
         same = [torch.equal(a, b) for a, b in zip(before.values, Statistics.of(model).values, strict=True)]
         assert all(same) if fixed else not any(same)
@@ -31,7 +31,7 @@ def test_those_of_photos_are_means_over_photos_seen_nearly_whole() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "the model is as it was"
 
     order, generator = np.random.default_rng([3, 2]).permutation(64), np.random.default_rng([3, 5])
-    whole = preset.augmentation.whole(preset.transform.size, LEAST_CROP)
+    whole = preset.augmentation.whole(preset.transform.size, MIN_CROP)
     assert (whole.scale, whole.jitter) == ((0.6, 1.0), 0)
     batch = augment(*images.gather(order), whole, generator)
     seen: list[torch.Tensor] = []

@@ -23,13 +23,13 @@ from frn.training.teaching.answers import record_answers
 from frn.training.teaching.lesson import Photos, teach, views
 from frn.training.teaching.objective import Whitening, class_divergence, neighbour_divergence, seen_through
 from frn.training.teaching.teaching_recipe import TeachingRecipe, read_recipe
-from tests.frn.training.tiny import drawn, weights
+from tests.frn.training.tiny import sampled, weights
 
 RECIPE = TeachingRecipe(
     size=24, evaluation_size=24, evaluation_resize=24, way=3, per_class=3, batch=8, episode_shares=(1.0,),
     photo_shares=(0.4,), own_sets=1, epochs=2, steps=3,
 )  # fmt: skip
-IMAGES = ConcatImages((drawn(4, 0, 32), drawn(4, 1, 32)))
+IMAGES = ConcatImages((sampled(4, 0, 32), sampled(4, 1, 32)))
 
 
 class Teacher(nn.Module):

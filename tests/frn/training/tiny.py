@@ -35,7 +35,7 @@ CLEAR: dict[str, Any] = {"augmentation": demo().augmentation, "transform": demo(
 
 
 @functools.cache
-def drawn(classes: int, seed: int, side: int = 16) -> StoredImages:
+def sampled(classes: int, seed: int, side: int = 16) -> StoredImages:
     return draw_classes(classes, 12, size=side, seed=seed)
 
 
@@ -45,7 +45,7 @@ def quick(
     events: list[StepReport | ValidationReport] = []
     settings = replace(settings or RunSettings(), resume=resume)
     side = preset.transform.size
-    ended = train(preset, drawn(8, 0, side), drawn(5, 1, side), out, settings, report=events.append, **options)
+    ended = train(preset, sampled(8, 0, side), sampled(5, 1, side), out, settings, report=events.append, **options)
     return events, ended.finished
 
 

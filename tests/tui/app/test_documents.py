@@ -225,7 +225,7 @@ def test_missing_photos_are_counted_told_of_and_found_again(
         await app.workspace.open_place("/home/birds.frn.json")
         await driver.idle()
         assert "2 missing (R)" in lines(app)[0]
-        assert app.controller.left_out == {"jay-2.jpg"}
+        assert app.controller.skipped == {"jay-2.jpg"}
         assert any("2 missing" in line for line in lines(app)[1:])
         app.workspace.ask(["/queries/jay-10.jpg"])
         await driver.idle()
@@ -233,7 +233,7 @@ def test_missing_photos_are_counted_told_of_and_found_again(
         assert "scores" in app.controller.query.answer
         assert any("2 examples missing; 1 of them does not count" in note.message for note in app._notifications)
         await app.workspace.project_bar._relocate("/photos/jay")
-        assert app.controller.missing == app.controller.left_out == frozenset()
+        assert app.controller.missing == app.controller.skipped == frozenset()
         (entry,) = app.controller.session.state.classes
         assert [str(one.path) for one in entry.supports] == ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]
         assert not app.controller.session.is_saved

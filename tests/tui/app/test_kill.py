@@ -19,7 +19,7 @@ import pytest
 from frn.inference.project import load_project
 
 KILLS, PHOTOS = map(int, os.environ.get("FRN_KILLS", "3x60").split("x"))
-PATIENCE = 600.0 if "FRN_KILLS" in os.environ else 60.0
+TIMEOUT = 600.0 if "FRN_KILLS" in os.environ else 60.0
 LOST = 5.0
 """Seconds of work that may be lost."""
 USER = """
@@ -82,7 +82,7 @@ class User:
         self.told: list[dict[str, Any]] = []
         self._rest = b""
 
-    def until(self, reached: Callable[[], object], seconds: float = PATIENCE) -> None:
+    def until(self, reached: Callable[[], object], seconds: float = TIMEOUT) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.listen()

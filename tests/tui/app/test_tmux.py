@@ -18,7 +18,7 @@ from frn.models.zoo import assets_folder
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
 SAMPLES = assets_folder() / "samples"
-PATIENCE = 20.0
+TIMEOUT = 20.0
 START = [sys.executable, "-c", "from frn_tui.main import run; run()"]
 CRASHING = """
 from frn_tui import app, main
@@ -90,7 +90,7 @@ class Terminal:
     def flag(self, name: str) -> str:
         return self.tmux("display-message", "-p", "#{" + name + "}").strip()
 
-    def until(self, reached: Callable[[], object], seconds: float = PATIENCE) -> None:
+    def until(self, reached: Callable[[], object], seconds: float = TIMEOUT) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if reached():
@@ -98,7 +98,7 @@ class Terminal:
             time.sleep(0.05)
         pytest.fail(f"it did not happen in time; the screen is\n{self.screen}")
 
-    def shows(self, *words: str, seconds: float = PATIENCE) -> None:
+    def shows(self, *words: str, seconds: float = TIMEOUT) -> None:
         self.until(lambda: all(word in self.screen for word in words), seconds)
 
     def start(self, *arguments: str, command: list[str] = START, before: str = "") -> int:

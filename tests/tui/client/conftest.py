@@ -15,7 +15,7 @@ Message = dict[str, Any]
 Scenario = Callable[[EngineClient], Coroutine[Any, Any, None]]
 
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 """Seconds that a scenario and closing may take."""
 MISCHIEF = """
 import os, sys, time
@@ -71,10 +71,10 @@ def play(scenario: Scenario, *, model: bool = True, **options: Any) -> None:
             await client.start()
             if model:
                 await client.call(OpenModel(model="conv4"))
-            await asyncio.wait_for(scenario(client), PATIENCE)
+            await asyncio.wait_for(scenario(client), TIMEOUT)
         finally:
             await asyncio.wait_for(
-                client.close(), PATIENCE
+                client.close(), TIMEOUT
             )  # how long it takes, `python assets/benchmarks/app.py` measures
         await asyncio.sleep(0)
         others = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,5 +1,6 @@
 """Projects that travel with their photos, and photos that were moved."""
 
+import json
 import os
 import shutil
 import zipfile
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from frn.models.zoo import shipped_extractors
 from tests.tui.engine.conftest import Engine
 
 NAMES = ["a/b: x", "..", "A_b_ X"]
@@ -87,6 +89,42 @@ def test_nothing_is_unpacked_outside(engine: Engine, tmp_path: Path, member: str
     assert "leads out of the archive" in asked.reason
     assert not (tmp_path / "in" / "b").exists()
     assert not list(tmp_path.rglob("out.txt"))
+
+
+def test_nothing_but_the_project_its_photos_and_its_model_is_unpacked(
+    bare: Engine, birds: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    own = Path(shutil.copy(shipped_extractors()["conv4"], tmp_path / "mine.onnx"))
+    bare.done("open_model", model=str(own))
+    bare.done("bundle", path=str(tmp_path / "b.zip"), state=bare.state(birds))
+    bare.done("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "plain"))
+    expected = {path.relative_to(tmp_path / "plain") for path in (tmp_path / "plain").rglob("*")}
+    with zipfile.ZipFile(tmp_path / "b.zip", "a") as archive:
+        for name in ("b/frn.toml", "b/.bashrc", "b/jay/run.sh", "b/other.jpg", "README.md", "b/.hidden/x.jpg"):
+            archive.writestr(name, "more")
+    bare.done("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "more"))
+    assert {path.relative_to(tmp_path / "more") for path in (tmp_path / "more").rglob("*")} == expected
+    assert (tmp_path / "more").stat().st_mode & 0o777 == (tmp_path / "plain").stat().st_mode & 0o777
+
+
+def test_a_project_that_names_other_files_as_photos_gets_none_of_them(bare: Engine, tmp_path: Path) -> None:
+    photos = [
+        {"path": name, "key": str(n), "size": 1, "mtime_ns": 1}
+        for n, name in enumerate((".bashrc", "x.sh", "../y.jpg"))
+    ]
+    model = {"id": "conv4", "sha256": "0" * 64, "preprocess": {"size": 84}}
+    document = {
+        "format": "frn-project",
+        "version": 1,
+        "model": model,
+        "classes": [{"id": 1, "name": "c", "images": photos}],
+    }
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("b.frn.json", json.dumps(document))
+        for name in (".bashrc", "x.sh"):
+            archive.writestr(name, "more")
+    bare.done("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "b"))
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.frn.json"]
 
 
 def test_what_is_no_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.models.zoo import shipped_extractors
 from frn.ridge.enrolment import enroll
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import Prior
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -45,7 +47,7 @@ def test_classes_answer_as_the_library_does(engine: Engine, members: dict[str, l
     done = engine.done("classes", state=engine.state(first(members, 5)))
     assert done["calibrated"] == pytest.approx(library.threshold)
     assert done["missing"] == []
-    for report, shares in zip(done["reports"], library.left_out.values(), strict=True):
+    for report, shares in zip(done["reports"], library.leave_one_out.values(), strict=True):
         assert list(report["explained"].values()) == pytest.approx(shares.tolist())
     query = members["moth 42"][9]
     ((_, expected),) = library.classify([query])
@@ -79,7 +81,7 @@ def test_ranks_are_those_of_leaving_one_out_by_hand(engine: Engine, members: dic
                 assert [*few][report["rival"][key] - 1] == prediction.label
 
 
-def test_one_more_example_costs_one_class(
+def test_one_more_example_costs_one_class_if_alpha_stays(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enrolled: list[int] = []
@@ -88,7 +90,11 @@ def test_one_more_example_costs_one_class(
         enrolled.append(len(maps))
         return enroll(maps, head)
 
+    def choose(pools: list[Any], prior: Prior) -> HeadParameters:
+        return HeadParameters(3.0, 0.1, float(sum(map(len, pools))))
+
     monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.enroll", counting)
+    monkeypatch.setattr("frn_tui.engine.models.tune_by_leave_one_out", choose)
     before = engine.done("classes", state=engine.state(first(members, 3)))
     assert enrolled == [3] * 5
     more = {**first(members, 3), "moth 42": members["moth 42"][:4]}

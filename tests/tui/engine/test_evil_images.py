@@ -22,9 +22,9 @@ from PIL import Image
 Make = Callable[[Path], Path | None]
 Message = dict[str, Any]
 
-MOST = 700
+MAX_MIB = 700
 """MiB that the engine may ever take."""
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds that a file may take."""
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"
 GOOD, BAD = "an answer", "a reason"
@@ -259,7 +259,7 @@ def test_every_kind_ends_with_an_outcome_and_the_engine_lives(
             assert "internal error" not in reason
     assert found["kind"] == "folder"
     assert {os.fsdecode(path) for path in map(str, paths.values()) if Path(path).is_file()} <= set(found["files"])
-    assert most < MOST
+    assert most < MAX_MIB
 
 
 async def ask_about(
@@ -280,7 +280,7 @@ async def ask_about(
                 await reason_of(client, AskClasses([str(path)]), "answer", path),
                 await why_no_preview(client, path),
             ]
-            assert time.monotonic() - began < PATIENCE, kind
+            assert time.monotonic() - began < TIMEOUT, kind
         events: list[Message] = []
         await client.call(EmbedImages([*map(str, paths.values())]), events.append)
         assert sum(event["event"] == "embedded" for event in events) == len(paths)

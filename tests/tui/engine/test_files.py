@@ -16,6 +16,7 @@ from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import Prior
 from frn.system.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
@@ -91,7 +92,7 @@ def test_hiding_chooses_an_untrained_head_without_what_is_hidden(
     bare.done("classes", state=bare.state(first(members, 4)))
     seen: list[list[int]] = []
 
-    def choose(pools: list[Any]) -> HeadParameters:
+    def choose(pools: list[Any], prior: Prior) -> HeadParameters:
         seen.append([len(pool) for pool in pools])
         return HeadParameters(0.0, 0.0, 1.0)
 
@@ -191,15 +192,15 @@ def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everyw
     both = engine.ask("query", paths=[str(query)]).told("answer")[0]["scores"]
     assert both != plain
     engine.done("save", path=str(path), state=state)
-    assert json.loads(path.read_text())["model"]["test_time"] == "mirror"
+    assert json.loads(path.read_text())["model"]["tta"] == "hflip"
     loaded = engine.done("load", path=str(path))
     assert (loaded["model"], loaded["sha256"]) == (f"conv4{MIRROR}", opened["sha256"])
-    classifier, left_out = load_classifier(path)
-    assert not left_out
+    classifier, skipped = load_classifier(path)
+    assert not skipped
     ((_, answer),) = classifier.classify([query])
     assert isinstance(answer, Prediction)
     assert max(answer.probabilities.values()) == pytest.approx(both[0]["probability"], abs=1e-4)
     engine.done("open_model", model="conv4")
     engine.done("classes", state=state)
     engine.done("save", path=str(path), state=state, replace=True)
-    assert "test_time" not in json.loads(path.read_text())["model"]
+    assert "tta" not in json.loads(path.read_text())["model"]

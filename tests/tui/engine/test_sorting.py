@@ -172,15 +172,14 @@ def test_a_name_that_another_program_takes_just_before_is_not_overwritten(
         photo.write_text(str(photo))
     move = placing.move_new
     monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))
-    journal = MoveJournal()
 
     def late(source: Path, target: Path) -> None:
         monkeypatch.setattr(sorting, "move_new", move)
-        sorting.put(photos[1], tmp_path / "jay", journal)  # the other program
+        sorting.put(photos[1], tmp_path / "jay", MoveJournal())  # the other program
         move(source, target)
 
     monkeypatch.setattr(sorting, "move_new", late)
-    sorting.put(photos[0], tmp_path / "jay", journal)
+    sorting.put(photos[0], tmp_path / "jay", MoveJournal())
     assert {path.read_text() for path in (tmp_path / "jay").iterdir()} == set(map(str, photos))
 
 

@@ -188,7 +188,7 @@ def test_mirror_images_are_a_setting_a_flag_and_an_edit_that_undo_takes_back(
         assert app.controller.model_name == plain
 
     drive(turn)
-    Settings(test_time="mirror").write()
+    Settings(tta="hflip").write()
 
     async def look(driver: Driver) -> None:
         assert driver.app.controller.model_name.endswith(MIRROR)
@@ -198,7 +198,7 @@ def test_mirror_images_are_a_setting_a_flag_and_an_edit_that_undo_takes_back(
     async def said(driver: Driver) -> None:
         assert not driver.app.controller.model_name.endswith(MIRROR)
 
-    drive(said, app=lambda place, **more: FrnApp(place, test_time="fast", **more))
+    drive(said, app=lambda place, **more: FrnApp(place, tta="none", **more))
 
 
 def test_a_model_of_the_settings_that_is_gone_is_told_of(

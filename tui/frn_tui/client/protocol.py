@@ -147,6 +147,8 @@ class Answer(TypedDict):
     """Error map (h, w) by class id, of the likeliest `MAPPED` classes; only where a single path was asked about."""
     nearest: NotRequired[str]
     """Key of the example, of the likeliest class, whose features are most like the photo's."""
+    threshold: NotRequired[float]
+    """Share that a class must explain of this photo."""
     unknown: NotRequired[bool]
     reason: NotRequired[str]
     """Why there is no answer."""

@@ -49,8 +49,8 @@ class _Line(Visual):
         mark = "✓" if self.entry["name"] in self.marked else " "
         name = "this folder" if self.entry is HERE else self.entry["name"]
         text = f"{mark}{GLYPHS[self.entry['kind']]} {display_name(name, max(width - 3, 0))}"
-        drawn = style.rich_style + RichStyle(bold=True) if self.entry["kind"] == "folder" else style.rich_style
-        return [Strip([Segment(set_cell_size(text, width), drawn)])]
+        rendered = style.rich_style + RichStyle(bold=True) if self.entry["kind"] == "folder" else style.rich_style
+        return [Strip([Segment(set_cell_size(text, width), rendered)])]
 
 
 class _Finder(Line):

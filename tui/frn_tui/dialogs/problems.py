@@ -8,14 +8,14 @@ from frn_tui.dialogs.dialogs import Page
 from frn_tui.document.queries import Problem
 from frn_tui.terminal.text import count_of, display_name
 
-MOST = 500
+MAX_PROBLEMS = 500
 """Problems that are listed: the last ones."""
 
 
 def problems_page(problems: Sequence[Problem]) -> Page:
     """Each file with its reason."""
     lines = Text()
-    for problem in problems[-MOST:]:
+    for problem in problems[-MAX_PROBLEMS:]:
         lines.append(display_name(problem.path), style="bold")
         lines.append(f"\n  {display_name(problem.reason.removeprefix(f'{problem.path}: '))}\n")
     return Page(count_of(len(problems), "problem"), lines)

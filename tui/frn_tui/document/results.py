@@ -1,11 +1,10 @@
 """Answers as text, for other programs."""
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 
 from frn.inference.session import State
+from frn.report.csv_rows import csv_text
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import Reviewed, example_names, nearest, rival, verdict_beside
 
@@ -13,20 +12,20 @@ from frn_tui.document.review_state import Reviewed, example_names, nearest, riva
 def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
     """The answers as CSV: one row per photo."""
     names, examples = {entry.id: entry.name for entry in state.classes}, example_names(state)
-    text = io.StringIO()
-    writer = csv.writer(text)
     columns = ["image", "verdict", "label", "probability", "explained", "error", "reason", "model"]
-    writer.writerow([*columns, "said_by_you", "rival", "nearest"])
+    columns += ["said_by_you", "rival", "nearest"]
+    rows: list[dict[str, object]] = []
     for item in items:
         answer = item.answer
         path = answer["path"].encode(errors="surrogateescape").decode(errors="backslashreplace")
-        told = ["", "", "", ""]
+        told: list[object] = ["", "", "", ""]
         if best := best_score(answer):
             numbers = best["probability"], best["explained"], best["error"]
-            told = [names.get(best["id"], "?"), *(f"{number:.6f}" for number in numbers)]
+            told = [names.get(best["id"], "?"), *(round(number, 6) for number in numbers)]
         more = [item.label or "", rival(answer, names), nearest(answer, examples)]
-        writer.writerow([path, verdict_beside(item, names.values()), *told, answer.get("reason", ""), model, *more])
-    return text.getvalue()
+        verdict = verdict_beside(item, names.values())
+        rows.append(dict(zip(columns, [path, verdict, *told, answer.get("reason", ""), model, *more], strict=True)))
+    return csv_text(columns, rows)
 
 
 def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: float) -> str:

@@ -26,7 +26,7 @@ class SyncedDocument(Document):
         super().__init__()
         self.missing: frozenset[str] = frozenset()
         """Paths of examples that are not where they were."""
-        self.left_out: frozenset[str] = frozenset()
+        self.skipped: frozenset[str] = frozenset()
         """Keys of those among them that do not count: nothing is known of them but their names."""
         self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
@@ -47,7 +47,7 @@ class SyncedDocument(Document):
 
     def begin(self, state: State, *, is_saved: bool = True) -> None:
         super().begin(state, is_saved=is_saved)
-        self.missing = self.left_out = frozenset()
+        self.missing = self.skipped = frozenset()
         self.reports = {}
         self._forget_answers()
 
@@ -116,7 +116,7 @@ class SyncedDocument(Document):
         """Tell the engine the classes, embed what it lacks, and take its reports."""
         state = self.session.state
         done = await self.engine.call(protocol.SetClasses(state_to_json(state)))
-        left_out: frozenset[str] = frozenset()
+        skipped: frozenset[str] = frozenset()
         if done["missing"]:
             missing = set(done["missing"])
             paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
@@ -125,9 +125,9 @@ class SyncedDocument(Document):
             self._follow_changes(found)
             state = self.session.state
             done = await self.engine.call(protocol.SetClasses(state_to_json(state)))
-            if left_out := frozenset(done["missing"]):  # their files are away, and nothing is known of them
-                done = await self.engine.call(protocol.SetClasses(state_to_json(_without(state, left_out))))
-        self.left_out = left_out
+            if skipped := frozenset(done["missing"]):  # their files are away, and nothing is known of them
+                done = await self.engine.call(protocol.SetClasses(state_to_json(_without(state, skipped))))
+        self.skipped = skipped
         self.missing &= self._paths.keys()  # an example that was removed is not missed
         self._synced = state  # another, where an edit was made meanwhile, is told after this one
         self.reports = {report["id"]: report for report in done["reports"]}
@@ -146,7 +146,7 @@ class SyncedDocument(Document):
 
     @property
     def _has_examples(self) -> bool:
-        return any(s.key not in self.left_out for entry in self.session.state.classes for s in entry.supports)
+        return any(s.key not in self.skipped for entry in self.session.state.classes for s in entry.supports)
 
     @property
     def _paths(self) -> dict[str, None]:

@@ -25,11 +25,10 @@ class LoadedModel:
             )
         self.name = name
         self.extractor = extractor
-        self._head: HeadParameters = extractor.head
 
     def choose_head(self, pools: Iterable[Maps]) -> HeadParameters:
-        """What classes of these examples, (k, r, d) each, are enrolled with: what was learned, or fits them best."""
-        return tune_by_leave_one_out(list(pools)) if self.extractor.untrained_head else self._head
+        """Alpha, beta and gamma for classes of these examples, (k, r, d) each."""
+        return tune_by_leave_one_out(list(pools), self.extractor.prior)
 
 
 class Models:

@@ -50,7 +50,7 @@ class PicturePane(Vertical):
         """Of `action_look`: where `h` moves, `H`."""
         self._path = ""
         self._wanted: dict[Preview, RenderPreview] = {}
-        self._drawn: dict[Preview, RenderPreview | None] = {}
+        self._rendered: dict[Preview, RenderPreview | None] = {}
         """What the pictures on show, or on their way, were asked for with."""
 
     def compose(self) -> ComposeResult:
@@ -156,9 +156,9 @@ class PicturePane(Vertical):
             if request is None:
                 self._wanted.pop(preview, None)
                 preview.show(None)
-            elif request != self._drawn.get(preview):
+            elif request != self._rendered.get(preview):
                 self._wanted[preview] = request
-            self._drawn[preview] = request
+            self._rendered[preview] = request
         if self._wanted:
             self._fetch()
 

@@ -86,7 +86,8 @@ class QueryPane(Pane):
             for score in (answer.get("scores", []) if answer else [])
             if score["id"] in names
         ]
-        self.bars.show(rows, controller.threshold, unknown=bool(answer and answer.get("unknown")))
+        threshold = answer.get("threshold", controller.threshold) if answer else controller.threshold
+        self.bars.show(rows, threshold, unknown=bool(answer and answer.get("unknown")))
         self.picture.show()
         self.answers.show()
 
@@ -112,12 +113,12 @@ class QueryPane(Pane):
             self._tell_of_missing()
 
     def _tell_of_missing(self) -> None:
-        missing, left_out = len(self.controller.missing), len(self.controller.left_out)
+        missing, skipped = len(self.controller.missing), len(self.controller.skipped)
         if missing:
-            out = f"{left_out} of them {'does' if left_out == 1 else 'do'} not count"
-            counted = out if left_out else "what is known of them still counts"
+            out = f"{skipped} of them {'does' if skipped == 1 else 'do'} not count"
+            counted = out if skipped else "what is known of them still counts"
             said = f"{count_of(missing, 'example')} missing; {counted}   R: find them"
-            self.context.say(said, severity="warning" if left_out else "information")
+            self.context.say(said, severity="warning" if skipped else "information")
 
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:

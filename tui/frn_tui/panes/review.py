@@ -114,8 +114,13 @@ class Review(Dialog[str | None]):
         self.query_one("#review-columns", Static).update(Text(self._line("", *COLUMNS)))
         self.query_one("#review-columns").display = self.gallery.view == "list"
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
-        asked = [best["explained"] for item in items if (best := best_score(item.answer))]
-        self.histogram.show(known, asked, self.verdicts.threshold)
+        threshold = self.verdicts.threshold  # each photo's own threshold lies here: those below it are the unknown ones
+        asked = [
+            best["explained"] + threshold - item.answer.get("threshold", threshold)
+            for item in items
+            if (best := best_score(item.answer))
+        ]
+        self.histogram.show(known, asked, threshold)
         self._tell()
 
     def _tile(self, item: Reviewed) -> GalleryItem:

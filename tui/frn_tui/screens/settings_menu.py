@@ -28,7 +28,7 @@ class Preferences(Protocol):
 
 async def change_settings(workspace: Workspace, preferences: Preferences) -> None:
     """Show the settings until they are left; each change counts at once, or where it says so at the next start."""
-    changes = (_theme, _images, _model, _test_time, _threshold, _keys)
+    changes = (_theme, _images, _model, _tta, _threshold, _keys)
     while True:
         settings = preferences.settings
         unknown = "from the examples" if settings.threshold is None else f"{percent(settings.threshold, 1)} explained"
@@ -36,7 +36,7 @@ async def change_settings(workspace: Workspace, preferences: Preferences) -> Non
             f"theme: {workspace.app.theme}",
             f"pictures: {_pictures(workspace, preferences)}",
             f"model at the start: {display_name(settings.model or DEFAULT_MODEL, 40)}",
-            f"mirror images at the start: {'looked at, too' if settings.test_time == 'mirror' else 'no'}",
+            f"mirror images at the start: {'looked at, too' if settings.tta == 'hflip' else 'no'}",
             f"threshold of new classes: {unknown}",
             f"keys: {len(workspace.own_keys) or 'none'} changed",
         ]
@@ -80,11 +80,11 @@ async def _model(workspace: Workspace, preferences: Preferences) -> None:
         )
 
 
-async def _test_time(workspace: Workspace, preferences: Preferences) -> None:
+async def _tta(workspace: Workspace, preferences: Preferences) -> None:
     options = ["no: each photo is looked at once", "yes: better answers, in twice the time"]
     chosen = await workspace.app.push_screen_wait(Choose("Look at mirror images, too", options))
     if chosen is not None:
-        preferences.settings = replace(preferences.settings, test_time=("fast", "mirror")[chosen])
+        preferences.settings = replace(preferences.settings, tta=("none", "hflip")[chosen])
 
 
 async def _threshold(workspace: Workspace, preferences: Preferences) -> None:

@@ -33,8 +33,8 @@ class Settings:
     """Folders that the file picker goes to."""
     guided: bool = False
     """Whether the steps from the samples to own photos were followed."""
-    test_time: str = "fast"
-    """Whether the model to start with looks at mirror images, too: "mirror"."""
+    tta: str = "none"
+    """Whether the model to start with looks at mirror images, too: "hflip"."""
     query_share: int = 50
     """Percent of the width that the query shares with the photos."""
     tile_width: int = 0
@@ -92,7 +92,7 @@ CHECKS: dict[str, Callable[[Any], bool]] = {
     "theme": lambda value: isinstance(value, str),
     "images": lambda value: value in IMAGES,
     "model": lambda value: isinstance(value, str),
-    "test_time": lambda value: value in ("fast", "mirror"),
+    "tta": lambda value: value in ("none", "hflip"),
     "query_share": lambda value: isinstance(value, int) and 0 <= value <= 100,
     "tile_width": lambda value: isinstance(value, int) and 0 <= value <= 1000,
     "threshold": lambda value: value is None or (isinstance(value, int | float) and 0 <= value <= 1),

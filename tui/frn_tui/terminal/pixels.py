@@ -22,7 +22,7 @@ from frn_tui.terminal.modes import PIXELS, Mode
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import Rows, translated
 
-MOST_CELLS = len(MARKS)
+MAX_CELLS = len(MARKS)
 """Columns and rows of a picture at most."""
 FIRST_COLOUR, COLOURS, BLOCKS = 16, 240, 254
 """A picture's number is a colour beyond the terminal's own 16, which tmux hands on as it is, and a third mark."""

@@ -58,7 +58,7 @@ def translated(text: str, rows_of: Callable[[int, str], Rows | None]) -> str:
         first, row = PLACES[run[2]], PLACES[run[1]]
         if row >= len(picture.rows):
             return blanks
-        (width, height), drawn = picture.cell, ""
+        (width, height), rendered = picture.cell, ""
         size = cells_of_piece(width)
         for number, piece in enumerate(picture.rows[row]):
             start, stop = number * size, min((number + 1) * size, picture.columns)
@@ -69,8 +69,8 @@ def translated(text: str, rows_of: Callable[[int, str], Rows | None]) -> str:
                     if right - left < stop - start
                     else piece
                 )
-                drawn += f"\x1b8{_ahead(left - first)}{_drawn(part, (right - left) * width, height)}"
-        return f"\x1b7{blanks}{drawn}\x1b8{_ahead(cells)}"
+                rendered += f"\x1b8{_ahead(left - first)}{_rendered(part, (right - left) * width, height)}"
+        return f"\x1b7{blanks}{rendered}\x1b8{_ahead(cells)}"
 
     return _RUN.sub(replaced, text)
 
@@ -79,7 +79,7 @@ def _ahead(cells: int) -> str:
     return f"\x1b[{cells}C" if cells else ""
 
 
-def _drawn(piece: str, width: int, height: int) -> str:
+def _rendered(piece: str, width: int, height: int) -> str:
     colours, _, bands = piece.partition("|")
     return f"{BEGIN}{width};{height}{colours}{bands}{END}"
 

@@ -74,8 +74,8 @@ class Bars(Dragging):
         lines = self._lines(width, height)
         parts = lines[y] if y < len(lines) else []
         base = self.visual_style.rich_style
-        drawn = [Segment(text, self.get_visual_style(component).rich_style) for text, component in parts]
-        return Strip(drawn).adjust_cell_length(width, base)
+        rendered = [Segment(text, self.get_visual_style(component).rich_style) for text, component in parts]
+        return Strip(rendered).adjust_cell_length(width, base)
 
     def _lines(self, width: int, height: int) -> list[list[Part]]:
         if not self._rows:
@@ -106,14 +106,14 @@ class Bars(Dragging):
         room = width - 8 - (6 if detailed else 0)  # key, blanks and probability; share
         longest = max((cell_len(display_name(row.name)) for row in rows), default=0)
         named = max(min(longest, max(3 * room // 5, 8), room), 0)
-        drawn = max(room - named, 0)
+        rendered = max(room - named, 0)
         lines = []
         for row in rows:
             name = display_name(row.name, named)
             line = [
                 (f"{row.number or ' '} ", "bars--muted"),
                 (name + " " * (named - cell_len(name) + 1), "bars--text"),
-                (bar(row.probability, drawn), "bars--bar"),
+                (bar(row.probability, rendered), "bars--bar"),
                 (f" {row.probability:.2f}", "bars--text"),
             ]
             if detailed:

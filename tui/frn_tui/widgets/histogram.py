@@ -48,8 +48,8 @@ class Histogram(Dragging):
         lines = self._lines(*self.size)
         base = self.visual_style.rich_style
         parts = lines[y] if y < len(lines) else []
-        drawn = [Segment(text, self.get_visual_style(f"histogram--{part}").rich_style) for text, part in parts]
-        return Strip(drawn).adjust_cell_length(self.size.width, base)
+        rendered = [Segment(text, self.get_visual_style(f"histogram--{part}").rich_style) for text, part in parts]
+        return Strip(rendered).adjust_cell_length(self.size.width, base)
 
     def _lines(self, width: int, height: int) -> list[list[Part]]:
         bins, rows = width - LABEL, max((height - 2) // 2, 1)

@@ -57,12 +57,12 @@ class JobLine(Static):
             return self._joined(width, what, "", f"{done}")
         share = min(done / total, 1.0)
         left = "" if seconds is None else f"  {duration(seconds)} left"
-        drawn = bar(share, 12, rest="─")
-        return self._joined(width, what, drawn, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
+        rendered = bar(share, 12, rest="─")
+        return self._joined(width, what, rendered, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
 
-    def _joined(self, width: int, what: str, drawn: str, numbers: str) -> str:
+    def _joined(self, width: int, what: str, rendered: str, numbers: str) -> str:
         """What fits, the least important left out first: the hint, the bar, the end of the words."""
-        for parts in ((drawn, numbers, "esc cancel"), (drawn, numbers), (numbers,)):
+        for parts in ((rendered, numbers, "esc cancel"), (rendered, numbers), (numbers,)):
             rest = "  ".join(part for part in parts if part)
             room = width - cell_len(rest) - 2
             if room >= min(12, cell_len(what)):

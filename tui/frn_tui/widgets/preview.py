@@ -15,7 +15,7 @@ from textual.widget import Widget
 
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.modes import Mode
-from frn_tui.terminal.pixels import MOST_CELLS, graphics_of
+from frn_tui.terminal.pixels import MAX_CELLS, graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets import cells
@@ -66,14 +66,14 @@ class Preview(Widget, can_focus=True):
         self._announced: object = None
         self._announcing = False
         self._held: tuple[int, int] | None = None
-        self._drawn: tuple[object, list[Strip]] = (None, [])
+        self._rendered: tuple[object, list[Strip]] = (None, [])
 
     def request(self, path: str, **more: Any) -> RenderPreview | None:
         """What to ask the engine for; None where there is no room for a picture, or none is wanted."""
         if self.mode == "none" or not all(self.size):
             return None
         about = graphics_of(self.app).wanted(self.mode, framed=self.framed)
-        columns, rows = (min(side, MOST_CELLS) for side in self.size)
+        columns, rows = (min(side, MAX_CELLS) for side in self.size)
         return RenderPreview(path, columns, rows, self.mode, zoom=self.zoom, centre=list(self.centre), **about, **more)
 
     def show(self, picture: Picture | None) -> None:
@@ -158,13 +158,13 @@ class Preview(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         key = (self.size, self.mode, self.empty_text, self.app.current_theme.dark)
-        if self._drawn[0] != key:
-            self._drawn = key, self._draw()
-        lines = self._drawn[1]
+        if self._rendered[0] != key:
+            self._rendered = key, self._draw()
+        lines = self._rendered[1]
         return lines[y] if y < len(lines) else Strip.blank(self.size.width, self.visual_style.rich_style)
 
     def _changed(self) -> None:
-        self._drawn = None, []
+        self._rendered = None, []
         self.refresh()
 
     def _want(self) -> None:

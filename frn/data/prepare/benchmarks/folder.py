@@ -5,17 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from frn.data.folders import SPLIT_NAMES
 from frn.data.prepare.benchmark import Item, Plan
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
-SPLIT_WORD = re.compile(r"(?:^|[^a-z])(train|val|test)(?:idation|ing)?(?:$|[^a-z])")
+SPLIT_WORD = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:$|[^a-z])")
 SHARE = 0.2
 """Of the classes, for validation and for test, where nobody says another."""
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnSplit:
+class SampledSplit:
     """How classes are split at random. Where anything is said here, names of folders split nothing."""
 
     val: float | None = None
@@ -44,7 +45,7 @@ class DrawnSplit:
         return {**options, "drawn": True} if self.asked_for else options
 
 
-def plan(sources: Sources, split: DrawnSplit) -> Plan:
+def plan(sources: Sources, split: SampledSplit) -> Plan:
     """Draw classes at random, unless nobody asks for that and names above the class folders say two splits or more.
 
     FrnError if an image is in no class folder, or only some images have a split.
@@ -65,8 +66,8 @@ def plan(sources: Sources, split: DrawnSplit) -> Plan:
         parts = [by_name[image.parts[:-2]] for image in found]
         by = f"by the folders' names: {', '.join(named)}"
     else:
-        drawn = _draw({image.parts[-2] for image in found}, split)
-        parts = [drawn[image.parts[-2]] for image in found]
+        sampled = _draw({image.parts[-2] for image in found}, split)
+        parts = [sampled[image.parts[-2]] for image in found]
         by = "by drawing classes: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
     items = [Item(str(part), image.parts[-2], image.parts[-1], image) for part, image in zip(parts, found, strict=True)]
     return Plan(items, skipped=sources.skipped(), by=by)
@@ -75,11 +76,11 @@ def plan(sources: Sources, split: DrawnSplit) -> Plan:
 def _split_of(image: Found) -> str | None:
     for part in reversed(image.parts[:-2]):
         if match := SPLIT_WORD.search(part.lower()):
-            return match.group(1)
+            return SPLIT_NAMES[match.group(1)]
     return None
 
 
-def _draw(labels: set[str], split: DrawnSplit) -> dict[str, str]:
+def _draw(labels: set[str], split: SampledSplit) -> dict[str, str]:
     val, test = split.shares
     order = np.random.default_rng(split.seed or 0).permutation(len(labels))
     names = [sorted(labels)[i] for i in order]

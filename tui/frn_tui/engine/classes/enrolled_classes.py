@@ -11,9 +11,9 @@ import numpy as np
 from frn.errors import FrnError
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
-from frn.inference.unknown import Shares, calibrate, explained
+from frn.inference.unknown import Calibration, RejectRule, Shares, calibrate, energy, explained, stride
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
-from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.client.serialization import state_from_json
@@ -33,8 +33,8 @@ class ClassRecord:
     """An enrolled class, whatever it is called."""
 
     enrolled: EnrolledClass
-    left_out_errors: Array
-    """Error of each example without itself, (k,); empty for a single one."""
+    own_errors: Array
+    """Error of every location of each example without itself, (k, r)."""
     left_out_shares: Shares
     """What the rest of the class explains of each, (k,); empty for a single one."""
 
@@ -42,9 +42,9 @@ class ClassRecord:
 def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
     """Enroll the examples of a class, (k, r, d), and leave out each of them once."""
     if len(maps) < 2:
-        return ClassRecord(enroll(maps, head), np.zeros(0), np.zeros(0))
-    errors = leave_one_out(maps, head)
-    return ClassRecord(enroll(maps, head), errors, explained(errors[:, None], maps)[:, 0])
+        return ClassRecord(enroll(maps, head), np.square(maps, dtype=np.float64).sum(-1), np.zeros(0))
+    errors = left_out_location_error(maps, head)
+    return ClassRecord(enroll(maps, head), errors, explained(errors.mean(1)[:, None], maps)[:, 0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,19 @@ class Classes:
     sha256: str
     """Of the model they were enrolled with."""
     head: HeadParameters
-    """The model's own or, where nobody trained it, chosen with these classes."""
-    gamma: float
-    """Temperature of the probabilities, for so many examples."""
+    """Chosen with these classes."""
     entries: tuple[ClassEntry, ...]
     members: tuple[ClassRecord, ...]
     bank: ClassScorer
-    threshold: float
+    rule: RejectRule
+    """When a photo is unknown."""
+
+    def own_errors(self, key: str) -> tuple[int, Array] | None:
+        """Place of the class that has a photo among its examples, and the photo's errors (r,) without itself."""
+        for place, (entry, member) in enumerate(zip(self.entries, self.members, strict=True)):
+            if key in (keys := keys_of(entry)):
+                return place, member.own_errors[keys.index(key)]
+        return None
 
 
 class EnrolledClasses:
@@ -95,10 +101,14 @@ class EnrolledClasses:
             return {"reports": [], "threshold": state.threshold or 0.0, "calibrated": 0.0, "missing": missing}
         head = self._choose_head(entries, maps)
         members = [self._member(entry, maps, head, job.check) for entry in entries]
-        calibrated = calibrate([member.left_out_shares for member in members if len(member.left_out_shares)])
+        groups = _groups(entries)
+        enrolled = [member.enrolled for member in members]
+        errors = self._class_errors.errors(groups, enrolled, maps, job.check) if groups else np.zeros((0, 0))
+        calibration = _calibrate(groups, members, maps, errors)
+        calibrated = calibration.typical
         threshold = calibrated if state.threshold is None else state.threshold
-        reports = self._report(entries, members, maps, job.check) if entries else []
-        self._use(entries, members, head, threshold)
+        reports = self._report(entries, members, maps, errors, job.check) if entries else []
+        self._use(entries, members, head, calibration.rule if state.threshold is None else RejectRule(threshold))
         empty = [c.id for c in state.classes if not c.supports]
         reports += [{"id": number, "explained": {}, "rank": {}, "rival": {}, "near": {}} for number in empty]
         return {"reports": reports, "threshold": threshold, "calibrated": calibrated, "missing": []}
@@ -117,8 +127,9 @@ class EnrolledClasses:
             head = before.head
         else:
             head = self._models.model.choose_head(np.stack([maps[key] for key in keys]) for keys in groups)
-        if head != self._head:
-            self._members, self._class_errors, self._head = {}, ClassErrors(), head
+        if self._head is None or (head.alpha, head.beta) != (self._head.alpha, self._head.beta):
+            self._members, self._class_errors = {}, ClassErrors()
+        self._head = head  # gamma is no part of an enrolled class
         return head
 
     def _find_maps(self, entries: Sequence[ClassEntry], check: Check) -> tuple[dict[str, Maps], list[str]]:
@@ -137,7 +148,7 @@ class EnrolledClasses:
         return self._members[keys]
 
     def _use(
-        self, entries: tuple[ClassEntry, ...], members: Sequence[ClassRecord], head: HeadParameters, threshold: float
+        self, entries: tuple[ClassEntry, ...], members: Sequence[ClassRecord], head: HeadParameters, rule: RejectRule
     ) -> None:
         if not entries:
             self._current = None
@@ -145,8 +156,7 @@ class EnrolledClasses:
         before = self._current
         same = before and _groups(before.entries) == _groups(entries)
         bank = before.bank if before and same else ClassScorer([member.enrolled for member in members])
-        gamma = self._models.model.extractor.temperature(head, [len(entry.supports) for entry in entries] or [1])
-        self._current = Classes(self._sha256, head, gamma, entries, tuple(members), bank, threshold)
+        self._current = Classes(self._sha256, head, entries, tuple(members), bank, rule)
         used = {keys_of(entry) for entry in entries}
         unused = [keys for keys in self._members if keys not in used]
         kept = sum(self._members[keys].enrolled.rows.nbytes for keys in unused)
@@ -155,11 +165,15 @@ class EnrolledClasses:
                 kept -= self._members.pop(keys).enrolled.rows.nbytes
 
     def _report(
-        self, entries: Sequence[ClassEntry], members: Sequence[ClassRecord], maps: dict[str, Maps], check: Check
+        self,
+        entries: Sequence[ClassEntry],
+        members: Sequence[ClassRecord],
+        maps: dict[str, Maps],
+        errors: Array,
+        check: Check,
     ) -> list[ClassReport]:
         near = self._near_duplicates.find(maps, check)
         groups = _groups(entries)
-        errors = self._class_errors.errors(groups, [member.enrolled for member in members], maps, check)
         reports: list[ClassReport] = []
         first = 0
         for column, (entry, member) in enumerate(zip(entries, members, strict=True)):
@@ -187,11 +201,26 @@ def _groups(entries: Sequence[ClassEntry]) -> list[Keys]:
     return [keys_of(entry) for entry in entries]
 
 
+def _calibrate(
+    groups: Sequence[Keys], members: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array
+) -> Calibration:
+    """The rule for unknown photos, from errors (n, way) of all examples under all classes."""
+    keys = [(label, key) for label, group in enumerate(groups) for key in group]
+    owns = [own.mean() for member in members for own in member.own_errors]
+    rows = [row for row, (label, _) in enumerate(keys) if len(groups[label]) > 1]
+    rows = [row for row in rows[:: stride(len(rows))] if np.isfinite(errors[row]).all()]
+    labels = np.array([keys[row][0] for row in rows], dtype=np.intp)
+    without = errors[rows]
+    without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
+    energies = np.array([energy(maps[keys[row][1]][None])[0] for row in rows])
+    return calibrate(without, labels, energies)
+
+
 def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:
     """How many other classes rebuild each example better than the rest of its own; errors are (k, way)."""
-    if not len(member.left_out_errors):
+    if len(keys) < 2:
         return {}
-    better = np.less(errors, member.left_out_errors[:, None])
+    better = np.less(errors, member.own_errors.mean(1)[:, None])
     better[:, column] = False
     known = np.isfinite(errors.sum(axis=1))
     return {key: int(better[row].sum()) for row, key in enumerate(keys) if known[row]}

@@ -20,7 +20,7 @@ each) 55 reach it; of the 40 most alike some 30 are by eye the same photo twice,
 cropped to 97, 95 and 90 % of each side: 89, 80 and 36 %; shrunk to half: 45 %; mirrored: 4 %. conv4 is close to these.
 """
 BLOCK = 512
-SLACK = 1e-5
+DISTANCE_TOLERANCE = 1e-5
 """Of float32."""
 
 
@@ -41,7 +41,7 @@ class NearDuplicates:
             check()
             block = slice(first, first + BLOCK)
             apart = lengths[block, None] + lengths - 2 * averages[block] @ averages.T
-            rows, columns = np.nonzero(apart <= 2 - 2 * NEAR + SLACK)
+            rows, columns = np.nonzero(apart <= 2 - 2 * NEAR + DISTANCE_TOLERANCE)
             for row, column in zip((rows + first).tolist(), columns.tolist(), strict=True):
                 if row < column:
                     _note(best, keys[row], keys[column], maps)

@@ -6,7 +6,7 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded as Found
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
-from frn.inference.unknown import explained
+from frn.inference.unknown import energy, explained
 from frn.ridge.enrolment import ClassScorer, Floats, enroll
 from frn.ridge.parameters import probabilities
 from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest, Nothing
@@ -48,10 +48,13 @@ class Queries:
     def _answer(self, classes: Classes, name: str, found: Found, *, with_maps: bool) -> dict[str, object]:
         model = self._models.model
         location_errors = classes.bank.location_error(found.maps[None])  # 1, r, way
+        if own := classes.own_errors(found.key):  # an example is judged without itself
+            location_errors[0, :, own[0]] = own[1]
         errors = location_errors.mean(1)
+        threshold = float(classes.rule.thresholds(errors, energy(found.maps[None]))[0])
         shares = explained(errors, found.maps[None])[0]
         order = np.argsort(errors[0], kind="stable")
-        numbers = np.stack([probabilities(errors[0], classes.gamma), errors[0], shares], axis=1).tolist()
+        numbers = np.stack([probabilities(errors[0], classes.head.gamma), errors[0], shares], axis=1).tolist()
         scores = [
             ClassScore(id=entry.id, probability=probability, error=error, explained=share)
             for entry, (probability, error, share) in zip(classes.entries, numbers, strict=True)
@@ -60,7 +63,8 @@ class Queries:
             **describe(name, found),
             "scores": [scores[place] for place in order],
             "nearest": self._nearest(classes.entries[order[0]], found.maps),
-            "unknown": bool(shares[order[0]] < classes.threshold),
+            "threshold": threshold,
+            "unknown": bool(shares[order[0]] < threshold),
         }
         if with_maps:
             maps = location_errors[0].T.reshape(-1, *model.extractor.grid)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from frn.errors import FrnError, one_line
+from frn.errors import FrnError, shorten
 from frn.images.opening import read_file
 from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, ModelReference, Project, is_project, load_project, save_project
@@ -92,7 +92,7 @@ def unpack(request: UnpackBundle, job: Job) -> Unpacked:
     except FrnError:
         raise
     except DAMAGE as error:
-        raise FrnError(f"{path}: cannot be unpacked ({one_line(error)})") from error
+        raise FrnError(f"{path}: cannot be unpacked ({shorten(error)})") from error
     return {"project": str(folder / project.name)}
 
 
@@ -137,7 +137,7 @@ def _carry(model: LoadedModel, folder: Path) -> ModelReference:
         return ModelReference.of(model.name, model.extractor, folder)
     write_atomically(folder / EXTRACTOR, model.extractor.data)
     extractor = model.extractor
-    return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.test_time)
+    return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.tta)
 
 
 def _zip(folder: Path, packed: IO[bytes], job: Job) -> None:

@@ -31,7 +31,7 @@ class Projects:
         self._note(path, project)
         return {
             "state": state_to_json(project.state),
-            "model": project.model.locate(path.parent) + (MIRROR if project.model.test_time == "mirror" else ""),
+            "model": project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else ""),
             "sha256": project.model.sha256,
         }
 
@@ -80,8 +80,8 @@ class Exports:
         graph = classifier_graph(
             self._models.model.extractor.data,
             {entry.name: member.enrolled for entry, member in named},
-            threshold=classes.threshold,
-            gamma=classes.gamma,
+            rule=classes.rule,
+            gamma=classes.head.gamma,
         )
         data: bytes = graph.SerializeToString(deterministic=True)
         return data

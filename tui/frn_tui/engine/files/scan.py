@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from frn.data.folders import SPLIT_NAMES, is_of_the_system
 from frn.errors import FrnError
 from frn.images.opening import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
@@ -25,9 +26,7 @@ from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.terminal.paths import absolute, natural_order
 
 ORDER = ("folder", "image", "project", "bundle", "model")
-SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}
-"""Names of folders that hold the parts of a data set, and are no classes."""
-MOST, LISTED = 20_000, 40
+MAX_COUNTED, LISTED = 20_000, 40
 """Photos that are counted, and folders that are named, where somebody only looks."""
 
 
@@ -85,7 +84,7 @@ def scan_folder(root: str, check: Check) -> Found:
     classes: dict[str, list[str]] = {}
     folders.sort(key=natural_order)
     names = [os.path.basename(folder) for folder in folders]  # noqa: PTH119
-    if folders and {name.casefold() for name in names} <= SPLITS:
+    if folders and {name.casefold() for name in names} <= SPLIT_NAMES.keys():
         return _nothing(f"{root}: has the parts of a data set in it ({', '.join(names)}). Open one of them.")
     for name, folder in zip(names, folders, strict=True):
         if images := list(images_below(folder, visited, check)):
@@ -108,10 +107,10 @@ def look_inside(request: LookInside, job: Job) -> Inside:
         raise FrnError(f"{request.path}: cannot be listed ({getattr(error, 'strerror', None) or error})") from error
     classes, photos = [], len(files)
     for folder in sorted(folders, key=natural_order):
-        count = sum(1 for _ in islice(images_below(folder, visited, job.check), MOST - min(photos, MOST)))
+        count = sum(1 for _ in islice(images_below(folder, visited, job.check), MAX_COUNTED - min(photos, MAX_COUNTED)))
         photos += count
         classes.append((os.path.basename(folder), count))  # noqa: PTH119
-    return {"folders": len(folders), "photos": photos, "more": photos >= MOST, "classes": classes[:LISTED]}
+    return {"folders": len(folders), "photos": photos, "more": photos >= MAX_COUNTED, "classes": classes[:LISTED]}
 
 
 def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
@@ -136,7 +135,7 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
     files, folders = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith("."):
+            if is_of_the_system(entry.name):
                 continue
             if is_folder(entry):
                 folders.append(entry.path)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.system.files import remove_unfinished
 from frn_tui.client.file_requests import MovePhotos, SettleMoves, SortedPhotos, SortPhotos
 from frn_tui.engine.files.file_names import fresh_name, numbered, safe_name
 from frn_tui.engine.files.moves import MoveJournal, settle_all
@@ -89,7 +90,9 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
 def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, is_twin: bool) -> None:
     """Undo or redo a move. OSError if a file is in the way, or the photo is gone; nothing is lost then."""
     is_gone = not os.path.lexists(source)
+    remove_unfinished(target)  # a killed program's
     if os.path.lexists(target) and (is_gone or (is_twin and back and is_same_photo(source, target))):
+        remove_unfinished(target)
         return  # an earlier try came so far
     try:
         if is_twin and back:

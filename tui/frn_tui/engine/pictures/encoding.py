@@ -40,20 +40,20 @@ def sixel_rows(pixels: Pixels, rows: int, cell_width: int, colours: int) -> Iter
     """A picture (h, w, 3) as so many rows of cells, each in pieces: see `frn_tui.terminal.sixel.Rows`."""
     height, width = pixels.shape[:2]
     few = max(height * width // PIXELS_OF_A_COLOUR, FEWEST)
-    drawn = Image.fromarray(pixels).quantize(min(colours, few), Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-    palette = np.array(drawn.getpalette() or [], dtype=np.int64).reshape(-1, 3)
+    rendered = Image.fromarray(pixels).quantize(min(colours, few), Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+    palette = np.array(rendered.getpalette() or [], dtype=np.int64).reshape(-1, 3)
     shares = (palette * 100 + 127) // 255
     defined = [b"#%d;2;%d;%d;%d" % (place, *share) for place, share in enumerate(shares.tolist())]
     high, wide = height // rows, cell_width * cells_of_piece(cell_width)
     at_once = max(AT_ONCE // (high * min(wide, width)), 1) * high
-    numbers = np.asarray(drawn)
+    numbers = np.asarray(rendered)
     for top in range(0, height, at_once):
         part = numbers[top : top + at_once]
-        pieces = [_drawn(part[:, first : first + wide], high, defined) for first in range(0, width, wide)]
+        pieces = [_rendered(part[:, first : first + wide], high, defined) for first in range(0, width, wide)]
         yield from map(list, zip(*pieces, strict=True))
 
 
-def _drawn(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -> list[str]:
+def _rendered(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -> list[str]:
     """Rows of cells, so many pixels high each, of numbers of colours (height, width).
 
     Where a colour has pixels in a column of a band, there are a few bytes: what leads to the colour, the empty columns
@@ -67,10 +67,10 @@ def _drawn(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -> l
     used = np.zeros((height // high * bands, len(defined)), dtype=bool)
     used.reshape(-1)[keys] = True
     places = (np.cumsum(used) - 1)[keys] * width + np.arange(width)
-    drawn = np.zeros(np.count_nonzero(used) * width, dtype=np.uint8)
+    rendered = np.zeros(np.count_nonzero(used) * width, dtype=np.uint8)
     for place in range(BAND):
-        drawn[places[bit == place]] |= 1 << place  # no place twice: a column has one pixel of each line
-    there = np.flatnonzero(drawn.view(bool))
+        rendered[places[bit == place]] |= 1 << place  # no place twice: a column has one pixel of each line
+    there = np.flatnonzero(rendered.view(bool))
     lines, columns = np.divmod(there, width)
     begins = np.diff(lines, prepend=-1) > 0
     before = np.where(begins, 0, np.roll(columns, 1) + 1)
@@ -78,7 +78,7 @@ def _drawn(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -> l
     of_band, of_colour = np.nonzero(used)
     text[begins, :LEAD] = _leads(of_band, of_colour, bands)
     text[:, LEAD:-1] = _gaps(width).take(columns - before, axis=0)
-    text[:, -1] = drawn[there] + EMPTY
+    text[:, -1] = rendered[there] + EMPTY
     of_rows = np.any(used.reshape(-1, bands, len(defined)), axis=1)
     written = text.tobytes().translate(None, b"\0").split(b"\n")[1:]
     return [

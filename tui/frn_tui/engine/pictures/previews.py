@@ -24,7 +24,7 @@ MAX_CELLS = 1024
 MAX_ZOOM = 64
 MAX_CELL = 64
 """Pixels of a cell's side at most."""
-MOST_PIXELS = 1_500_000
+MAX_PIXELS = 1_500_000
 """Of a picture for Kitty, which enlarges what is coarser."""
 NO_MODEL = EvaluationTransform(size=84)
 
@@ -60,8 +60,8 @@ class Previews:
         job.check()
         place = fit(photo.size, room, request.cell, request.zoom, request.centre)
         width, height = place.columns * across, place.rows * down
-        if request.mode == "kitty" and width * height > MOST_PIXELS:
-            width, height = (round(side * sqrt(MOST_PIXELS / width / height)) for side in (width, height))
+        if request.mode == "kitty" and width * height > MAX_PIXELS:
+            width, height = (round(side * sqrt(MAX_PIXELS / width / height)) for side in (width, height))
         pixels = _cut(photo.pixels, place.view, width, height)
         seen = self._seen(photo.size)
         box = _within(seen, place.view)

@@ -245,8 +245,8 @@ class Gallery(ScrollView, can_focus=True):
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
         items = [self._items[index] for index in visible]
         about = graphics_of(self.app).wanted(self.mode)
-        drawn = [item.path for item in items if item.mark not in NO_PICTURE]
-        requests = [RenderPreview(path, *self._tile, self.mode, **about) for path in drawn]
+        rendered = [item.path for item in items if item.mark not in NO_PICTURE]
+        requests = [RenderPreview(path, *self._tile, self.mode, **about) for path in rendered]
         missing = [request for request in requests if not self._tiles.has(request)]
         if any(request not in self._asked for request in missing):
             self._asked = missing
@@ -258,12 +258,12 @@ class Gallery(ScrollView, can_focus=True):
         width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
         line, row = divmod(y + self.scroll_offset.y, grid.pitch.height)
         first = line * grid.columns
-        drawn: list[Segment] = []
+        rendered: list[Segment] = []
         for index in range(first, min(first + grid.columns, grid.count)):
-            drawn += self._part(index, row, width)
+            rendered += self._part(index, row, width)
             if self._is_grid:
-                drawn.append(Segment(" ", base))
-        return Strip(drawn).adjust_cell_length(width, base)
+                rendered.append(Segment(" ", base))
+        return Strip(rendered).adjust_cell_length(width, base)
 
     def _part(self, index: int, row: int, width: int) -> list[Segment]:
         item = self._items[index]

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from textual.geometry import Region, Size
 
-LEAST = 16
+MIN_TILE = 16
 """Cells that a tile is wide at least, unless it is wanted smaller."""
 SHAPE = 7 / 16
 """Rows of a tile by its columns, where more are there than are seen: between a square and a photo of 4 to 3."""
@@ -66,11 +66,11 @@ def tiled(count: int, room: Size, wanted: int = 0) -> Grid:
     Args:
         count: tiles.
         room: that they are seen in.
-        wanted: about how wide each should be; 0: as large as possible while all are in view, and `LEAST` otherwise.
+        wanted: about how wide each should be; 0: as large as possible while all are in view, and `MIN_TILE` otherwise.
     """
     if wanted:
         return _in_columns(max(round((room.width + 1) / (wanted + 1)), 1), count, room)
-    most = max((room.width + 1) // (LEAST + 1), 1)
+    most = max((room.width + 1) // (MIN_TILE + 1), 1)
     scrolled = _in_columns(most, count, room)
     in_view = [_in_columns(columns, count, room, scrolls=False) for columns in range(1, most + 1)]
     return max([scrolled, *in_view], key=_seen_rows)

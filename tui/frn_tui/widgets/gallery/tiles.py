@@ -50,19 +50,19 @@ class Tiles:
 
     def __init__(self) -> None:
         self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(CACHED_PICTURES)
-        self._drawn: LRUCache[str, list[list[Segment]]] = LRUCache(CACHED_PICTURES)
+        self._rendered: LRUCache[str, list[list[Segment]]] = LRUCache(CACHED_PICTURES)
         self._tile = Size()
 
     def put(self, request: RenderPreview, picture: Picture) -> None:
         self._pictures[request.path] = request, picture
-        self._drawn.discard(request.path)
+        self._rendered.discard(request.path)
 
     def drop(self, path: str) -> None:
         self._pictures.discard(path)
-        self._drawn.discard(path)
+        self._rendered.discard(path)
 
     def redraw(self) -> None:
-        self._drawn.clear()
+        self._rendered.clear()
 
     def has(self, request: RenderPreview) -> bool:
         found = self._pictures.get(request.path)
@@ -71,14 +71,14 @@ class Tiles:
     def lines(self, item: GalleryItem, tile: Size, text: Style, waiting: Style, *, dark: bool) -> list[list[Segment]]:
         """A tile, line by line; `text` is the style of ASCII pictures, `waiting` that of a tile without a picture."""
         if tile != self._tile:
-            self._tile, self._drawn = tile, LRUCache(max(CACHED_CELLS // max(tile.area, 1), 1))
-        drawn = self._drawn.get(item.path)
-        if drawn is None:
+            self._tile, self._rendered = tile, LRUCache(max(CACHED_CELLS // max(tile.area, 1), 1))
+        rendered = self._rendered.get(item.path)
+        if rendered is None:
             found = self._pictures.get(item.path)
             if found is None:
                 return _placeholder(item, tile, waiting)
-            drawn = self._drawn[item.path] = _centred(found[1].fitted(*tile), tile, text, dark=dark)
-        return drawn
+            rendered = self._rendered[item.path] = _centred(found[1].fitted(*tile), tile, text, dark=dark)
+        return rendered
 
 
 def _centred(picture: Picture, tile: Size, text: Style, *, dark: bool) -> list[list[Segment]]:

@@ -1,0 +1,163 @@
+"""What choosing alpha and gamma at enrolment gains, beside other classifiers on the same features.
+
+    python assets/benchmarks/tune.py DATA... --split val --model resnet9-photo
+
+Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random; the photos that are not enrolled are
+queries, and as many classes again are strangers if there are that many. Every figure is the mean over data sets of the
+mean over draws, in percent:
+
+    trained, tuned      top-1 with the model's own alpha, and as `frn classify` enrolls
+    logreg, ridge, knn, mean    top-1 on pooled features of the same model (scikit-learn; C and alpha by 3-fold
+                        cross-validation where every class has three photos)
+    ece                 expected calibration error of `tuned`
+    rejected, caught    known photos and strangers called unknown; `stated` expects 5 and what it says
+    share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeClassifier, RidgeClassifierCV
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+from frn.estimator.loading import load_extractor
+from frn.inference.extractor import Embedded, Extractor
+from frn.inference.unknown import Calibration, auroc, calibrate, energy, explained, familiarity
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.parameters import HeadParameters, probabilities
+from frn.ridge.tuning import tune_by_leave_one_out
+
+PHOTOS, QUERIES, BINS = 60, 15, 10
+SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 3, 0: 1}
+"""No way: all classes that a data set has."""
+Floats = NDArray[np.floating]
+
+
+def features(extractor: Extractor, root: Path) -> list[Floats]:
+    """Maps (n, r, d) of up to `PHOTOS` photos of every class."""
+    found = []
+    for number, home in enumerate(sorted(root.iterdir())):
+        files = sorted(path for path in home.rglob("*") if path.is_file())
+        chosen = np.random.default_rng(number).permutation(len(files))[:PHOTOS]
+        read = extractor.read(files[place] for place in sorted(chosen))
+        found.append(np.stack([outcome.maps for _, outcome in read if isinstance(outcome, Embedded)]))
+    return found
+
+
+def measure(extractor: Extractor, classes: list[Floats], way: int, shot: int, seed: int) -> dict[str, object]:
+    """One draw's figures; shares of one."""
+    generator = np.random.default_rng(seed)
+    order = generator.permutation(len(classes))
+    drawn = [classes[c][generator.permutation(len(classes[c]))] for c in order[:way]]
+    pools = [maps[:shot] for maps in drawn]
+    queries = np.concatenate([maps[shot : shot + QUERIES] for maps in drawn])
+    labels = np.repeat(np.arange(way), [len(maps[shot : shot + QUERIES]) for maps in drawn])
+    strangers = [classes[c][:QUERIES] for c in order[way : 2 * way]]
+    assert extractor.head
+    began = time.perf_counter()
+    head = tune_by_leave_one_out(pools, extractor.prior)
+    took = time.perf_counter() - began
+    scorer = ClassScorer([enroll(pool, head) for pool in pools])
+    trained = ClassScorer([enroll(pool, extractor.head) for pool in pools])
+    errors, before = scorer.class_error(queries).astype(float), trained.class_error(queries)
+    shares = probabilities(errors, head.gamma)
+    row: dict[str, object] = {
+        "trained": float((before.argmin(1) == labels).mean()),
+        "tuned": float((errors.argmin(1) == labels).mean()),
+        **others(pools, queries, labels),
+        "sure": shares.max(1).tolist(),
+        "right": (shares.argmax(1) == labels).tolist(),
+        "seconds": took,
+    }
+    if strangers:
+        unknown = np.concatenate(strangers)
+        foreign = scorer.class_error(unknown).astype(float)
+        sides = familiarity(errors, energy(queries)), familiarity(foreign, energy(unknown))
+        row["auroc"] = auroc(*sides)
+        row["share"] = auroc(explained(before, queries).max(1), explained(trained.class_error(unknown), unknown).max(1))
+        if shot > 1:
+            found = left_out(pools, scorer, head)
+            row["rejected"], row["caught"] = (float((side < found.rule.least).mean()) for side in sides)
+            row["stated"] = found.caught
+    return row
+
+
+def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> Calibration:
+    """The calibration of the enrolled classes."""
+    photos, labels = np.concatenate(pools), np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
+    errors = scorer.class_error(photos).astype(float)
+    errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
+    return calibrate(errors, labels, energy(photos))
+
+
+def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64]) -> dict[str, float]:
+    """Top-1 of classifiers on pooled features."""
+    photos = np.concatenate([pool.mean(1) for pool in pools])
+    truth = np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
+    many = min(len(pool) for pool in pools) >= 3
+    models = {
+        "logreg": make_pipeline(
+            Normalizer(),
+            StandardScaler(),
+            LogisticRegressionCV(Cs=(1e-3, 1e-2, 0.1), cv=3, max_iter=100)
+            if many
+            else LogisticRegression(C=0.01, max_iter=100),
+        ),
+        "ridge": make_pipeline(
+            Normalizer(),
+            StandardScaler(),
+            RidgeClassifierCV(alphas=(10, 100, 1000, 10000)) if many else RidgeClassifier(alpha=1000),
+        ),
+        "knn": make_pipeline(Normalizer(), KNeighborsClassifier(min(5, len(pools[0])))),
+        "mean": make_pipeline(Normalizer(), NearestCentroid()),
+    }
+    asked = queries.mean(1)
+    return {name: float((model.fit(photos, truth).predict(asked) == labels).mean()) for name, model in models.items()}
+
+
+def calibration_error(rows: list[dict[str, object]]) -> float:
+    """Expected calibration error of all draws' queries together."""
+    sure, right = (np.concatenate([row[name] for row in rows]) for name in ("sure", "right"))
+    bins = np.minimum((sure * BINS).astype(int), BINS - 1)
+    gaps = [abs(sure[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean() for b in np.unique(bins)]
+    return float(sum(gaps))
+
+
+def main() -> None:
+    """Print a table, or JSON lines of each data set."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--split", default="val")
+    parser.add_argument("--model", default="resnet9-photo")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    extractor = load_extractor(options.model, "cpu")
+    sets = {root.name: features(extractor, root / options.split) for root in options.data}
+    print("way shot " + " ".join(f"{name:>8}" for name in NAMES))
+    for way in WAYS:
+        for shot in SHOTS:
+            table = []
+            for name, classes in sets.items():
+                enough = [maps for maps in classes if len(maps) >= shot + 5]
+                size = min(way or len(enough), len(enough))
+                rows = [measure(extractor, enough, size, shot, seed) for seed in range(DRAWS[way])]
+                means = {key: float(np.mean([row[key] for row in rows])) for key in NAMES if key in rows[0]}
+                table.append(means | {"ece": calibration_error(rows)})
+                if options.json:
+                    print(json.dumps({"data": name, "way": size, "shot": shot, **table[-1]}), flush=True)
+            known = [[row[key] for row in table if key in row] for key in NAMES]
+            cells = [f"{100 * np.mean(values):8.1f}" if values else f"{'-':>8}" for values in known]
+            print(f"{way or 'all':>3} {shot:4d} " + " ".join(cells), flush=True)
+
+
+NAMES = ("trained", "tuned", "logreg", "ridge", "knn", "mean", "ece", "rejected", "caught", "stated", "share", "auroc")
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Comma-separated values, written one way: by the rules of the csv module, ended by CR LF, without live formulas."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO
+
+FORMULA = tuple("=+-@\t\r＝＋－＠")
+"""Beginnings of text that spreadsheets compute."""
+
+
+class CsvWriter:
+    """Writes rows under a head of columns that are known before."""
+
+    def __init__(self, file: IO[str], columns: Sequence[str]) -> None:
+        self._file, self._columns = file, columns
+        self._writer = csv.writer(file, lineterminator="\r\n")
+        self._writer.writerow(map(cell, columns))
+
+    def write(self, row: Mapping[str, object]) -> None:
+        """Write one row; a column that it lacks is empty."""
+        self._writer.writerow([cell(row.get(column, "")) for column in self._columns])
+
+
+def cell(value: object) -> object:
+    """Return a value as a cell: text that a spreadsheet would compute gets a leading apostrophe, numbers stay."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Return rows under a head, as the text of a file."""
+    text = io.StringIO(newline="")
+    writer = CsvWriter(text, columns)
+    for row in rows:
+        writer.write(row)
+    return text.getvalue()

@@ -1,0 +1,136 @@
+"""One policy for every command: a file of others is replaced with --replace only, a photo never."""
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.cli.shell.environment import OUTPUTS
+from frn.images.opening import open_image
+from frn.models.zoo import assets_folder, shipped_models
+from frn.system.overwriting import is_ours
+
+MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+PHOTO = QUERIES / "eyed footman 6.jpg"
+CONV4 = shipped_models()["conv4"]
+FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
+    ("classify", "--out"): ("x.jsonl", [MOTHS, PHOTO]),
+    ("classify", "--report"): ("x.html", [MOTHS, PHOTO]),
+    ("enroll", "--out"): ("x.frn.json", [MOTHS]),
+    ("explain", "--out"): ("x.png", [MOTHS, PHOTO]),
+    ("score", "--csv"): ("x.csv", [MOTHS, MOTHS]),
+    ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
+    ("import", "--out"): ("x.safetensors", ["torchvision:resnet18"]),
+    ("average", "--out"): ("x.safetensors", [CONV4, CONV4]),
+    ("eval", "--report"): ("x.html", ["conv4", "--data", MOTHS]),
+    ("plot", "--out"): ("x.png", [MOTHS]),
+    ("visualize render", "--out"): ("x.png", ["conv4", "--data", MOTHS, "--decoder", MOTHS]),
+}
+"""Options that name a file: what it may be called, and what else the command takes."""
+FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
+    ("export", "--out"): ("features.onnx", ["--model", "conv4"]),
+    ("export", "--web"): ("page.js", ["--model", "conv4", "--runtime", MOTHS]),
+    ("reproduce", "--out"): ("ablation.json", ["ablation"]),
+    ("train", "--out"): ("config.toml", ["demo"]),
+    ("finetune", "--out"): ("config.toml", [MOTHS]),
+    ("visualize train", "--out"): ("config.toml", ["conv4", "--data", MOTHS]),
+    ("data prepare", "--out"): ("train/x/y.jpg", ["folder", "--source", MOTHS]),
+}
+"""Options that name a folder, and a file that would be written in it."""
+ELSEWHERE = {("reproduce", "--runs"): "the folders of runs, each by `frn train --out`"}
+ALL = {**FILES, **FOLDERS}
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def outputs(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    for name, command in commands.items():
+        for parameter in command.params:
+            if parameter.opts[0] in OUTPUTS and not parameter.is_flag:
+                yield f"{above}{name}", parameter.opts[0]
+        yield from outputs(getattr(command, "commands", {}), f"{above}{name} ")
+
+
+def test_every_option_that_names_an_output_is_in_the_table() -> None:
+    command: Any = typer.main.get_command(app)
+    shown = {(name, word) for name, word in outputs(command.commands) if not command.commands[name.split()[0]].hidden}
+    assert shown - {("pretrain", "--out")} == {*ALL, *ELSEWHERE}
+
+
+def place(tmp_path: Path, key: tuple[str, str]) -> tuple[Path, Path]:
+    """A path for the option, and the file in question."""
+    name = ALL[key][0]
+    if key in FILES:
+        return tmp_path / name, tmp_path / name
+    (tmp_path / "out" / name).parent.mkdir(parents=True)
+    return tmp_path / "out", tmp_path / "out" / name
+
+
+@pytest.mark.parametrize("key", ALL, ids=" ".join)
+def test_a_file_of_others_stays_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+    given, file = place(tmp_path, key)
+    file.write_bytes(b"of others")
+    command, option = key
+    result = frn(*command.split(), *ALL[key][1], option, given)
+    assert result.exit_code == 1
+    assert str(file.name) in result.stderr or "already holds something else" in result.stderr
+    assert result.stderr.startswith("error: ") or "\nerror: " in result.stderr
+    assert file.read_bytes() == b"of others"
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def with_replace() -> list[tuple[str, str]]:
+    command: Any = typer.main.get_command(app)
+
+    def takes(name: str) -> bool:
+        found = command
+        for word in name.split():
+            found = found.commands[word]
+        return any("--replace" in parameter.opts for parameter in found.params)
+
+    return [key for key in ALL if takes(key[0])]
+
+
+@pytest.mark.parametrize("key", with_replace(), ids=" ".join)
+def test_a_photo_stays_even_with_replace(tmp_path: Path, key: tuple[str, str]) -> None:
+    given, file = place(tmp_path, key)
+    file.write_bytes(PHOTO.read_bytes())
+    result = frn(*key[0].split(), *ALL[key][1], key[1], given, "--replace")
+    assert result.exit_code == 1
+    assert f"{file.name}: is a photo, and frn overwrites no photo" in result.stderr
+    assert file.read_bytes() == PHOTO.read_bytes()
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "webp"])
+def test_a_picture_that_frn_drew_is_replaced_and_a_photo_is_not(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"x.{ending}"
+    assert frn("explain", MOTHS, PHOTO, "--out", path).exit_code == 0
+    assert is_ours(path)
+    open_image(path)
+    assert frn("explain", MOTHS, PHOTO, "--out", path).exit_code == 0
+    picture = io.BytesIO()
+    Image.new("RGB", (64, 64)).save(picture, {"jpg": "JPEG"}.get(ending, ending))
+    path.write_bytes(picture.getvalue())
+    assert frn("explain", MOTHS, PHOTO, "--out", path, "--replace").exit_code == 1
+    assert path.read_bytes() == picture.getvalue()
+
+
+def test_a_table_is_replaced_on_request_and_an_empty_file_always(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.touch()
+    words = ("score", MOTHS, tmp_path / "labelled", "--csv", path)
+    (tmp_path / "labelled" / "eyed footman").mkdir(parents=True)
+    (tmp_path / "labelled" / "eyed footman" / "1.jpg").write_bytes(PHOTO.read_bytes())
+    assert frn(*words).exit_code == 0
+    assert frn(*words).exit_code == 1
+    assert frn(*words, "--replace").exit_code == 0
+    assert frn(*words[:3], "--report", tmp_path / "x.html").exit_code == 0
+    assert frn(*words[:3], "--report", tmp_path / "x.html").exit_code == 0

@@ -1,0 +1,49 @@
+"""Comma-separated values: whole rows, no live formulas, nothing that steers a terminal."""
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+
+from frn.cli.shell.console import print_json
+from frn.cli.shell.output import write_rows
+from frn.report.csv_rows import csv_text
+
+HOSTILE = ["=HYPERLINK(1)", "@SUM(A1)", "-2+3", "+1", "\t=1", "＝1", "a\rb", 'a"b', "a,b", "a\nb", "\x1b[2J"]
+STEERING = "\x1b]0;title\a \x9b2J \u202e\u2066 \r\n \x7f"
+
+
+def test_every_row_is_one_row_and_no_text_is_a_formula() -> None:
+    text = csv_text(["name", "n"], [{"name": each, "n": -0.5} for each in HOSTILE])
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert text.startswith("name,n\r\n")
+    assert [row["name"].removeprefix("'") for row in rows] == HOSTILE
+    assert [row["name"][0] == "'" for row in rows] == [True] * 6 + [False] * 5
+    assert {row["n"] for row in rows} == {"-0.5"}
+    assert csv_text(["=A1"], []) == "'=A1\r\n"
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Terminal(newline="")
+    monkeypatch.setattr(sys, "stdout", shown)
+    write_rows([{"image": STEERING, STEERING: STEERING}])
+    print_json({"image": STEERING, "letters": "ü字"})
+    text = shown.getvalue()
+    assert all(character.isprintable() for character in text.replace("\r\n", "").replace("\n", ""))
+    assert text.count("\n") == 3
+    assert json.loads(text.splitlines()[-1]) == {"image": STEERING, "letters": "ü字"}
+    assert "ü字" in text
+
+
+def test_a_pipe_gets_the_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows([{"image": "a\x1bb\u202e"}])
+    assert capsys.readouterr().out == "image\r\na\x1bb\u202e\r\n"
