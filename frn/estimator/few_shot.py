@@ -226,8 +226,8 @@ class FewShotClassifier(Estimator):
         loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
         classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
-        for left_out in classifier.enroll_state(project.state):
-            warnings.warn(str(left_out), stacklevel=2)
+        for skipped in classifier.enroll_state(project.state):
+            warnings.warn(str(skipped), stacklevel=2)
         labels = as_labels(list(classifier.classes))
         loaded._now = _Fitted(classifier, labels, loaded._parameters, None, project.document)
         return loaded

@@ -110,7 +110,10 @@ def check(
             raise FrnError(f"{data}: there is no such folder")
         found = list(find_splits(data).values())
         splits = found or [data]
-        per_class = 2 if shot is queries is None else (shot or 5) + (queries or 15)
+        per_class, episode = 2, "an episode"
+        if shot is not None or queries is not None:
+            shot, queries = shot or 5, queries or 15
+            per_class, episode = shot + queries, f"a {shot}-shot episode with {queries} queries"
         reports = []
         for folder in splits:
             with progress_bar(f"checking {folder.name}") as progress:
@@ -129,7 +132,7 @@ def check(
             for skipped in report.skipped:
                 note(skipped.reason)
             for name, size in report.too_small.items():
-                note(f"too small: {report.folder / name} has {size} images, but an episode needs {per_class}")
+                note(f"too small: {report.folder / name} has {size} images, but {episode} needs {per_class}")
         report_skipped(unused_folders(data, found) if found else [], all_of_them="")
         problems = sum(len(report.broken) + len(report.too_small) for report in reports)
         if problems:

@@ -42,6 +42,7 @@ BAR = 24
 
 
 def classify(
+    context: typer.Context,
     classes: Classes,
     images: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
     model: ClassifierModel = None,
@@ -79,13 +80,14 @@ def classify(
         check_report(report, replace=replace)
         if out and (wants != "table" or report):
             raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+        source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
+        if source is not None and source.name == "COMMANDLINE" and wants != "table":
+            raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
+        top = top or 3
         if out:
             from frn.inference.results import ResultsFile, check_results, run_digest
 
             check_results(out, resume=resume, replace=replace)
-        if top and wants != "table":
-            raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
-        top = top or 3
         if resume and not out:
             raise FrnError("--resume goes on with the file of --out: give it.")
         refuse_a_photo(classes, images[0], "classify")

@@ -1,6 +1,5 @@
 """The teaching loop: views of photos, the teachers' stored answers to them, and episodes in each step."""
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -62,7 +61,7 @@ class Photos:
 
 def start(recipe: TeachingRecipe, init: Model) -> Model:
     """The student: what `init` computes, with patches as fine as the recipe's backbone has them."""
-    size = EvaluationTransform(size=recipe.evaluation_size, resize=recipe.evaluation_size)
+    size = EvaluationTransform(size=recipe.evaluation_size, resize=recipe.evaluation_resize)
     config = ModelConfig(
         backbone=recipe.backbone, method="frn", last_pool=False, transform=size,
         mean=init.config.mean, std=init.config.std,
@@ -88,7 +87,7 @@ def teach(
     progress: Progress = lambda done, total: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Teach a student; `best.safetensors` in `out` is the running mean of its weights.
+    """Teach a student; `best.safetensors` in `out` is the mean of what it began as and of what it learned.
 
     FrnError if the data do not fit the recipe, or the folder is taken.
     """
@@ -112,8 +111,13 @@ def teach(
 
     ended = run.run_epochs(recipe.epochs, lambda: range(recipe.steps), take, stop)
     if ended.finished:
-        result = copy.copy(lesson.model)
-        result._modules = lesson.model._modules | {"backbone": lesson.student.averaged}
+        result = start(recipe, init)
+        learned = {"backbone": lesson.student.averaged, "head": lesson.model.head}
+        for part, module in learned.items():
+            taught = module.state_dict()
+            for name, value in result.get_submodule(part).state_dict().items():
+                if value.is_floating_point():
+                    value.lerp_(taught[name], 1 - recipe.kept)
         save_model(result.eval(), folder.best, {**settings.facts, "steps": run.position.total_steps})
     return ended
 

@@ -33,6 +33,8 @@ class TeachingRecipe:
     size: int = 120
     """Pixels of a training view."""
     evaluation_size: int = 144
+    evaluation_resize: int = 156
+    """Shorter side of a photo before its middle is cut out for the model."""
     scale: tuple[float, float] = (0.45, 1.0)
     """Share of a photo's area that a view covers."""
     jitter: float = 0.3
@@ -55,13 +57,20 @@ class TeachingRecipe:
     """Share of all steps in which the rate rises; then it falls along a cosine."""
     weight_decay: float = 0.02
     averaging: float = 0.998
-    """Share of the running mean of weights that a step keeps; the mean is the result."""
+    """Share of the running mean of weights that a step keeps."""
+    kept: float = 0.4
+    """Share of the first weights in the result, the rest being the running mean (Wortsman et al., WiSE-FT, 2022)."""
     weights: Weights = Weights()
 
     def __post_init__(self) -> None:
         if min(self.epochs, self.steps, self.batch) < 1 or self.way < 2 or self.per_class < 3:
             raise FrnError(f"a teaching needs steps, photos, two classes and three photos of each: {self}")
-        if not self.learning_rate > 0 or not 0 <= self.warm_up < 1 or not 0 <= self.averaging < 1:
+        if (
+            not self.learning_rate > 0
+            or not 0 <= self.warm_up < 1
+            or not 0 <= self.averaging < 1
+            or not 0 <= self.kept < 1
+        ):
             raise FrnError(f"a teaching needs a positive rate, and shares below 1: {self}")
         if len(self.episode_shares) != len(self.photo_shares) or sum(self.photo_shares) > 1:
             raise FrnError(f"episode_shares and photo_shares name the same data sets, the latter 1 at most: {self}")

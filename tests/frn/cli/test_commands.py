@@ -297,7 +297,7 @@ def test_data_check_and_prepare(moths: Path, tmp_path: Path) -> None:
     broken = frn("data", "check", tmp_path / "out", "--json", "--shot", 5)
     assert broken.exit_code == 1
     assert "broken: " in broken.stderr
-    assert "moth 20 has 11 images, but an episode needs 20" in broken.stderr
+    assert "moth 20 has 11 images, but a 5-shot episode with 15 queries needs 20" in broken.stderr
     assert sum(len(report["broken"]) for report in json.loads(broken.stdout)) == 1
 
 

@@ -49,7 +49,7 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
         ("classify CLASSES PHOTO --top 2 --json", "--top is for the table"),
         ("classify CLASSES PHOTO --top 2 --csv", "--top is for the table"),
         ("classify CLASSES PHOTO --resume", "--resume"),
-        ("data prepare cub-raw --source . --out x --seed 3", "--seed draw the classes of a folder of yours"),
+        ("data prepare cub-raw --source . --out x --seed 3", "--seed split a folder of your own"),
         ("export --out x --runtime y", "--runtime is for --web"),
         ("export --out x --threshold 0.3", "--threshold"),
         ("export --out x --calibrate y", "--calibrate is for --precision int8"),

@@ -110,7 +110,9 @@ def test_a_result_is_a_table_rows_or_json(words: tuple[object, ...], head: str) 
 def test_scores_and_checks_are_rows_too(moths: Path, labelled: Path, tmp_path: Path) -> None:
     rows = frn("score", MOTHS, labelled, "--format", "csv", "--csv", tmp_path / "rows.csv").stdout
     assert rows == (tmp_path / "rows.csv").read_text()
-    checked = list(csv.DictReader(io.StringIO(frn("data", "check", moths / "val", "--format", "csv").stdout)))
+    checked = list(
+        csv.DictReader(io.StringIO(frn("data", "check", moths / "val", "--shot", 5, "--format", "csv").stdout))
+    )
     assert [(row["class"], row["images"], row["too_small"]) for row in checked][:1] == [("moth 20", "12", "True")]
     words = ("eval", "conv4", "--data", moths, "--episodes", 10, "--shot", 1, "--unknown", "--way", 2, "--queries", 2)
     (measured,) = csv.DictReader(io.StringIO(frn(*words, "--csv").stdout))

@@ -139,4 +139,4 @@ def test_five_photos_of_a_class_are_no_problem_unless_episodes_are_asked_for(tmp
     assert frn("data", "check", tmp_path).exit_code == 0
     told = frn("data", "check", tmp_path, "--shot", 5)
     assert told.exit_code == 1
-    assert "an episode needs 20" in told.stderr
+    assert "a 5-shot episode with 15 queries needs 20" in told.stderr

@@ -26,8 +26,8 @@ from frn.training.teaching.teaching_recipe import TeachingRecipe, read_recipe
 from tests.frn.training.tiny import sampled, weights
 
 RECIPE = TeachingRecipe(
-    size=24, evaluation_size=24, way=3, per_class=3, batch=8, episode_shares=(1.0,), photo_shares=(0.4,),
-    own_sets=1, epochs=2, steps=3,
+    size=24, evaluation_size=24, evaluation_resize=24, way=3, per_class=3, batch=8, episode_shares=(1.0,),
+    photo_shares=(0.4,), own_sets=1, epochs=2, steps=3,
 )  # fmt: skip
 IMAGES = ConcatImages((sampled(4, 0, 32), sampled(4, 1, 32)))
 
@@ -76,6 +76,16 @@ def test_a_student_comes_to_agree_with_its_teachers(tmp_path: Path) -> None:
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     losses = [float(line.partition('"loss": ')[2].partition(",")[0]) for line in lines]
     assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])
+
+
+def test_the_result_keeps_a_share_of_the_first_weights(tmp_path: Path) -> None:
+    name = "backbone.blocks.1.conv1.0.weight"
+    began = model().state_dict()[name]
+    moved = []
+    for kept in (0.0, 0.5):
+        run(tmp_path / str(kept), replace(RECIPE, kept=kept))
+        moved.append(weights(tmp_path / str(kept) / "best.safetensors")[name] - began)
+    torch.testing.assert_close(moved[1], moved[0] / 2)
 
 
 def test_photos_that_a_teacher_has_answered_are_not_asked_again(tmp_path: Path) -> None:
@@ -133,7 +143,8 @@ def test_a_student_is_taught_from_the_command_line(tmp_path: Path, monkeypatch: 
             Image.fromarray(image).save(file)
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
-        "size = 24\nevaluation_size = 24\nteacher_size = 32\nway = 3\nper_class = 3\nbatch = 4\nepochs = 1\nsteps = 2\n"
+        "size = 24\nevaluation_size = 24\nevaluation_resize = 24\n"
+        "teacher_size = 32\nway = 3\nper_class = 3\nbatch = 4\nepochs = 1\nsteps = 2\n"
         "own_sets = 1\nepisode_shares = [1.0]\nphoto_shares = [0.5]\n"
     )
     words = ["teach", recipe, "--data", tmp_path / "named", "--photos", tmp_path / "other", "--out", tmp_path / "run"]
