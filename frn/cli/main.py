@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from frn._version import __version__
 from frn.cli.shell.console import plain_ending, user_errors
 from frn.cli.shell.environment import name_variables
-from frn.cli.shell.help import show_help
+from frn.cli.shell.help import prepare_help, show_help
 from frn.cli.train.average import average
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
@@ -48,6 +48,7 @@ class Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         name_variables(self.commands)
+        prepare_help(self.commands)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Name the command that another program calls by such a word."""
@@ -72,7 +73,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Few-shot image classification by [bold]feature map reconstruction[/bold].\n\n"
-    "A photo belongs to the class whose few example photos can best rebuild its feature map.",
+    "A photo gets the label of the class whose few example photos best reconstruct its feature map.",
     epilog="Start with:  [bold]frn classify[/bold] FOLDER PHOTO   ·   [bold]frn train demo[/bold]   ·   "
     "[bold]frn help[/bold]",
 )

@@ -16,27 +16,20 @@ app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them."
 def prepare(
     name: Annotated[
         str,
-        typer.Argument(
-            help="cub-cropped, cub-raw, aircraft, meta-inat, tiered-meta-inat, mini-imagenet, tiered-imagenet, "
-            "tiered-imagenet-224, cifar-fs, fc100, omniglot, or folder (anything of yours)."
-        ),
+        typer.Argument(help="Name of the data set, listed above."),
     ],
     source: Annotated[
         list[Path],
-        typer.Option(help="Archive as released, or a folder of archives or of what they unpack to. Repeatable."),
+        typer.Option(help="Archive or folder of archives or images. Repeatable."),
     ],
-    out: Annotated[Path, typer.Option(help="Where train/, val/ and test/ go.")],
-    split: Annotated[
-        str | None, typer.Option(help="Class split: tang, chen or all of cub; lake or vinyals of omniglot.")
-    ] = None,
-    unofficial: Annotated[
-        bool, typer.Option("--unofficial", help="Accept other checksums and counts than those published.")
-    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for train/, val/ and test/.")],
+    split: Annotated[str | None, typer.Option(help="Published class split to use.")] = None,
+    unofficial: Annotated[bool, typer.Option("--unofficial", help="Accept checksums and counts that differ.")] = False,
     download: Annotated[
         bool,
         typer.Option(
             "--download",
-            help="First let torchvision fetch the archives into the folder --source: aircraft, cifar, omniglot.",
+            help="Download the archives into the folder --source.",
         ),
     ] = False,
     val: Annotated[
@@ -44,24 +37,26 @@ def prepare(
         typer.Option(
             min=0,
             max=0.9,
-            help="folder: share of classes for validation.",
-            show_default="the folders' names say, or 0.2",
+            help="folder: fraction of validation classes.",
+            show_default="by folder names, or 0.2",
         ),
     ] = None,
     test: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=0.9, help="folder: share of classes for test.", show_default="the folders' names say, or 0.2"
-        ),
+        typer.Option(min=0, max=0.9, help="folder: fraction of test classes.", show_default="by folder names, or 0.2"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="folder: which classes go where.", show_default="0")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="folder: random seed of the split.", show_default="0")] = None,
 ) -> None:
-    """Make a data set: train/, val/ and test/ with one folder per class.
+    """Prepare a data set: train/, val/ and test/ with one folder per class.
 
-    Checksums and numbers of classes and images are compared with the published ones. Nothing is downloaded unless
-    --download says so, and nothing of the source is changed. A call that was interrupted goes on where it was; called
-    again on a whole data set, it changes nothing. A folder of yours is split by the names in it where they say train,
-    val or test (at least two of them), unless --val, --test or --seed is given; files that are no images are named.
+    Data sets: cub-cropped, cub-raw, aircraft, meta-inat, tiered-meta-inat, mini-imagenet, tiered-imagenet,
+    tiered-imagenet-224, cifar-fs, fc100, omniglot, or folder (your own photos).
+
+    Splits: tang, chen or all for cub; lake or vinyals for omniglot. Your own folder is split by folder names such as
+    train and val if it has them. --val, --test and --seed draw a random split of its classes instead.
+
+    The command compares checksums and counts with the published ones and never changes the source. It downloads only
+    with --download (aircraft, cifar-fs, fc100, omniglot). An interrupted call continues when you repeat it.
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
@@ -92,19 +87,19 @@ def prepare(
 
 @app.command()
 def check(
-    data: Annotated[Path, typer.Argument(help="Data set with train/, val/, test/; or one folder of class folders.")],
+    data: Annotated[Path, typer.Argument(help="Data set, or a folder with one folder per class.")],
     shot: Annotated[
-        int | None, typer.Option(min=1, help="Support images of an episode: report smaller classes.", show_default="5")
+        int | None, typer.Option(min=1, help="Report classes too small for this many examples.", show_default="5")
     ] = None,
     queries: Annotated[
-        int | None, typer.Option(min=1, help="Query images of an episode: report smaller classes.", show_default="15")
+        int | None, typer.Option(min=1, help="Report classes too small for this many queries.", show_default="15")
     ] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decode every image and say what is there: classes, counts, sizes, broken files, classes too small, other files.
+    """Check a data set: decode every image, count classes and images, report broken files and small classes.
 
-    The exit status is 1 if anything is broken, or too small for the episodes that --shot or --queries ask for.
+    The exit status is 1 if a file is broken, or if a class is too small for --shot or --queries.
     """
     with user_errors():
         wants = chosen_format(form, as_json)

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Show this one in full.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.", show_default=False)] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the training presets that `frn train` knows, with what the paper reports for them."""
+    """List the training presets of `frn train` and the accuracies that the paper reports."""
     from frn.training.presets import PRESETS, find_preset
 
     with user_errors():

@@ -20,27 +20,27 @@ def teach(
     ] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(help="Data set with a train/, in the order of the recipe's shares. Repeatable."),
+        typer.Option(help="Data set with train/, in the recipe's order. Repeatable."),
     ] = None,
     photos: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder of folders of photos, whose names do not matter. Repeatable."),
+        typer.Option(help="Folder of folders of unlabelled photos. Repeatable."),
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="The teacher's weights.", show_default="those of its package")
+        Path | None, typer.Option(help="Weights of the teacher.", show_default="those of its package")
     ] = None,
-    init: Annotated[str, typer.Option(metavar="MODEL", help="Start from a model's weights.")] = DEFAULT_MODEL,
+    init: Annotated[str, typer.Option(metavar="MODEL", help="Start from the weights of this model.")] = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for checkpoints and metrics.")] = Path("runs/teach"),
-    seed: Annotated[int, typer.Option(min=0, help="Of views, episodes and batches.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
     compiled: options.Compile = False,
     resume: options.Resume = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Teach the default model's network to see what stronger networks see, mostly on photos without labels.
+    """Distil stronger networks into the default model's backbone, mostly on unlabelled photos.
 
-    Stronger networks answer each photo once; the student learns from these answers and from episodes.
+    The teachers' outputs are computed once per photo and stored. The student learns from them and from episodes.
     """
     with user_errors():
         wants = chosen_format(form, as_json)

@@ -33,14 +33,14 @@ def train(
     preset: Annotated[
         str,
         typer.Argument(
-            help="Preset (`frn presets`), or RECIPE.toml:STAGE. `demo` needs no data.",
+            help="Preset from `frn presets`, or RECIPE.toml:STAGE.",
             autocompletion=options.preset_names,
         ),
     ],
     data: options.TrainingData = None,
     out: options.RunOut = None,
     method: Annotated[
-        options.MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
+        options.MethodName | None, typer.Option(help="Use another head than the preset's.", show_default=False)
     ] = None,
     backbone: options.Backbone = None,
     batch: Annotated[
@@ -54,13 +54,13 @@ def train(
     warm_up: options.WarmUp = None,
     aux: Annotated[
         Literal["reference", "paper", "off"] | None,
-        typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
+        typer.Option(help="Auxiliary loss (reference: as in the authors' code).", show_default=False),
     ] = None,
     freeze: Annotated[
         Literal["none", "lambda", "rho", "both"] | None,
-        typer.Option(help="Keep these parameters of FRN at their start.", show_default=False),
+        typer.Option(help="Parameters of FRN that stay fixed.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -71,10 +71,13 @@ def train(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model by a preset, validate it, keep the best.
+    """Train a model with a preset and keep the checkpoint with the best validation accuracy.
 
-    The preset knows the stage: episodes, or pre-training on all classes at once, whose result `--init RUN` hands on.
-    Ctrl-C saves and stops; `--resume` continues as if nothing had happened, also after a kill.
+    A preset trains on episodes or pre-trains on all classes at once; continue from a pre-trained run with `--init RUN`.
+    The preset `demo` needs no data. With several --data, the first one validates.
+
+    Ctrl-C saves and stops. `--resume` continues with the same result, bit for bit, also after a kill. `--resume`
+    with more --epochs extends a run.
     """
     given = {name: value for name, value in locals().items() if name not in ("form", "as_json")}
     with user_errors():
@@ -101,9 +104,9 @@ def train(
 def finetune(
     data: Annotated[
         Path,
-        typer.Argument(help="Folder with one folder of photos per class; or with such folders in train/ and val/."),
+        typer.Argument(help="Folder with one folder of photos per class."),
     ],
-    model: Annotated[str, typer.Option(help="What to start from: shipped name, model file, run.")] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Option(help="Model to start from: name, model file or run folder.")] = DEFAULT_MODEL,
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/finetune")
     ] = None,
@@ -112,7 +115,7 @@ def finetune(
     queries: options.Queries = None,
     epochs: options.Epochs = None,
     lr: options.LearningRate = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of held-out classes, episodes and augmentation.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -121,10 +124,10 @@ def finetune(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a model better for the kind of pictures you have: a few minutes of training, from ten classes of ten photos.
+    """Adapt a model to your photos in a few minutes. You need at least ten classes of ten photos.
 
-    A quarter of the classes is held out and judges, unless there is a val/. The model that it starts from counts as the
-    first best, so the result is never worse than that on them.
+    A quarter of the classes is held out for validation, unless the folder has train/ and val/. The result is never
+    worse than the starting model on the validation classes.
     """
     given = {name: value for name, value in locals().items() if name not in ("form", "as_json", "data", "model")}
     with user_errors():

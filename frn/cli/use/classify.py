@@ -44,36 +44,36 @@ BAR = 24
 def classify(
     context: typer.Context,
     classes: Classes,
-    images: Annotated[
-        list[str], typer.Argument(help="Photos, folders of photos, or globs; - reads a list of them from stdin.")
-    ],
+    images: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
     model: ClassifierModel = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Classes to show per photo.", show_default="3")] = None,
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Number of classes to show per photo.", show_default="3")
+    ] = None,
     threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     out: Annotated[
         Path | None,
-        typer.Option(help="Write a line of JSON per photo to this file (.jsonl) as they come.", show_default=False),
+        typer.Option(help="Write a line of JSON per photo to this file (.jsonl).", show_default=False),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
     report: Annotated[
-        Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
+        Path | None, typer.Option(help="Also write the labelled photos as a page (.html).", show_default=False)
     ] = None,
     replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Label photos by the class whose examples rebuild them best.
+    """Label photos with the class whose examples reconstruct them best.
 
-    Broken photos are reported and stop nothing; the exit status is then 1. A report has the photos as thumbnails sorted
-    by sureness, to be filtered by class, with their error maps, in one file that needs no network. As JSON, each photo
-    is an object on a line of its own.
+    Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line.
 
-    With --out any number of photos takes the same memory, and after a stop or a kill --resume answers the rest; a line
-    has the --top best classes.
+    --report writes one self-contained file: thumbnails with error maps, sorted by confidence and filtered by class.
+
+    --out handles any number of photos in constant memory and writes the --top best classes of each. --resume continues
+    after a stop or a kill.
     """
     with user_errors():
         wants = chosen_format(form, as_json, as_csv)

@@ -15,55 +15,52 @@ from frn.models.zoo import DEFAULT_MODEL
 
 
 def export(
-    out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the exported files.", show_default=False)] = None,
     web: Annotated[
         Path | None,
-        typer.Option(help="Folder for a page that classifies photos in the browser, and teaches.", show_default=False),
+        typer.Option(help="Write a web page that classifies to this folder.", show_default=False),
     ] = None,
     runtime: Annotated[
         Path | None,
         typer.Option(
-            help="For --web: onnxruntime-web, as a folder or as the archive of `npm pack onnxruntime-web`.",
+            help="For --web: folder or npm archive of onnxruntime-web.",
             show_default="node_modules/onnxruntime-web, here or above",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Model file, run folder or shipped name.", show_default=DEFAULT_MODEL)
+        str | None, typer.Option(help="Model name, model file or run folder.", show_default=DEFAULT_MODEL)
     ] = None,
     classes: Annotated[
         Path | None,
-        typer.Option(help="Folder of class folders, or a project: also write classifier.onnx.", show_default=False),
+        typer.Option(help="Class folders or a project; adds classifier.onnx.", show_default=False),
     ] = None,
     threshold: Threshold = None,
     tta: TtaName = "none",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],
-        typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
+        typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate)."),
     ] = "fp32",
     calibrate: Annotated[
-        Path | None, typer.Option(help="Folder of class folders that int8 is tuned and judged on.", show_default=False)
+        Path | None, typer.Option(help="Folder of class folders to calibrate and test int8 on.", show_default=False)
     ] = None,
-    max_drop: Annotated[float, typer.Option(min=0, help="Points of accuracy that int8 may lose.")] = 1.0,
-    weights: Annotated[
-        bool, typer.Option("--weights", help="Also write model.safetensors for torch; with fp16, half the size.")
-    ] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Short for --as onnx, the default.")] = False,
+    max_drop: Annotated[float, typer.Option(min=0, help="Accuracy that int8 may lose, in percentage points.")] = 1.0,
+    weights: Annotated[bool, typer.Option("--weights", help="Also write model.safetensors for torch.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Short for --as onnx.")] = False,
     file_format: Annotated[
         Literal["onnx", "ort", "openvino"],
-        typer.Option("--as", help="Also write ort, for small builds of onnxruntime, or openvino (an extra)."),
+        typer.Option("--as", help="Also write this format (openvino needs an extra)."),
     ] = "onnx",
     replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
+    """Export ONNX files for any onnxruntime: features.onnx, head.onnx and, with --classes, classifier.onnx.
 
-    Each is one self-contained file in standard operators; README.md beside them says how to call them. Every file is
-    compared with what it was made from, and nothing is written unless all agree. An export that was in --out before is
-    replaced, its classifier.onnx too. classifier-batch.onnx takes many prepared images at once.
+    Each file uses standard operators only, and README.md beside them explains how to call them. Every file is compared
+    with the original before it is written. An earlier export in --out is replaced.
 
-    --web writes a page instead: any file server serves it, photos stay in the browser, and from the second opening on
-    it needs no network.
+    --web writes a web page instead. Any file server can host it. Photos stay in the browser, and after the first visit
+    it works offline.
     """
     with user_errors():
         wants = chosen_format(form, as_json)

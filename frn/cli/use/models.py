@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     invoke_without_command=True,
-    help="List the models that have names, which every command and the app take; add networks of others.",
+    help="List, add and remove named models.",
 )
 
 
 @app.callback()
 def models(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
-    """List the models that have names, which every command and the app take; add networks of others."""
+    """List the named models. Every command and the app accept these names."""
     if context.invoked_subcommand is not None:
         return
     from frn.errors import FrnError
@@ -43,29 +43,30 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
 
 @app.command()
 def add(
-    network: Annotated[
-        str, typer.Argument(help="Name of `frn models known`, torchvision:NAME, timm:NAME, model file, run or .pth.")
-    ],
+    network: Annotated[str, typer.Argument(help="Name, torchvision:NAME, timm:NAME, model file or run.")],
     name: Annotated[
-        str | None, typer.Option(help="What to call it here.", show_default="its name, up to the first dot")
+        str | None, typer.Option(help="Name for the added model.", show_default="its name, up to the first dot")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Its .safetensors, or .pth of tensors alone.", show_default="fetched")
+        Path | None,
+        typer.Option(help="Weights file: .safetensors, or .pth with tensors only.", show_default="downloaded"),
     ] = None,
     size: Annotated[
-        int | None, typer.Option(min=8, help="Side of the images, in pixels.", show_default="that of the weights")
+        int | None,
+        typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
     method: Annotated[
-        MethodName | None, typer.Option(help="Head of a pretrained backbone; it learns nothing.", show_default="frn")
+        MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
     ] = None,
     preset: ImportPreset = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a pretrained backbone, a run or an authors' checkpoint: from then on its name works everywhere.
+    """Add a pretrained backbone, a run or an authors' checkpoint under a name.
 
-    FRN needs no training on a pretrained backbone: lambda, rho and the temperature are chosen for each set of classes,
-    by leave-one-out; `frn eval` chooses them from the validation split. The weights' licence is their makers'.
+    `frn models known` lists short names. FRN needs no training on a pretrained backbone: leave-one-out chooses lambda,
+    rho and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence of
+    the weights before you use them.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
@@ -99,7 +100,7 @@ def add(
 
 @app.command()
 def known(form: Format = None, as_json: AsJson = False) -> None:
-    """List the networks that `frn models add` knows by a short name."""
+    """List the networks with short names for `frn models add`."""
     from frn.models.catalogue import CATALOGUE
 
     with user_errors():
@@ -114,8 +115,8 @@ def known(form: Format = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def remove(name: Annotated[str, typer.Argument(help="Of an added model.")]) -> None:
-    """Delete a model that was added."""
+def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")]) -> None:
+    """Delete an added model."""
     with user_errors():
         from frn.models.zoo import remove_model
 

@@ -43,14 +43,16 @@ MAX_ERRORS = 10
 
 def score(
     classes: Classes,
-    labelled: Annotated[Path, typer.Argument(help="Folder with one folder of other photos per class, named alike.")],
+    labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
     model: ClassifierModel = None,
     threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
-    csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write one row per photo to this CSV file.", show_default=False)
+    ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Also write a page (.html) of all of it.", show_default=False),
+        typer.Option("--report", help="Also write the results as a page (.html).", show_default=False),
     ] = None,
     replace: Replace = False,
     tta: TtaName = "none",
@@ -58,10 +60,10 @@ def score(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score classes on photos whose class is known: accuracy, each class, confusion, calibration, unknown photos.
+    """Measure accuracy, confusion and calibration on labelled photos.
 
-    Folders that are called like no class hold photos that ought to be called unknown. Photos that are examples
-    themselves are left out.
+    Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples
+    are skipped.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
