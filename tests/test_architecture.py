@@ -49,7 +49,7 @@ APP_LAYERS = [
 TORCH_FREE = (
     "frn.errors",
     *(f"frn.system.{name}" for name in ("caches", "extras", "files", "file_sets", "hardware", "sandbox", "archives")),
-    "frn.images",
+    *("frn.data.names", "frn.images"),
     *(f"frn.episodes.{name}" for name in ("shape", "sampler")),
     *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),
     *(f"frn.models.{name}" for name in ("catalogue", "zoo", "header")),
@@ -65,7 +65,6 @@ def modules() -> dict[str, Path]:
         ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
         for package, root in SOURCES.items()
         for path in sorted((root / package).rglob("*.py"))
-        if path.parent.name != "bench" and not path.name.startswith("bench")  # on their way out of the package
     }
 
 

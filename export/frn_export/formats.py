@@ -72,7 +72,7 @@ def _openvino() -> Converter:
     try:
         import openvino
     except ImportError as error:
-        raise FrnError(f"--format openvino needs OpenVINO: {install_command('openvino')}") from error
+        raise FrnError(f"--as openvino needs OpenVINO: {install_command('openvino')}") from error
     core = openvino.Core()
 
     def convert(data: bytes, path: Path) -> tuple[dict[str, bytes], Callable[[Values], Values]]:

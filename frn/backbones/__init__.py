@@ -28,6 +28,7 @@ BACKBONES: dict[str, BackboneFactory] = {
     "resnet12-small": partial(ResNet12, SMALL),
     "resnet9-patch4": partial(ResNet12, PATCHES, stem=4),
     "resnet9-patch4-wide": partial(ResNet12, WIDE_PATCHES, stem=4),
+    "resnet9-patch6-wide": partial(ResNet12, WIDE_PATCHES, stem=6),
 }
 
 

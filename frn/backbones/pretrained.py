@@ -6,6 +6,7 @@ without class and register tokens. Nothing here is trained, and nothing is downl
 Shape letters: b images, S their side, d channels, (h, w) the map.
 """
 
+import importlib.util
 import os
 import re
 import sys
@@ -19,9 +20,9 @@ from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
 from frn.errors import FrnError
-from frn.system.download import Progress, fetch_from_hub, fetch_url
 from frn.system.extras import install_command
 from frn.system.files import PART, remove_unfinished, sha256
+from frn.system.transfers import Progress, fetch_from_hub, fetch_url
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -196,6 +197,7 @@ class TimmMaps(nn.Module):
 
     def __init__(self, name: str, size: int) -> None:
         super().__init__()
+        self.name = name
         config = _timm_config(name)
         sized = {"img_size": size} if config["fixed_input_size"] else {}
         self.net = _timm().create_model(name, pretrained=False, num_classes=0, **sized)
@@ -213,9 +215,17 @@ class TimmMaps(nn.Module):
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights as timm names them, without the classifier's, positions resampled to the size of the images."""
-        rename = getattr(sys.modules[type(self.net).__module__], "checkpoint_filter_fn", None)
-        found = rename(dict(weights), self.net) if rename else weights
+        found = self.renamed(self.name, weights, self.net)
         return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
+
+    @staticmethod
+    def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
+        """Weights by timm's names, positions of a transformer resampled to the size of the images of `net`."""
+        rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
+        found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
+        if "_conv_stem.weight" in found:
+            return _named_by_order(found, _timm().create_model(name).state_dict())
+        return found
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
@@ -248,6 +258,16 @@ class TimmMaps(nn.Module):
         return fetch_from_hub(hub, "model.safetensors", folder, progress)
 
 
+def _named_by_order(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """Weights of the `efficientnet_lite_pytorch` package under timm's names: both list the same layers in one order.
+
+    Weights whose shapes differ anywhere keep their names, so that they are refused.
+    """
+    if [value.shape for value in weights.values()] != [value.shape for value in expected.values()]:
+        return weights
+    return dict(zip(expected, weights.values(), strict=True))
+
+
 def _timm() -> Any:
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # the hub's package reads it when timm imports it
     try:
@@ -276,6 +296,13 @@ def adapter(name: str) -> type[TorchvisionMaps] | type[TimmMaps]:
     return ADAPTERS[source]
 
 
+def packaged_weights(package: str) -> Path | None:
+    """The file of weights inside an installed package, which is not imported; None if it is not installed."""
+    found = importlib.util.find_spec(package)
+    folders = found.submodule_search_locations if found else None
+    return next((path for folder in folders or () for path in sorted(Path(folder).rglob("*.pth"))), None)
+
+
 def find_weights(name: str, file: Path | None, *, download: bool = False, progress: Progress | None = None) -> Path:
     """The file with a network's weights: the one given, or the one in the cache of torchvision or timm.
 
@@ -298,8 +325,8 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
             ) from error
     looked = ", ".join(map(str, places))
     raise FrnError(
-        f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or --download fetches "
-        "them."
+        f"{name}: its weights are not here (looked for {looked}). Give them by --weights FILE, or let "
+        "`frn models add` fetch them."
     )
 
 

@@ -1,6 +1,7 @@
 """`frn`: the commands, in the order in which one meets them."""
 
 import re
+import shlex
 from typing import Annotated, Any
 
 import typer
@@ -9,15 +10,15 @@ from typer.core import TyperGroup
 from frn._version import __version__
 from frn.cli.shell.console import plain_ending, user_errors
 from frn.cli.shell.environment import name_variables
-from frn.cli.shell.help import show_help
+from frn.cli.shell.help import prepare_help, show_help
 from frn.cli.train.average import average
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
-from frn.cli.train.import_model import import_backbone
 from frn.cli.train.plot import plot
 from frn.cli.train.presets import presets
 from frn.cli.train.reproduce import reproduce
-from frn.cli.train.train import finetune, pretrain, train
+from frn.cli.train.teach import teach
+from frn.cli.train.train import finetune, train
 from frn.cli.train.visualize import app as visualize_app
 from frn.cli.use.cache import app as cache_app
 from frn.cli.use.classify import classify
@@ -29,6 +30,17 @@ from frn.cli.use.score import score
 from frn.errors import FrnError
 from frn.system.hardware import leave_threads_to_networks
 
+OTHER_NAMES = {
+    **dict.fromkeys(("predict", "infer", "inference", "label", "run"), "classify"),
+    **dict.fromkeys(("test", "evaluate", "benchmark"), "eval"),
+    **dict.fromkeys(("fit", "learn", "add"), "enroll"),
+    **dict.fromkeys(("fine-tune", "tune"), "finetune"),
+    **dict.fromkeys(("validate", "accuracy"), "score"),
+    **dict.fromkeys(("convert", "onnx"), "export"),
+    **dict.fromkeys(("ui", "tui", "app", "gui"), "frn-tui"),
+}
+"""What people call commands elsewhere, and what they are called here."""
+
 
 class Commands(TyperGroup):
     """The commands, none of which an empty word reaches: as a path it would mean the current folder."""
@@ -36,6 +48,14 @@ class Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         name_variables(self.commands)
+        prepare_help(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Name the command that another program calls by such a word."""
+        if (name := OTHER_NAMES.get(args[0].lower())) and args[0] not in self.commands:
+            words = [name] if name == "frn-tui" else ["frn", name]
+            ctx.fail(f"No such command {args[0]!r}. Did you mean: {shlex.join([*words, *args[1:]])}")
+        return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuse empty words in the place of names, before the command is looked at."""
@@ -53,7 +73,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Few-shot image classification by [bold]feature map reconstruction[/bold].\n\n"
-    "A photo belongs to the class whose few example photos can best rebuild its feature map.",
+    "A photo gets the label of the class whose few example photos best reconstruct its feature map.",
     epilog="Start with:  [bold]frn classify[/bold] FOLDER PHOTO   ·   [bold]frn train demo[/bold]   ·   "
     "[bold]frn help[/bold]",
 )
@@ -80,11 +100,11 @@ app.command(rich_help_panel="Use a model")(enroll)
 app.command(rich_help_panel="Use a model")(explain)
 app.command(rich_help_panel="Use a model")(score)
 app.command(rich_help_panel="Use a model")(export)
-app.command("import", rich_help_panel="Use a model")(import_backbone)
 app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
-app.command(rich_help_panel="Train and measure")(pretrain)
+app.command("pretrain", hidden=True)(train)
+app.command(rich_help_panel="Train and measure")(teach)
 app.command(rich_help_panel="Train and measure")(average)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(plot)

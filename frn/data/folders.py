@@ -1,15 +1,28 @@
 """Class folders: a data set is `train/ val/ test/`, a split is one folder per class, a class is its images."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from frn.data.names import normal
 from frn.errors import FrnError
+from frn.images.kinds import RAW, RAW_NAMES
 from frn.images.opening import EXTENSIONS
 from frn.system.files import is_there
 
 SPLITS = ("train", "val", "test")
+SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev", "development"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""What folders are called, in small letters, and the split that they mean."""
+SYSTEM_FOLDERS = frozenset(
+    {*("__macosx", "@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot"),
+     *("$recycle.bin", "system volume information", "lost+found", "found.000")}
+)  # fmt: skip
+"""What systems and servers leave beside people's own folders, in small letters; those that begin with a dot besides."""
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
 """What file managers leave in a folder of photos, in small letters."""
 
@@ -59,24 +72,59 @@ def scan(root: Path) -> ClassFolders:
     FrnError if `root` is no readable folder, has no class folders, or a class folder has no images.
     """
     loose, folders = _list(root)
+    photos = [name for name in loose if looks_like_image(name)]
     if not folders:
-        raise FrnError(f"{root}: has no class folders. It must hold one folder of images per class.")
-    skipped = [_left_out(root / name, "it lies in no class folder") for name in loose if looks_like_image(name)]
+        own = f" Its {len(photos)} photos belong into such folders." if photos else ""
+        raise FrnError(f"{root}: has no class folders. It must hold one folder of images per class.{own}")
+    if len(folders) > 1 and all(name.lower() in SPLIT_NAMES for name in folders):
+        listed = ", ".join(str(root / name) for name in folders)
+        raise FrnError(f"{root}: has the parts of a data set in it, not classes. Give one of them: {listed}")
+    _refuse_twins(root, folders)
+    skipped = [_left_out(root / name, "it lies in no class folder") for name in photos]
     odd = [name for name in loose if not looks_like_image(name) and not is_there(root / name)]
     skipped += [_left_out(root / name, "its link leads nowhere") for name in odd]
     files = []
     for name in folders:
         found = list_images(root / name)
         if not found.images:
-            raise FrnError(f"{root / name}: has no images ({', '.join(sorted(EXTENSIONS))}). Add some or remove it.")
+            raise FrnError(_why_empty(root, name, found))
         files.append(found.images)
         skipped += found.skipped
     return ClassFolders(root, tuple(folders), tuple(files), tuple(skipped))
 
 
+def _refuse_twins(root: Path, names: Sequence[str]) -> None:
+    """Refuse folders whose names look the same, by an `FrnError`."""
+    seen: dict[str, str] = {}
+    for name in names:
+        if (twin := seen.setdefault(normal(name), name)) is not name:
+            raise FrnError(
+                f"{root}: has two folders called {normal(name)!r}, which differ only in how their letters are encoded "
+                f"({twin!a} and {name!a}). Put their photos into one."
+            )
+
+
+def _why_empty(root: Path, name: str, found: "FolderImages") -> str:
+    """Return what a class folder without photos holds instead, and what to do."""
+    folder = root / name
+    if not found.skipped:
+        return f"{folder}: is empty. Put photos of this class there, or remove the folder."
+    deeper = [inner for inner in _list(folder)[1] if list_images(folder / inner).images]
+    if deeper:
+        shown = ", ".join(deeper[:5]) + (", ..." if len(deeper) > 5 else "")
+        return (
+            f"{folder}: has no photos itself, but its folders do ({shown}). If these are the classes, give {folder}; "
+            f"if {name!r} is the class, move their photos up."
+        )
+    return (
+        f"{folder}: has no photos that can be read ({', '.join(sorted(EXTENSIONS))}). "
+        f"It holds {len(found.skipped)} others; the first: {found.skipped[0].reason}"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class FolderImages:
-    """What lies directly in one folder; hidden entries and those of file managers do not count."""
+    """What lies directly in one folder; what `is_of_the_system` does not count."""
 
     images: tuple[str, ...]
     """Names of the files that look like images, sorted."""
@@ -92,6 +140,11 @@ def list_images(folder: Path) -> FolderImages:
     return FolderImages(tuple(name for name in files if looks_like_image(name)), tuple(skipped))
 
 
+def is_of_the_system(name: str) -> bool:
+    """Return whether a system or file manager left an entry: hidden ones, thumbnails, recycle bins."""
+    return name.startswith(".") or name.lower() in SYSTEM_FILES or name.lower() in SYSTEM_FOLDERS
+
+
 def looks_like_image(name: str) -> bool:
     """Whether a file is named like an image."""
     return Path(name).suffix.lower() in EXTENSIONS
@@ -100,6 +153,8 @@ def looks_like_image(name: str) -> bool:
 def why_skipped(name: str) -> str:
     """Why a file is no image, by its name."""
     suffix = Path(name).suffix
+    if suffix.lower() in RAW_NAMES:
+        return f"it is {RAW}"
     return f"{suffix} is no kind of image that is read" if suffix else "its name has no extension"
 
 
@@ -113,7 +168,7 @@ def _list(folder: Path) -> tuple[list[str], list[str]]:
     folders: list[str] = []
     try:
         for entry in os.scandir(folder):
-            if entry.name[0] != "." and entry.name.lower() not in SYSTEM_FILES:
+            if not is_of_the_system(entry.name):
                 (folders if _is_folder(entry) else files).append(entry.name)
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error
@@ -127,12 +182,33 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return False
 
 
+def find_splits(data: Path) -> dict[str, Path]:
+    """Return the folders of a data set by the split that they mean: `valid` and `Validation` are val.
+
+    FrnError if two folders mean the same split, or `data` cannot be listed.
+    """
+    found: dict[str, Path] = {}
+    for name in _list(data)[1]:
+        if (split := SPLIT_NAMES.get(name.lower())) is None:
+            continue
+        if split in found:
+            raise FrnError(f"{data}: both {found[split].name}/ and {name}/ mean {split!r}. Keep one of them there.")
+        found[split] = data / name
+    return {split: found[split] for split in SPLITS if split in found}
+
+
+def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
+    """Return a sentence for each folder of a data set that is not used."""
+    return [f"{data / name}: is not used" for name in _list(data)[1] if data / name not in used]
+
+
 def split_folder(data: Path, split: str) -> Path:
-    """Folder of a split of a data set; an FrnError says what `data` holds instead."""
+    """Return the folder of a split of a data set; an FrnError says what `data` holds instead."""
     if not data.is_dir():
         raise FrnError(f"{data}: there is no such folder")
-    folder = data / split
-    if not folder.is_dir():
+    named = data / split
+    folder = named if named.is_dir() else find_splits(data).get(SPLIT_NAMES.get(split.lower(), split))
+    if folder is None:
         found = sorted(entry.name for entry in data.iterdir() if entry.is_dir())
         raise FrnError(
             f"{data}: has no folder {split!r} (it has {', '.join(found[:8]) or 'no folders'}). A data set holds "

@@ -46,7 +46,7 @@ from frn.system.files import beside, read_json
 from frn.system.hardware import cores
 from frn.system.locks import lock
 
-PIXEL_CACHE_VERSION = 2
+PIXEL_CACHE_VERSION = 3
 Progress = Callable[[int, int], None]
 """Called with images done and images in all."""
 

@@ -2,8 +2,11 @@
 
 import dataclasses
 import itertools
+import math
+import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.estimator.labels import Labels, as_labels, check_kind, distinct, joined, names
+from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
 from frn.estimator.loading import load_extractor
-from frn.estimator.photos import NO_FILE, Photo, list_photos, open_photo, path_of
-from frn.estimator.protocol import Estimator
+from frn.estimator.photos import NO_FILE, Photo, list_photos, open_photo, path_of, several
+from frn.estimator.protocol import Estimator, not_fitted
+from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
@@ -29,8 +33,11 @@ from frn.system.files import write_atomically
 class FewShotClassifier(Estimator):
     """Classes from a few photos each; an estimator of scikit-learn (`clone`, `cross_val_score`, `Pipeline`, `pickle`).
 
-    Photos are a list of files, Pillow images or arrays (h, w, 3) or (h, w) in uint8; or one array (n, h, w, 3). A
-    single photo, also a bare array (h, w, 3), is refused: put it in brackets.
+    Photos are a list of files, bytes, open files, Pillow images, tensors or arrays (`frn.estimator.photos`); or one
+    array (n, h, w, 3). A single photo, also a bare array (h, w, 3), is refused: put it in brackets.
+
+    Any number of threads may use one classifier. Each call works on the classes as they are when it begins; `fit` and
+    `partial_fit` come one after the other.
 
     Examples:
         >>> classifier = FewShotClassifier().fit({"jay": ["a.jpg", "b.jpg"], "wren": ["c.jpg"]})
@@ -70,60 +77,70 @@ class FewShotClassifier(Estimator):
         self._forget()
 
     def fit(
-        self, photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo], labels: Iterable[Any] | None = None
+        self,
+        X: Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803  (scikit-learn's name)
+        y: Iterable[Any] | None = None,
+        *,
+        labels: Iterable[Any] | None = None,
     ) -> "FewShotClassifier":
         """Enroll classes, in place of any that were there. A photo given twice to a class counts once.
 
         Args:
-            photos: the photos of each class by its label; or a list of photos, with `labels` beside it.
-            labels: label of each photo of a list: text or numbers, which `predict` gives back.
+            X: the photos of each class by its label; or a list of photos, with `y` beside it.
+            y: label of each photo of a list: text or numbers, which `predict` gives back.
+            labels: another name of `y`.
 
         Raises:
             FrnError: if a photo cannot be read or is given to two classes, a class has none, or the model is refused.
         """
-        self._enroll(State(), *_flat(photos, labels))
+        listed, given = _flat(X, _one_of(y, labels))
+        with self._writing:
+            self._enroll(None, listed, given)
         return self
 
     def partial_fit(
         self,
-        photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo],
-        labels: Iterable[Any] | None = None,
+        X: Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803
+        y: Iterable[Any] | None = None,
         classes: Iterable[Any] | None = None,
+        *,
+        labels: Iterable[Any] | None = None,
     ) -> "FewShotClassifier":
         """Add shots to the classes that are there, and classes that are new; the result is that of one `fit` of all.
 
         Args:
-            photos: as for `fit`.
-            labels: as for `fit`.
+            X: as for `fit`.
+            y: as for `fit`.
             classes: all labels there will be, as scikit-learn passes them; those without a photo are not classes yet.
+            labels: another name of `y`.
 
         Raises:
             FrnError: as `fit`. The classes are then as they were.
             ValueError: if a label is not in `classes`.
         """
-        listed, given = _flat(photos, labels)
+        listed, given = _flat(X, _one_of(y, labels))
         if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
             raise ValueError(f"the label {min(map(repr, odd))} is not in classes")
-        self._enroll(State() if self._classifier is None else self._classifier.state, listed, given)
+        with self._writing:
+            self._enroll(self._now, listed, given)
         return self
 
     @property
     def classes_(self) -> Labels:
         """Labels of the classes."""
-        if not len(self._labels):
+        if self._now is None:
             raise AttributeError("classes_ is there after fit")
-        return self._labels
+        return self._now.labels
 
     @property
     def threshold_(self) -> float:
         """Share that a class must typically explain of a photo that is to be known."""
-        return self._fitted.threshold
+        return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo]) -> Labels:
         """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`."""
-        at = {name: index for index, name in enumerate(self._fitted.classes)}
-        found: Labels = self._labels[[at[answer.label] for answer in self._answers(photos)]]
-        return found
+        fitted = self._fitted
+        return fitted.labels_of(answer.label for answer in fitted.answers(photos))
 
     def predict_proba(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
         """Probability of each class (Eq. 9), (n, way)."""
@@ -135,22 +152,37 @@ class FewShotClassifier(Estimator):
 
     def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
         """Whether no class explains at least `threshold_` of a photo, (n,)."""
-        return np.array([answer.unknown for answer in self._answers(photos)], dtype=bool)
+        return np.array([answer.unknown for answer in self._fitted.answers(photos)], dtype=bool)
+
+    def answers(self, photos: Iterable[Photo]) -> Iterator["Answer"]:
+        """Answer each photo as it comes: everything that is known of it, in memory that does not grow.
+
+        A photo that cannot be read gets an answer with its `error`, and stops nothing. Classes that are fitted
+        meanwhile do not count.
+        """
+        return self._fitted.each(several(photos))
 
     def error_map(self, photo: Photo) -> NDArray[np.float32]:
         """Squared reconstruction error of every location for every class, (way, h, w)."""
-        classifier = self._fitted
+        classifier = self._fitted.classifier
         return classifier.error_maps(_embed(classifier.extractor, [photo])[1][0])
 
     def score(
-        self, photos: Sequence[Photo], labels: Iterable[Any], sample_weight: Sequence[float] | None = None
+        self,
+        X: Sequence[Photo],  # noqa: N803
+        y: Iterable[Any] | None = None,
+        sample_weight: Sequence[float] | None = None,
+        *,
+        labels: Iterable[Any] | None = None,
     ) -> float:
         """Share of the photos that get their label, each with its weight.
 
         ValueError if there are not as many labels or weights, no photos, weights that sum to zero, or labels that are
         numbers where the classes are text.
         """
-        truth, photos = as_labels(labels), list_photos(photos)
+        fitted, photos = self._fitted, list_photos(X)
+        given = _one_of(y, labels)
+        truth = as_labels(() if given is None else given)
         if len(photos) != len(truth):
             raise ValueError(f"{len(photos)} photos but {len(truth)} labels")
         if not photos:
@@ -159,8 +191,9 @@ class FewShotClassifier(Estimator):
             raise ValueError(f"{len(photos)} photos but {len(sample_weight)} weights")
         if sample_weight is not None and not np.sum(sample_weight):
             raise ValueError("the weights sum to zero: give at least one photo a weight")
-        check_kind(truth, self._labels)
-        return float(np.average(self.predict(photos) == truth, weights=sample_weight))
+        check_kind(truth, fitted.labels)
+        found = fitted.labels_of(answer.label for answer in fitted.answers(photos))
+        return float(np.average(found == as_known(truth, fitted.labels), weights=sample_weight))
 
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write a project file (`X.frn.json`) that refers to the photos where they are, and to classes by name.
@@ -168,12 +201,13 @@ class FewShotClassifier(Estimator):
         Raises:
             FrnError: if photos were not given as files, or the file is there already and `replace` is not set.
         """
-        path, classifier = Path(path), self._fitted
+        path, fitted = Path(path).expanduser(), self._fitted
+        classifier = fitted.classifier
         if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
             raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
-        reference = ModelReference.of(str(self._opened[0]), classifier.extractor, path.parent)
-        save_project(path, Project(reference, state, self._document), replace=replace)
+        reference = ModelReference.of(str(fitted.opened[0]), classifier.extractor, path.parent)
+        save_project(path, Project(reference, state, fitted.document), replace=replace)
 
     @classmethod
     def load(cls, path: str | Path, *, device: Device = "auto") -> "FewShotClassifier":
@@ -185,7 +219,7 @@ class FewShotClassifier(Estimator):
         Raises:
             FrnError: if it is no project, or its model is missing or another.
         """
-        path = Path(path)
+        path = Path(path).expanduser()
         project = load_project(path)
         name = project.model.locate(path.parent)
         tta = project.model.tta
@@ -194,9 +228,8 @@ class FewShotClassifier(Estimator):
         project.model.check(classifier.extractor.plain_sha256, path, name)
         for skipped in classifier.enroll_state(project.state):
             warnings.warn(str(skipped), stacklevel=2)
-        loaded._classifier, loaded._opened, loaded._maps = classifier, loaded._parameters, None
-        loaded._document = project.document
-        loaded._labels = as_labels(list(classifier.classes))
+        labels = as_labels(list(classifier.classes))
+        loaded._now = _Fitted(classifier, labels, loaded._parameters, None, project.document)
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
@@ -207,23 +240,24 @@ class FewShotClassifier(Estimator):
         """
         from frn_export.graphs.classifier import classifier_graph
 
-        classifier = self._fitted
+        classifier = self._fitted.classifier
         graph = classifier_graph(
             classifier.extractor.data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
         )
-        write_atomically(Path(path), graph.SerializeToString(deterministic=True))
+        write_atomically(Path(path).expanduser(), graph.SerializeToString(deterministic=True))
 
     def __sklearn_is_fitted__(self) -> bool:
-        return self._classifier is not None
+        return self._now is not None
 
     def __getstate__(self) -> dict[str, Any]:
         """All of it, the extractor's file too: what was pickled needs no model where it is opened."""
         state: dict[str, Any] = {"params": self.get_params()}
-        if (classifier := self._classifier) is not None:
-            state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": self._labels}
-            state |= {"maps": self._known_maps(), "threshold": classifier.threshold_override}
-            state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": self._opened}
-            state |= {"document": self._document}
+        if (fitted := self._now) is not None:
+            classifier = fitted.classifier
+            state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": fitted.labels}
+            state |= {"maps": fitted.known_maps(), "threshold": classifier.threshold_override}
+            state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
+            state |= {"document": fitted.document}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -233,24 +267,23 @@ class FewShotClassifier(Estimator):
         if "extractor" in state:
             trusted = state["trusted"]  # as it was opened before
             extractor = Extractor(state["extractor"], str(self.model), trusted=trusted, device=self.device)
-            self._adopt(extractor, *(state[n] for n in ("classes", "labels", "maps", "threshold", "opened")))
-            self._document.update(state.get("document", {}))  # not in pickles of older versions
+            known, labels, maps, threshold, opened = (
+                state[name] for name in ("classes", "labels", "maps", "threshold", "opened")
+            )
+            document = state.get("document", {})  # not in pickles of older versions
+            self._adopt(extractor, known, labels, maps, threshold, opened, document)
 
     def _forget(self) -> None:
-        self._classifier: Classifier | None = None
-        self._labels: Labels = np.empty(0, dtype=object)
-        self._maps: dict[str, Maps] | None = {}
-        """Of every example by its content key; None, where a project was loaded, until they are needed."""
-        self._opened: tuple[object, ...] = ()
-        """The parameters that the extractor of the classifier was opened for."""
-        self._document: Document = {}
-        """The project that was loaded, with the keys that this version does not know."""
+        self._now: _Fitted | None = None
+        """What each call works on: a fit puts another in its place."""
+        self._writing = threading.RLock()
+        """Held by a fit, so that of several none is lost."""
 
     @property
-    def _fitted(self) -> Classifier:
-        if self._classifier is None:
-            raise FrnError("there is no class yet: fit some first")
-        return self._classifier
+    def _fitted(self) -> "_Fitted":
+        if (fitted := self._now) is None:
+            raise not_fitted("there is no class yet: fit some first")
+        return fitted
 
     @property
     def _parameters(self) -> tuple[object, ...]:
@@ -259,17 +292,17 @@ class FewShotClassifier(Estimator):
 
     def _open(self) -> Extractor:
         """The extractor of the parameters as they are now."""
-        if self._classifier is not None and self._opened == self._parameters:
-            return self._classifier.extractor
+        if (fitted := self._now) is not None and fitted.opened == self._parameters:
+            return fitted.classifier.extractor
         return load_extractor(self.model, self.device, self.tta)
 
-    def _enroll(self, before: State, photos: Sequence[Photo], labels: Labels) -> None:
+    def _enroll(self, fitted: "_Fitted | None", photos: Sequence[Photo], labels: Labels) -> None:
         """Enroll photos beside the examples of the classes that are there."""
-        extractor = self._open()
-        if before.classes and extractor.sha256 != self._fitted.extractor.sha256:
+        extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
+        if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
             raise FrnError("the classes are of another model or tta: fit them anew, or set the parameters back")
         keys, found = _embed(extractor, photos)
-        together = joined(self._labels, labels) if before.classes else labels
+        together = joined(fitted.labels, labels) if fitted else labels
         all_labels = distinct(together)  # of one type: 1 is called 1.0 beside 2.5
         named = names(together, all_labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
@@ -280,10 +313,9 @@ class FewShotClassifier(Estimator):
         state, duplicates = build_state(examples.items())
         state = _renumbered(state, before)
         _refuse_contradictions(duplicates, examples)
-        maps = (self._known_maps() if before.classes else {}) | dict(zip(keys, found, strict=True))
-        self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters)
-        if not before.classes:
-            self._document = {}
+        maps = dict(fitted.known_maps() if fitted else {}) | dict(zip(keys, found, strict=True))
+        document = fitted.document if fitted else {}
+        self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters, document)
 
     def _adopt(
         self,
@@ -293,17 +325,88 @@ class FewShotClassifier(Estimator):
         maps: Mapping[str, Maps],
         threshold: float | None,
         opened: tuple[object, ...],
+        document: Document,
     ) -> None:
         classifier = Classifier(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
         classifier.adopt(state, maps)
-        self._classifier, self._labels, self._opened = classifier, labels, opened
-        self._maps = {key: maps[key] for key in state.holders()}
+        self._now = _Fitted(classifier, labels, opened, {key: maps[key] for key in state.holders()}, document)
 
-    def _known_maps(self) -> dict[str, Maps]:
+    def _table(self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]]) -> NDArray[np.float64]:
+        fitted = self._fitted
+        rows = [list(row(answer).values()) for answer in fitted.answers(photos)]
+        return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of one photo."""
+
+    photo: Any
+    label: Any = None
+    """The class that explains it best, whether it is known or not."""
+    probability: float = math.nan
+    """Of that class."""
+    explained: float = math.nan
+    """Share of the photo that that class explains."""
+    unknown: bool = False
+    """Whether that is less than the threshold."""
+    error: FrnError | None = None
+    """Why the photo could not be read; nothing else is known then."""
+
+
+@dataclass(slots=True)
+class _Fitted:
+    """Fitted classes. Nothing of it changes, so any number of threads may ask."""
+
+    classifier: Classifier
+    labels: Labels
+    opened: tuple[object, ...]
+    """The parameters that the extractor was opened for."""
+    maps: Mapping[str, Maps] | None
+    """Of every example by its content key; None, where a project was loaded, until they are needed."""
+    document: Document
+    """The project that was loaded, with the keys that this version does not know."""
+
+    def labels_of(self, names: Iterable[str]) -> Labels:
+        """Labels of classes by their names inside."""
+        at = {name: index for index, name in enumerate(self.classifier.classes)}
+        found: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
+        return found
+
+    def answers(self, photos: Iterable[Photo]) -> Iterator[Prediction]:
+        """Predictions, a batch at a time. FrnError if a photo cannot be read."""
+        for outcome in self.outcomes(list_photos(photos)):
+            if isinstance(outcome, FrnError):
+                raise outcome
+            yield outcome
+
+    def each(self, photos: Iterable[Photo]) -> Iterator[Answer]:
+        """As `FewShotClassifier.answers`."""
+        asked, again = itertools.tee(photos)
+        at = dict(zip(self.classifier.classes, self.labels.tolist(), strict=True))
+        for photo, found in zip(again, self.outcomes(asked), strict=True):
+            if isinstance(found, FrnError):
+                yield Answer(photo, error=found)
+            else:
+                probability, explained = found.probabilities[found.label], found.explained[found.label]
+                yield Answer(photo, at[found.label], probability, explained, found.unknown)
+
+    def outcomes(self, photos: Iterable[Photo]) -> Iterator[Prediction | FrnError]:
+        """Predictions and errors of photos, in order, a batch at a time."""
+        extractor, remaining = self.classifier.extractor, iter(photos)
+        while batch := list(itertools.islice(remaining, extractor.batch)):
+            seen = [_seen(extractor, photo) for photo in batch]
+            read = [found for found in seen if not isinstance(found, FrnError)]
+            maps = extractor.feature_maps(np.stack([pixels for _, pixels in read])) if read else ()
+            answers = iter(self.classifier.predict_all(list(maps), [key for key, _ in read]) if read else [])
+            for found in seen:
+                yield found if isinstance(found, FrnError) else next(answers)
+
+    def known_maps(self) -> Mapping[str, Maps]:
         """Feature maps (r, d) of every example, by its content key; of a loaded project they are mostly stored."""
-        if self._maps is None:
-            classifier = self._fitted
+        if self.maps is None:
+            classifier = self.classifier
             known = {s.path: s.key for entry in classifier.state.classes for s in entry.supports}
             maps: dict[str, Maps] = {}
             for path, outcome in classifier.extractor.read(known, store=classifier.store, known=known):
@@ -312,17 +415,24 @@ class FewShotClassifier(Estimator):
                 if outcome.key != known[path]:
                     raise FrnError(f"{path}: has changed since the project was loaded. Load it again.")
                 maps[outcome.key] = outcome.maps
-            self._maps = maps
-        return self._maps
+            self.maps = maps
+        return self.maps
 
-    def _answers(self, photos: Sequence[Photo]) -> list[Prediction]:
-        classifier = self._fitted
-        keys, maps = _embed(classifier.extractor, photos)
-        return classifier.predict_all(list(maps), keys)
 
-    def _table(self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]]) -> NDArray[np.float64]:
-        rows = [list(row(answer).values()) for answer in self._answers(photos)]
-        return np.array(rows, dtype=np.float64).reshape(-1, len(self.classes_))
+def _seen(extractor: Extractor, photo: Photo) -> tuple[str, Pixels] | FrnError:
+    """A photo's content key and what the network sees of it, or why it cannot be read."""
+    try:
+        key, image = open_photo(photo)
+        return key, extractor.transform(image)
+    except FrnError as error:
+        return error
+
+
+def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
+    """Labels by either name. ValueError if both are given."""
+    if y is not None and labels is not None:
+        raise ValueError("y and labels are the same: give one of them")
+    return labels if y is None else y
 
 
 def _embed(extractor: Extractor, photos: Sequence[Photo]) -> tuple[list[str], Maps]:

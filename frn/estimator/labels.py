@@ -3,11 +3,15 @@
 Inside, a class is known by its name, `str(label)`. Free of torch.
 """
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from frn.data.names import match_names, normal
+from frn.errors import FrnWarning
 
 Labels: TypeAlias = NDArray[Any]
 """Labels (n,), of one type."""
@@ -25,9 +29,30 @@ def as_labels(given: Iterable[Any]) -> Labels:
         kinds = {isinstance(label, str) for label in given}
         given = np.array(given, dtype=object) if len(kinds) > 1 else np.asarray(given)
     labels: Labels = np.asarray(given)
+    if labels.ndim == 2 and labels.shape[1] == 1:  # a column of a table
+        labels = labels[:, 0]
     if labels.ndim != 1:
         raise ValueError(f"labels is a list, one for each photo, not an array of shape {labels.shape}")
+    for place, label in enumerate(labels.tolist()):
+        if label is None or label != label:  # NaN is not itself
+            raise ValueError(f"label number {place + 1} is {label}: every photo needs a label")
+    if labels.dtype.kind == "U":
+        labels = np.array([normal(label) for label in labels.tolist()], dtype=np.str_)
     return labels
+
+
+def as_known(labels: Labels, classes: Labels) -> Labels:
+    """Return labels of text as the classes are called, if they differ only in case, blanks, `_` and `-`.
+
+    Warns of each label that is taken so, or is not a class.
+    """
+    if labels.dtype.kind != "U" or classes.dtype.kind != "U":
+        return labels
+    found, notes = match_names(labels.tolist(), classes.tolist())
+    for note in notes:
+        warnings.warn(f"the label {note}", FrnWarning, stacklevel=3)
+    known: Labels = np.array([found.get(label, label) for label in labels.tolist()], dtype=object)
+    return known
 
 
 def joined(labels: Labels, more: Labels) -> Labels:

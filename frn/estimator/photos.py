@@ -1,38 +1,55 @@
-"""What a photo may be in Python: a file, a Pillow image or pixels. Free of torch."""
+"""What a photo may be in Python, and how it becomes upright sRGB. Free of torch.
+
+- a file by name (`~` is the home folder), its bytes, or an open binary file;
+- a Pillow image;
+- pixels as an array, or a tensor of torch: (h, w), (h, w, 1), (h, w, 3) or (h, w, 4), or with the channels first if the
+  last axis cannot be channels. A tensor has its channels first if both could be. `uint8` from 0 to 255, or floats from
+  0 to 1. The fourth channel is opacity, on white.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
+from frn.errors import FrnError
 from frn.images.decoding import upright_rgb
 from frn.images.opening import decode, read_file
-from frn.images.transforms import Pixels
 from frn.inference.feature_cache import content_key
 
-Photo: TypeAlias = str | Path | Image.Image | Pixels
-"""A file, a Pillow image, or pixels (h, w, 3) or (h, w) in uint8."""
+Photo: TypeAlias = str | Path | bytes | IO[bytes] | Image.Image | NDArray[Any]
+"""Tensors also, which are not named here: torch is not imported."""
 
 NO_FILE = Path()
-"""Stands for a photo that was given as pixels."""
+"""Stands for a photo that was not given by its file's name."""
+CHANNELS = (1, 3, 4)
 
 
 def path_of(photo: Photo) -> Path:
     """The photo's file, or `NO_FILE`."""
-    return Path(photo).absolute() if isinstance(photo, str | Path) else NO_FILE
+    return Path(photo).expanduser().absolute() if isinstance(photo, str | Path) else NO_FILE
 
 
 def list_photos(photos: Iterable[Photo]) -> list[Photo]:
-    """The photos of a list, a column of a table, or an array (n, h, w, 3).
+    """The photos of a list, a column of a table, or an array (n, h, w, 3). ValueError as `several`."""
+    return list(several(photos))
+
+
+def several(photos: Iterable[Photo]) -> Iterable[Photo]:
+    """Return photos that are more than one.
 
     ValueError if it is one photo: it would be taken apart into letters or rows of pixels.
     """
-    one_array = isinstance(photos, np.ndarray) and photos.ndim == 3 and photos.shape[2] == 3
-    if isinstance(photos, str | Path | Image.Image) or one_array:
+    one_array = getattr(photos, "ndim", 0) == 3 and tuple(getattr(photos, "shape", ()))[-1:] == (3,)
+    if isinstance(photos, str | Path | bytes | Image.Image) or hasattr(photos, "read") or one_array:
         raise ValueError("photos is a list: put a single one in brackets")
-    return list(photos)
+    if isinstance(photos, np.ndarray) and photos.ndim == 2 and photos.shape[1] == 1 and photos.dtype.kind in "OUS":
+        column: list[Photo] = photos[:, 0].tolist()
+        return column
+    return photos
 
 
 def open_photo(photo: Photo) -> tuple[str, Image.Image]:
@@ -41,14 +58,33 @@ def open_photo(photo: Photo) -> tuple[str, Image.Image]:
     FrnError if a file cannot be read; ValueError if an array is no picture.
     """
     if isinstance(photo, str | Path):
-        data = read_file(Path(photo))
-        return content_key(data), decode(data, Path(photo))
-    if isinstance(photo, Image.Image):
-        image = upright_rgb(photo)
-    else:
-        pixels = np.asarray(photo)
-        right_shape = pixels.ndim in (2, 3) and pixels.shape[2:] in ((), (3,)) and pixels.size
-        if pixels.dtype != np.uint8 or not right_shape:
-            raise ValueError(f"an array of pixels is uint8 (h, w, 3) or (h, w), not {pixels.dtype} {pixels.shape}")
-        image = Image.fromarray(pixels).convert("RGB")
+        path = path_of(photo)
+        data = read_file(path)
+        return content_key(data), decode(data, path)
+    if isinstance(photo, bytes) or hasattr(photo, "read"):
+        data, where = (photo, "bytes") if isinstance(photo, bytes) else (photo.read(), getattr(photo, "name", "bytes"))
+        if not data:
+            raise FrnError(f"{where}: is empty, or was read to its end before")
+        return content_key(data), decode(data, Path(str(where)))
+    image = upright_rgb(photo) if isinstance(photo, Image.Image) else _picture(photo)
     return content_key(b"%dx%d" % image.size + image.tobytes()), image
+
+
+def _picture(given: Any) -> Image.Image:
+    """Pixels as an image in RGB. ValueError if they are none."""
+    is_tensor = hasattr(given, "detach")
+    pixels = np.asarray(given.detach().cpu() if is_tensor else given)
+    shape = pixels.shape
+    if pixels.ndim == 3 and shape[0] in CHANNELS and (is_tensor or shape[2] not in CHANNELS):
+        pixels = pixels.transpose(1, 2, 0)
+    if pixels.ndim == 2:
+        pixels = pixels[..., None]
+    if pixels.ndim != 3 or pixels.shape[2] not in CHANNELS or not pixels.size:
+        raise ValueError(f"an array of pixels is (h, w), (h, w, 3) or (3, h, w), not {pixels.dtype} {shape}")
+    if pixels.dtype.kind == "f":
+        if not (pixels.min() >= 0 and pixels.max() <= 1):
+            raise ValueError(f"pixels of {pixels.dtype} lie between 0 and 1, not {pixels.min():g} and {pixels.max():g}")
+        pixels = (pixels * 255).round().astype(np.uint8)
+    if pixels.dtype != np.uint8:
+        raise ValueError(f"an array of pixels is uint8 from 0 to 255 or floats from 0 to 1, not {pixels.dtype} {shape}")
+    return upright_rgb(Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)))

@@ -1,7 +1,20 @@
 """scikit-learn's protocol for estimators, without scikit-learn: it is imported only where it asks for its own types."""
 
 import inspect
+import sys
 from typing import Any, Self
+
+from frn.errors import FrnError
+
+
+def not_fitted(message: str) -> FrnError:
+    """Return an error that is scikit-learn's own as well, in a program that uses scikit-learn."""
+    if "sklearn" not in sys.modules:
+        return FrnError(message)
+    from sklearn.exceptions import NotFittedError
+
+    both: type[FrnError] = type("NotFittedError", (FrnError, NotFittedError), {"__doc__": NotFittedError.__doc__})
+    return both(message)
 
 
 class Estimator:

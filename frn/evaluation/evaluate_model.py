@@ -56,6 +56,7 @@ class EvaluationOptions:
     tta: Tta = "none"
     method: str | None = None
     """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
+    tune: bool = False
     unknown: bool = False
     """Also: how well photos of other classes are told from known ones."""
 
@@ -99,7 +100,12 @@ def evaluate(
             extractor,
             images,
             EvaluationPlan(
-                shapes=shapes, episodes=options.episodes, seed=options.seed, unknown=options.unknown, ranks=ranks
+                shapes=shapes,
+                episodes=options.episodes,
+                seed=options.seed,
+                tune=options.tune,
+                unknown=options.unknown,
+                ranks=ranks,
             ),
             validation=validation,
             where=str(folders.root),
@@ -114,6 +120,10 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     if is_exported(Path(options.model)):
         if options.method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
+        if options.precision != "fp32":
+            raise FrnError("--precision: an exported model keeps its own. Leave it out, or give the torch model.")
+        if options.transform:
+            raise FrnError("--preset is for an authors' .pth; an exported model says itself how it sees images.")
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, mirror=options.tta == "hflip")
     model = load_model(options.model, transform=options.transform)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.data.names import match_names
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.session import check_name
@@ -98,6 +99,8 @@ class LabelledScore:
     """Left out: they are examples of a class themselves."""
     broken: tuple[FrnError, ...]
     """Why files could not be read."""
+    notes: tuple[str, ...] = ()
+    """Folders that are not called exactly like a class, and classes without photos."""
 
     @property
     def right(self) -> int:
@@ -179,12 +182,14 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
     FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
     """
     names = tuple(classifier.classes)
-    truths = [check_name(name) for name, paths in members.items() for _ in paths]  # as the classes' own folders
-    if not set(truths) & set(names):
+    called, notes = match_names(map(check_name, members), names)  # as the classes' own folders
+    truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
+    if not called:
         raise FrnError(
             f"none of its folders ({_some(members)}) is called like one of the classes ({_some(names)}): nothing can "
             "be right"
         )
+    notes += [f"the class {name!r} has no photo there" for name in names if name not in called.values()]
     holders = classifier.state.holders()
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
@@ -203,7 +208,9 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
             f"there is no photo to score: {len(examples)} are examples of the classes themselves, {len(broken)} cannot "
             "be read. Give photos that are no examples."
         )
-    return LabelledScore(names, tuple(answers[True]), tuple(answers[False]), tuple(examples), tuple(broken))
+    return LabelledScore(
+        names, tuple(answers[True]), tuple(answers[False]), tuple(examples), tuple(broken), tuple(notes)
+    )
 
 
 def wilson(right: int, photos: int) -> tuple[float, float]:

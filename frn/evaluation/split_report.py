@@ -12,6 +12,7 @@ from frn.data.pixel_cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
 from frn.evaluation.accuracy import summarise
+from frn.evaluation.enrolled import enrolled_accuracies
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
 from frn.evaluation.open_set import Unknown, doubled, measure_open_set
@@ -19,7 +20,7 @@ from frn.evaluation.tally import Tally
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters
-from frn.ridge.tuning import tune_on_episodes
+from frn.ridge.tuning import UNTRAINED, Prior, tune_on_episodes
 from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import keep_freed_memory
 
@@ -34,6 +35,8 @@ class Result(TypedDict):
     accuracy: float
     ci95: float
     seconds: float
+    tuned: NotRequired[dict[str, float]]
+    """Accuracy and ci95 of the same episodes, enrolled as `frn classify` does."""
     unknown: NotRequired[Unknown]
     head: NotRequired[dict[str, float]]
     """What was chosen from the validation split, for a head that nobody trained."""
@@ -66,6 +69,8 @@ class EvaluationPlan:
     """Per shape."""
     seed: int = 0
     """The same seed draws the same episodes."""
+    tune: bool = False
+    """Also enroll the classes of each episode as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     unknown: bool = False
     """Also measure how well unknown classes are told from known ones; needs twice as many classes."""
     ranks: ProcessGroup = ALONE
@@ -100,6 +105,8 @@ def evaluate_images(
         replace(plan, unknown=False).check(validation, "the validation split")
     plan.check(images, where)
     ranks, head = plan.ranks, extractor.new_head()
+    if plan.tune and not isinstance(head, FRNHead):
+        raise FrnError("--tune chooses alpha and gamma: it needs a model trained with --method frn")
     if plan.unknown and not isinstance(head, FRNHead):
         raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
 
@@ -141,6 +148,20 @@ def evaluate_images(
         }
         if chosen:
             result["head"] = asdict(chosen)
+        if plan.tune:
+            prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
+            shares = enrolled_accuracies(
+                prior,
+                feature_maps.cpu().numpy(),
+                images.sizes,
+                shape,
+                episodes=ranks.share(plan.episodes),
+                seed=plan.seed,
+                progress=scoring,
+            )
+            every = ranks.gather(torch.from_numpy(shares).to(feature_maps.device), plan.episodes).cpu().numpy()
+            tuned = summarise(every)
+            result["tuned"] = {"accuracy": tuned.mean, "ci95": tuned.ci95}
         if plan.unknown:
             learned = HeadParameters.of(head)
             result["unknown"] = measure_open_set(

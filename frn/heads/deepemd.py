@@ -8,9 +8,8 @@ SGD fits to the supports where there are several per class.
 Shape letters: way classes, r locations, d channels, q queries, n transports (n = q * way).
 """
 
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,6 @@ from frn.errors import FrnError
 from frn.heads.head import Head
 from frn.system.extras import install_command
 
-Solver = Literal["pot", "opencv"]
 Array = NDArray[np.float64]
 Plan = tuple[Array, Array, Array]
 """An optimal flow (r, r), and what one more unit of each supply (r) and of each demand (r) would cost."""
@@ -36,20 +34,16 @@ WEIGHT_FLOOR = 1e-3
 class DeepEMDHead(Head):
     """Scores a query by one minus the cost of its optimal transport to each class, times the temperature.
 
-    Solvers: "pot" (network simplex in float64, exact; costs and weights get their gradients) and "opencv" (simplex in
-    float32; the flow counts as a constant, so weights get none: the authors' faster choice). With several shots the
-    supports get no gradient, as in the authors' code: the SFC starts from their mean and is detached.
+    The solver is POT's network simplex in float64, which is exact; costs and weights get their gradients. With several
+    shots the supports get no gradient, as in the authors' code: the SFC starts from their mean and is detached.
     """
 
-    def __init__(
-        self, *, solver: Solver = "pot", sfc_passes: int = 100, sfc_rate: float = 100.0, sfc_batch: int = 4
-    ) -> None:
-        """Set the solver, and how often and fast SGD fits the SFC, with momentum and dampening of 0.9.
+    def __init__(self, *, sfc_passes: int = 100, sfc_rate: float = 100.0, sfc_batch: int = 4) -> None:
+        """Set how often and fast SGD fits the SFC, with momentum and dampening of 0.9.
 
         The rate is by default that of the authors' evaluation, on ResNet-12 (their training has 0.1).
         """
         super().__init__()
-        self.solver: Solver = solver
         self.sfc_passes, self.sfc_rate, self.sfc_batch = sfc_passes, sfc_rate, sfc_batch
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
@@ -69,7 +63,7 @@ class DeepEMDHead(Head):
         supply = cross_reference(query, prototypes)  # q, way, r
         demand = cross_reference(prototypes, query).transpose(0, 1)
         cost = 1 - torch.einsum("qid,cjd->qcij", direction(query), direction(prototypes))
-        return TEMPERATURE * (1 - transport_cost(cost, supply, demand, self.solver))
+        return TEMPERATURE * (1 - transport_cost(cost, supply, demand))
 
     def structured_prototypes(self, support: Tensor) -> Tensor:
         """Fit one map per class (way, r, d) to classify the supports (way, shot, r, d); the same every time."""
@@ -104,12 +98,12 @@ def direction(maps: Tensor) -> Tensor:
     return F.normalize(maps - maps.mean(-1, keepdim=True), dim=-1)
 
 
-def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor, solver: Solver = "pot") -> Tensor:
+def transport_cost(cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
     """Least total cost of moving `supply` (..., r) to `demand` (..., r), of sum one each, at `cost` (..., r, r) a unit.
 
     FrnError if the solver is not installed.
     """
-    total: Tensor = _Transport.apply(cost, supply, demand, SOLVERS[solver])
+    total: Tensor = _Transport.apply(cost, supply, demand)
     return total
 
 
@@ -117,13 +111,13 @@ class _Transport(torch.autograd.Function):
     """The value of a linear program: its gradient is the optimal flow, and the dual variables of supply and demand."""
 
     @staticmethod
-    def forward(ctx: Any, cost: Tensor, supply: Tensor, demand: Tensor, solve: Callable[..., Plan]) -> Tensor:
+    def forward(ctx: Any, cost: Tensor, supply: Tensor, demand: Tensor) -> Tensor:
         leading = cost.dim() - 2
         costs, supplies, demands = (
             tensor.detach().double().reshape(-1, *tensor.shape[leading:]).cpu().numpy()
             for tensor in (cost, supply, demand)
         )
-        plans = [solve(*program) for program in zip(costs, supplies, demands, strict=True)]
+        plans = [optimal_plan(*program) for program in zip(costs, supplies, demands, strict=True)]
         flow, sent, taken = (
             torch.from_numpy(np.stack(part)).to(cost).reshape(*cost.shape[:-2], *part[0].shape)
             for part in zip(*plans, strict=True)
@@ -132,36 +126,22 @@ class _Transport(torch.autograd.Function):
         return (flow * cost).sum((-2, -1))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         flow, sent, taken = ctx.saved_tensors
-        return gradient[..., None, None] * flow, gradient[..., None] * sent, gradient[..., None] * taken, None
+        return gradient[..., None, None] * flow, gradient[..., None] * sent, gradient[..., None] * taken
 
 
-def _pot(cost: Array, supply: Array, demand: Array) -> Plan:
-    ot = import_solver("pot")
+def optimal_plan(cost: Array, supply: Array, demand: Array) -> Plan:
+    """Solve one linear program."""
+    ot = import_solver()
     # float32 weights sum to one only in float32: POT wants more.
     flow, log = ot.emd(supply / supply.sum(), demand / demand.sum(), cost, log=True)
     return flow, log["u"], log["v"]
 
 
-def _opencv(cost: Array, supply: Array, demand: Array) -> Plan:
-    cv2 = import_solver("opencv")
-    _, _, flow = cv2.EMD(
-        supply[:, None].astype(np.float32),
-        demand[:, None].astype(np.float32),
-        cv2.DIST_USER,
-        cost=cost.astype(np.float32),
-    )
-    return flow.astype(np.float64), np.zeros_like(supply), np.zeros_like(demand)
-
-
-def import_solver(solver: Solver) -> Any:
-    """The library of a solver; FrnError if it is not installed."""
-    module, library = {"pot": ("ot", "POT"), "opencv": ("cv2", "OpenCV")}[solver]
+def import_solver() -> Any:
+    """Import POT; FrnError if it is not installed."""
     try:
-        return import_module(module)
+        return import_module("ot")
     except ImportError as error:
-        raise FrnError(f"the DeepEMD head needs {library} for its linear programs: {install_command('emd')}") from error
-
-
-SOLVERS: dict[Solver, Callable[[Array, Array, Array], Plan]] = {"pot": _pot, "opencv": _opencv}
+        raise FrnError(f"the DeepEMD head needs POT for its linear programs: {install_command('emd')}") from error

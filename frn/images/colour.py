@@ -1,9 +1,12 @@
-"""Colour modes to RGB and images to upright ones, a few rows at a time: no second picture of full size on the way."""
+"""Colour modes to sRGB and images to upright ones, a few rows at a time: no second picture of full size on the way."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from PIL import Image
+
+from frn.images.depth import DEEP, shallow, white_level
+from frn.images.profiles import Convert, is_plain, srgb_converter
 
 STRIP = 1 << 18
 """Pixels that are converted and scaled together."""
@@ -27,36 +30,46 @@ Box = tuple[int, int, int, int]
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
-    """Any mode to RGB: deep grey rescaled, transparency on white."""
-    convert, result = converter(image), Image.new("RGB", image.size)
+    """Any mode to RGB: see `converter`."""
+    convert = converter(image)
+    if is_plain(convert):
+        return image
+    result = Image.new("RGB", image.size)
     for box in strips((0, 0, *image.size)):
         result.paste(convert(image.crop(box)), box)
     return result
 
 
-def converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
-    """What makes RGB of any part of an image."""
-    if image.mode == "RGB":
-        return lambda part: part
-    if image.mode in ("I;16", "I;16B", "I;16L", "I", "F"):  # deep grey: Pillow would clip instead of rescale
-        parts = (image.crop(box) for box in strips((0, 0, *image.size)))
-        most = max(float(np.asarray(part).max(initial=0)) for part in parts)
-        top = 65535.0 if most > 255 else 1.0 if most <= 1 and image.mode == "F" else 255.0
-        return lambda part: _shallow(part, top)
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        return _on_white
-    return lambda part: part.convert("RGB")
+def converter(image: Image.Image) -> Convert:
+    """Return what makes sRGB of any part of an image: deep grey rescaled, colours by its ICC profile, then on white."""
+    see_through = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
+    deep = image.mode in DEEP
+    grey = deep or image.mode in ("L", "LA", "La", "1")
+    colours = "CMYK" if image.mode == "CMYK" else "L" if grey else "RGB"
+    to_srgb = srgb_converter(image.info.get("icc_profile"), colours)
+    if image.mode == "RGB" and not see_through:
+        return to_srgb
+    white, key = _white_level(image) if deep else 0.0, image.info.get("transparency")
+
+    def convert(part: Image.Image) -> Image.Image:
+        values = np.asarray(part) if deep else None
+        if values is not None:
+            part = shallow(values, white)
+        if not see_through:
+            return to_srgb(part.convert(colours))
+        layer = part.convert("RGBA")
+        painted = to_srgb(layer.getchannel("R") if grey else layer.convert("RGB"))
+        mask = layer.getchannel("A") if values is None else Image.fromarray(values != key)
+        result = Image.new("RGB", part.size, "white")
+        result.paste(painted, mask=mask)
+        return result
+
+    return convert
 
 
-def _shallow(image: Image.Image, top: float) -> Image.Image:
-    deep = np.asarray(image, dtype=np.float64)
-    return Image.fromarray((deep.clip(0, top) * (255 / top)).round().astype(np.uint8)).convert("RGB")
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    layer = image.convert("RGBA")
-    white = Image.new("RGBA", layer.size, (255, 255, 255, 255))
-    return Image.alpha_composite(white, layer).convert("RGB")
+def _white_level(image: Image.Image) -> float:
+    parts = (image.crop(box) for box in strips((0, 0, *image.size)))
+    return white_level(image, max(float(np.asarray(part).max(initial=0)) for part in parts))
 
 
 def shrunk(image: Image.Image, orientation: int, longest: int) -> Image.Image:

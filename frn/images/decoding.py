@@ -1,19 +1,22 @@
 """Decode the bytes of an image in this process, within limits on its pixels and on memory."""
 
 import contextlib
+import hashlib
 import io
 from dataclasses import dataclass
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
 from frn.errors import FrnError, shorten
-from frn.images import heif
+from frn.images import depth, heif, kinds
 from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
 from frn.images.transforms import EvaluationTransform
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
 """As Pillow calls them. HEIC is read besides, where the extra `heif` is installed."""
 MAX_PIXELS = 120_000_000
+MAX_JPEG_PIXELS = 4 * MAX_PIXELS
+"""A JPEG of more than `MAX_PIXELS` is decoded `COARSE` times smaller."""
 MAX_MEMORY = 600 << 20
 """Bytes that a file and what it is decoded into may take together."""
 LARGE = 24_000_000
@@ -21,7 +24,8 @@ LARGE = 24_000_000
 ROW = 16
 """Bytes of the pointers that Pillow keeps per row, in the decoded image and in the one converted to RGB."""
 COARSE = 4
-"""A progressive JPEG that would take more than `MAX_MEMORY` is decoded so much smaller."""
+"""A JPEG that would take more than `MAX_MEMORY`, or has more than `MAX_PIXELS`, is decoded so much smaller."""
+JPEG, JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
 """Tags of EXIF and TIFF."""
 
@@ -52,32 +56,34 @@ def decode_in_process(
     data: bytes, where: str, request: DecodeRequest, alone: contextlib.AbstractContextManager[object]
 ) -> tuple[Image.Image, tuple[int, int]]:
     """As `_decode`, in this process; `alone` is entered for a large image."""
+    if kind := kinds.describe(data, where):
+        raise FrnError(f"{where}: is {kind}.")
     try:
-        formats = (heif.FORMAT,) if heif.is_heif(data) else FORMATS
-        if heif.FORMAT in formats:
-            heif.register()
-        with Image.open(io.BytesIO(data), formats=formats) as image:
+        with _opened(data) as image:
             width, height = image.size
-            if width * height > MAX_PIXELS:
+            most = MAX_JPEG_PIXELS if image.format == "JPEG" else MAX_PIXELS
+            if width * height > most:
                 raise FrnError(
-                    f"{where}: has {width} x {height} pixels; the limit is {MAX_PIXELS // 1_000_000} megapixels. "
+                    f"{where}: has {width} x {height} pixels; the limit is {most // 1_000_000} megapixels. "
                     "Scale it down first."
                 )
             with alone if width * height > LARGE else contextlib.nullcontext():
                 if request.draft is not None:
                     image.draft(None, (request.draft, request.draft))
-                elif len(data) + _memory(image, width * height) > MAX_MEMORY:
+                elif width * height > MAX_PIXELS or len(data) + _memory(image, width * height) > MAX_MEMORY:
                     image.draft(None, (width // COARSE, height // COARSE))
                 if (needed := len(data) + _memory(image, width * height)) > MAX_MEMORY:
                     raise FrnError(
                         f"{where}: decoding {width} x {height} pixels of this kind of {image.format} takes "
                         f"{needed >> 20} MiB; the limit is {MAX_MEMORY >> 20} MiB. Scale it down first."
                     )
+                raw = depth.raw_mode(image)
                 image.load()
+                depth.match_key(image, raw)
                 orientation = _orientation(image)
                 if orientation in SIDEWAYS:
                     width, height = height, width
-                return request.finish(image, orientation), (width, height)
+                return request.finish(depth.rescale(image, raw, data), orientation), (width, height)
     except (FrnError, MustBeAloneError):
         raise
     except UnidentifiedImageError as error:
@@ -89,7 +95,38 @@ def decode_in_process(
             f"{where}: there is not enough memory to decode it. Free some, or scale it down first."
         ) from error
     except Exception as error:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+        if lacks_only_its_end(data):
+            return decode_in_process(data + JPEG_END, where, request, alone)
         raise FrnError(f"{where}: is damaged and cannot be decoded ({shorten(error)})") from error
+
+
+def _opened(data: bytes) -> Image.Image:
+    """Read the header of an image."""
+    if data.startswith(JPEG):  # without Pillow's own limit of pixels, and an MPO as the JPEG that it begins with
+        return JpegImagePlugin.JpegImageFile(io.BytesIO(data))
+    if heif.is_heif(data):
+        heif.register()
+        return Image.open(io.BytesIO(data), formats=[heif.FORMAT])
+    return Image.open(io.BytesIO(data), formats=FORMATS)
+
+
+def lacks_only_its_end(data: bytes) -> bool:
+    """Return whether a JPEG that cannot be decoded has all of its pixels, and no end marker.
+
+    Then it does not matter what comes before the marker that is put there; it would take the place of missing pixels.
+    """
+    if not data.startswith(JPEG) or data.endswith(JPEG_END):
+        return False
+    seen = set()
+    for rest in (b"", b"\x55" * 64, b"\xaa" * 64):
+        try:
+            with JpegImagePlugin.JpegImageFile(io.BytesIO(data + rest + JPEG_END)) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    image.draft(None, (image.width // COARSE, image.height // COARSE))
+                seen.add(hashlib.sha256(image.tobytes()).digest())
+        except Exception:  # Pillow's decoders raise whatever a damaged file makes them stumble over
+            return False
+    return len(seen) == 1
 
 
 class MustBeAloneError(Exception):
@@ -120,7 +157,6 @@ def _orientation(image: Image.Image) -> int:
 
 
 def upright_rgb(image: Image.Image) -> Image.Image:
-    """All of an image of any mode, as its EXIF tag turns it."""
-    if (orientation := _orientation(image)) in UPRIGHT:
-        image = image.transpose(UPRIGHT[orientation])
-    return image if image.mode == "RGB" else to_rgb(image)
+    """All of an image of any mode, as its EXIF tag turns it and its profile colours it."""
+    image, orientation = to_rgb(image), _orientation(image)
+    return image.transpose(UPRIGHT[orientation]) if orientation in UPRIGHT else image

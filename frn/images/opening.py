@@ -1,6 +1,6 @@
 """The only door to image files: what is opened, and whether it is decoded in this process or in a child.
 
-Free of torch. Everything that leaves here is RGB, upright, and of a bounded size.
+Free of torch. Everything that leaves here is sRGB, upright, and of a bounded size.
 """
 
 import threading
@@ -16,7 +16,22 @@ from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.files import read_regular
 
 EXTENSIONS = heif.EXTENSIONS | {
-    *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".avif", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
+    *(
+        ".jpg",
+        ".jpeg",
+        ".jpe",
+        ".jfif",
+        ".mpo",
+        ".png",
+        ".webp",
+        ".avif",
+        ".bmp",
+        ".gif",
+        ".tif",
+        ".tiff",
+        ".ppm",
+        ".pgm",
+    )
 }
 
 MAX_BYTES = 256 * 1024 * 1024
@@ -33,7 +48,7 @@ _LARGE = threading.RLock()
 
 
 def open_image(path: Path) -> Image.Image:
-    """Decode one image file: first frame, upright by its EXIF tag, RGB, transparency on white.
+    """Decode one image file: first frame, upright by its EXIF tag, sRGB by its ICC profile, transparency on white.
 
     FrnError if the file is missing, no regular file, too large, of an unknown format, or broken.
     """

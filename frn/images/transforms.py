@@ -8,6 +8,7 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.images.colour import SIDEWAYS, UPRIGHT, Box, converter, strips, upright
+from frn.images.profiles import is_plain
 
 MAX_SIDE = 1024
 """Pixels that a crop for a network may have on a side."""
@@ -68,7 +69,7 @@ class EvaluationTransform:
         across, down = box[2] - box[0], box[3] - box[1]
         length = self.length
         width, height = (length, length) if self.square else shorter_side_to((across, down), length)
-        if image.mode == "RGB" and orientation not in UPRIGHT and box == (0, 0, *image.size):
+        if is_plain(convert) and orientation not in UPRIGHT and box == (0, 0, *image.size):
             scaled = resize_bytes(image, width, height)
         else:  # the same by strips, without a second picture of full size
             narrow = Image.new("RGB", (width, down))

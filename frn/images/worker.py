@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +12,7 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.images.decoding import DecodeRequest, MustBeAloneError, decode_in_process
+from frn.images.depth import ShallowDataWarning, say
 from frn.images.transforms import EvaluationTransform
 from frn.system.hardware import cores
 from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
@@ -65,6 +67,8 @@ def decode_in_worker(
                     answer, blobs = child.ask({**question, "alone": True}, [data], SECONDS)
         except WorkerKilledError as stopped:
             raise FrnError(f"{where}: cannot be decoded: its decoder {stopped}") from stopped
+    for message in answer["told"]:
+        say(message)
     width, height = answer["whole"]
     return _image(answer, blobs), (width, height)
 
@@ -76,10 +80,14 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
         request["transform"] = EvaluationTransform(**request["transform"])
     alone = contextlib.nullcontext() if question["alone"] else _Refusal()
     try:
-        image, whole = decode_in_process(blobs.pop(), question["where"], DecodeRequest(**request), alone)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            say.cache_clear()  # whoever asks knows what was said
+            image, whole = decode_in_process(blobs.pop(), question["where"], DecodeRequest(**request), alone)
     except MustBeAloneError:
         return {"large": True}, ()
-    return {"whole": whole, **_described(image)}, (image.tobytes(),)
+    told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
+    return {"whole": whole, "told": told, **_described(image)}, (image.tobytes(),)
 
 
 class _Refusal(contextlib.AbstractContextManager[None]):
@@ -92,13 +100,14 @@ class _Refusal(contextlib.AbstractContextManager[None]):
 
 def _described(image: Image.Image) -> Message:
     """All of an image that matters but its pixels."""
-    transparency = image.info.get("transparency")
+    transparency, profile = image.info.get("transparency"), image.info.get("icc_profile")
     palette = image.palette if image.mode in ("P", "PA") else None
     return {
         "mode": image.mode,
         "size": image.size,
         "palette": None if palette is None else [palette.mode, palette.tobytes().hex()],
         "transparency": ["hex", transparency.hex()] if isinstance(transparency, bytes) else transparency,
+        "profile": profile.hex() if isinstance(profile, bytes) else None,
     }
 
 
@@ -112,4 +121,6 @@ def _image(described: Message, blobs: list[bytes]) -> Image.Image:
         transparency = bytes.fromhex(transparency[1]) if transparency[0] == "hex" else tuple(transparency)
     if transparency is not None:
         image.info["transparency"] = transparency
+    if described["profile"] is not None:
+        image.info["icc_profile"] = bytes.fromhex(described["profile"])
     return image

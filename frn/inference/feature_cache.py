@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
-FEATURE_CACHE_VERSION = 2
+FEATURE_CACHE_VERSION = 3
 """Of the table and of how images are decoded; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0

@@ -30,12 +30,6 @@ Document = dict[str, Any]
 MIGRATIONS: dict[int, Callable[[Document], Document]] = {}
 """From each older version to the next: pure functions of the document. Version 1 is the first."""
 
-RENEWED = {
-    "c47680dcb98c557b": "ac1fd3c7d0ebaded5fd1e06d33d97401ec135eb59d5852af13772aad9b69d6f2",  # conv4
-    "66fc5a796ca02ba6": "d9c2f7212db2c074cbd88e614778f3c896faf6b8303d266cfddf3cee86bf0867",  # resnet12-small
-}
-"""SHA-256 of extractors shipped with ONNX's IR version 10, as it begins, and of the same graphs with version 8."""
-
 
 @dataclass(frozen=True, slots=True)
 class ModelReference:
@@ -214,9 +208,9 @@ def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     tta = model.get("tta", "none")
     if tta not in get_args(Tta):
         raise ValueError(f"tta is {shorten(tta, 20)}")
-    name, sha256 = _text(model["id"]), _text(model["sha256"])
-    sha256 = RENEWED.get(sha256[:16], sha256)
-    reference = ModelReference(name, sha256, EvaluationTransform(**model["preprocess"]), tta)
+    reference = ModelReference(
+        _text(model["id"]), _text(model["sha256"]), EvaluationTransform(**model["preprocess"]), tta
+    )
     classes = tuple(_parse_class(entry, folder) for entry in document["classes"])
     _refuse_twins([entry.name for entry in classes], "classes called")
     _refuse_twins([entry.id for entry in classes], "classes with number")

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from frn.data.names import normal
 from frn.errors import FrnError
 
 MAX_NAME = 200
@@ -88,7 +89,7 @@ class State:
 
     def named(self, name: str) -> ClassEntry | None:
         """A class by its name."""
-        return next((entry for entry in self.classes if entry.name == name), None)
+        return next((entry for entry in self.classes if entry.name == normal(name)), None)
 
     def holders(self) -> dict[str, tuple[ClassEntry, Support]]:
         """Where each photo is an example, by its key."""
@@ -305,8 +306,8 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
 
 
 def check_name(name: str) -> str:
-    """A class name without blanks around it. FrnError if it is empty or too long."""
-    name = name.strip()
+    """A class name in its normal form, without blanks around it. FrnError if it is empty or too long."""
+    name = normal(name).strip()
     if not name:
         raise FrnError("a class needs a name")
     if len(name) > MAX_NAME:

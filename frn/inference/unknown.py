@@ -31,7 +31,7 @@ RIVALS = 5
 """Classes after the best one that it is compared with."""
 WEIGHT = 0.5
 """Of the rivals, beside the energy: never more than a third of a point of AUROC behind the best weight."""
-MOST = 1000
+MAX_SAMPLED = 1000
 """Left-out supports that a limit is calibrated from; of more, an even selection."""
 
 Shares = NDArray[np.float64]
@@ -156,7 +156,7 @@ def calibrate(
 
 def stride(count: int) -> int:
     """The stride of the selection of supports."""
-    return max(1, -(-count // MOST))
+    return max(1, -(-count // MAX_SAMPLED))
 
 
 def auroc(known: Sequence[float] | Errors, unknown: Sequence[float] | Errors) -> float:

@@ -10,7 +10,7 @@ from frn.images.transforms import Pixels
 from frn.inference.explanation import overlay
 from frn.inference.unknown import auroc
 from frn.report.charts import histograms, intervals, reliability
-from frn.report.page import escape, figure, made_by, page, picture, scrolling, section, table
+from frn.report.page import escape, figure, made_by, page, picture, scrolling, section, share_class, table
 
 MATRIX = 40
 """Up to this many classes, the whole confusion matrix is shown."""
@@ -110,7 +110,7 @@ def _by_class(part: Findings) -> str:
 
 
 def _meter(percent: float) -> str:
-    return f'<span class="meter"><i style="width:{percent:.1f}%"></i></span>'
+    return f'<span class="meter"><i class="{share_class(percent / 100)}"></i></span>'
 
 
 def _confusion_note(part: Findings) -> str:
@@ -140,11 +140,10 @@ def _matrix(names: Sequence[str], shares: NDArray[np.float64]) -> str:
     for truth, name in enumerate(names):
         cells = []
         for answer, share in enumerate(shares[truth]):
-            colour = "var(--accent)" if truth == answer else "var(--other)"
-            shade = f"background:color-mix(in srgb, {colour} {min(100, round(100 * share))}%, transparent)"
+            kind = "right" if truth == answer else "taken"
             told = f"{escape(name)} taken for {escape(names[answer])}: {share:.1%}"
             shown = f"{100 * share:.0f}" if share >= 0.005 else ""
-            cells.append(f'<td style="{shade}" title="{told}">{shown}</td>')
+            cells.append(f'<td class="{kind} {share_class(share)}" title="{told}">{shown}</td>')
         lines.append(f'<tr><th scope="row">{escape(name)}</th>{"".join(cells)}</tr>')
     body = f"<thead><tr><td></td>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
     return scrolling(f'<table class="matrix">{body}</table>', "Confusion matrix")

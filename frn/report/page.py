@@ -5,11 +5,12 @@ page itself forbids every request, so that a picture or script from elsewhere co
 """
 
 import base64
+import hashlib
 import html
 import io
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 
@@ -19,32 +20,56 @@ from frn._version import __version__
 from frn.images.transforms import Pixels
 from frn.system.overwriting import MARK
 
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
-"""Of the content: what is in the file, and nothing else."""
 SMALL = 64
 """Pixels below which an image is stored without loss: there a JPEG is no smaller, and its blur shows."""
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
+
+SHARES = "".join(f".s{percent}{{--share:{percent}%}}" for percent in range(101)) + "\n"
 
 escape = html.escape
 
 
 def page(title: str, lead: str, sections: Iterable[str], *, script: str = "") -> str:
     """A whole page: a title in plain text, a lead and sections in HTML, a script of our own."""
-    style = (files("frn.report") / "page.css").read_text(encoding="utf-8")
-    body = "\n".join(sections)
-    return (
+    return "".join(page_pieces(title, lead, sections, script=script))
+
+
+def page_pieces(title: str, lead: str, sections: Iterable[str], *, script: str = "") -> Iterator[str]:
+    """The pieces of a page, one after the other; a section may come in several."""
+    style = (files("frn.report") / "page.css").read_text(encoding="utf-8") + SHARES
+    yield (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy(style, script)}">\n'
+        f'<meta name="generator" content="{MARK}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="generator" content="{MARK}">\n'
         '<meta name="color-scheme" content="light dark">\n'
         '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f'<a class="skip" href="#main">Skip to the results</a>\n<header><h1>{escape(title)}</h1>{lead}</header>\n'
-        f'<main id="main">\n{body}\n</main>\n'
-        + (f"<script>\n{script}</script>\n" if script else "")
-        + "</body>\n</html>\n"
+        '<main id="main">\n'
     )
+    for piece in sections:
+        yield f"{piece}\n"
+    yield "</main>\n" + (f"<script>{script}</script>\n" if script else "") + "</body>\n</html>\n"
+
+
+def policy(style: str, script: str) -> str:
+    """What a browser lets a page do: show what is in the file, by this style and this script, and nothing else."""
+    scripts = _hashed(script) if script else "'none'"
+    return (
+        f"default-src 'none'; img-src data:; style-src {_hashed(style)}; script-src {scripts}; base-uri 'none'; "
+        "form-action 'none'"
+    )
+
+
+def _hashed(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def share_class(share: float) -> str:
+    """The class of the style that sets `--share` to a share from 0 to 1: the policy allows no style of an element."""
+    return f"s{min(100, max(0, round(100 * share)))}"
 
 
 def section(title: str, content: str, *, note: str = "", name: str = "") -> str:

@@ -121,7 +121,7 @@ OUR_OWN = (
         "schedule. SimpleShot takes the backbone of as long an average-pooled pre-training, centred on its "
         "training images; FRN after pre-training has 8 more epochs of episodes. Published: ProtoNet by the "
         "R2-D2 paper, R2-D2 (64 channels, its last two maps) by an early version of it, each with its own training. "
-        "`docs/recipes.md` discusses the order. With covariance pooling the rate rises over the first 200 steps.",
+        "`docs/lab/recipes.md` discusses the order. With covariance pooling the rate rises over the first 200 steps.",
     ),
     Table(
         "cifar-fs-ablation",

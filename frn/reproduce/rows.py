@@ -61,7 +61,7 @@ class RunSpec(Run):
         return {"seed": self.options.seed, **deciding_fields(self.options.overridden())}
 
     def words(self, start: str) -> tuple[str, ...]:
-        """`frn train`, or `frn pretrain`."""
+        """`frn train` with its options."""
         return (*self.options.words, *(("--init", start) if self.init else ()))
 
 

@@ -68,7 +68,7 @@ USUAL_SHOTS = 5
 def temperature(gamma: float, shots: float) -> float:
     """Gamma for classes of so many supports: it grows with their square root, as errors say more. Labels stay.
 
-    docs/recipes.md has the measurement.
+    docs/lab/recipes.md has the measurement.
     """
     return gamma * math.sqrt(shots / USUAL_SHOTS)
 

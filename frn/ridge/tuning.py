@@ -6,7 +6,7 @@ compared with its own class and the others, and the best numbers make the right 
 is the model's lambda for one photo, whatever the number of shots, and its gamma growing with the square root of the
 shots; it counts as much as a few photos, so that one shot stays as trained and a hundred photos decide alone.
 
-Beta stays as it is: choosing it as well gained nothing on validation classes (docs/recipes.md).
+Beta stays as it is: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
 The examples are either each class's own supports, left out one at a time, or the queries of a few episodes of other
 classes (`frn eval` of an untrained head, and the start of training). In the eigenbasis of a class lambda is added to

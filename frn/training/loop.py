@@ -189,6 +189,11 @@ class _Trainer:
     def look_first(self) -> None:
         """Validate what training starts from, and fit to the photos what needs no steps."""
         self.position.start = self.validate().mean
+        if self.preset.validation.start and self.position.start >= 100:
+            raise FrnError(
+                "the model that it starts from is right in all of the validation: training cannot make it better. Use "
+                "it as it is, or add classes that are harder to tell apart."
+            )
         if self.preset.freeze_batchnorm and norms(self.model):
             self.fit_statistics()
         if isinstance(self.objective, EpisodicObjective) and self.objective.classifier is not None:

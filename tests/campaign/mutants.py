@@ -35,7 +35,7 @@ ELSEWHERE = ("tests/campaign", "tests/runtimes", "tests/browser", "tests/test_")
 """Tests that ask for more than Python, or for a long time."""
 REACH = 6
 """Test files that a mutant has to survive."""
-PATIENCE = 900.0
+TIMEOUT = 900.0
 """Seconds after which a mutant hangs, and is killed."""
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 
@@ -248,7 +248,7 @@ def first_failure(tree: Path, tests: tuple[str, ...]) -> str:
         ) as process,
     ):
         try:
-            status = process.wait(PATIENCE)
+            status = process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             status = -signal.SIGKILL
         with contextlib.suppress(ProcessLookupError):

@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,7 +15,7 @@ import onnxruntime
 import PIL
 import pytest
 import torch
-from frn_export.card import model_card
+from frn_export.card import OPEN_PHOTO, model_card
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.head import head_graph
 from PIL import Image
@@ -21,13 +23,17 @@ from typer.testing import CliRunner
 
 from frn._version import __version__
 from frn.cli.main import app
+from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
+from frn.inference.feature_cache import Maps
 from frn.models.header import ModelConfig
 from frn.models.model import Model
+from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 from tests import processes
+from tests.profiles import DISPLAY_P3, cmyk_profile, grey_profile, rgb_profile
 
 TRANSFORMS = {
     "shorter": EvaluationTransform(size=32, resize=40),
@@ -68,6 +74,10 @@ def run(python: Path, code: str, folder: Path) -> subprocess.CompletedProcess[st
     return processes.run([python, "-I", "-c", code], cwd=folder)
 
 
+def maps_of(extractor: Extractor, paths: Sequence[Path]) -> Maps:
+    return extractor.feature_maps(np.stack([extractor.transform(open_image(path)) for path in paths]))
+
+
 def test_the_code_of_the_card_runs_in_a_bare_python_and_answers_as_the_classifier(
     bare_python: Path, moths: Path, tmp_path: Path
 ) -> None:
@@ -82,21 +92,27 @@ def test_the_code_of_the_card_runs_in_a_bare_python_and_answers_as_the_classifie
                 shutil.copy(moths / "test" / home / f"0{number}.png", copy)
     words = ["export", "--out", str(out), "--classes", str(tmp_path / "classes"), "--precision", "fp16"]
     assert CliRunner().invoke(app, words).exit_code == 0
-    classifying, embedding, comparing = code_blocks((out / "README.md").read_text(encoding="utf-8"))
+    opening, classifying, embedding, comparing = code_blocks((out / "README.md").read_text(encoding="utf-8"))
 
     classifier = Classifier(Extractor.open(out / "features.onnx"))
     classifier.enroll(examples)
+    head = classifier.extractor.head
+    assert head is not None
+    trained = ClassScorer([enroll(maps_of(classifier.extractor, paths), head) for paths in examples.values()])
     for photo, expected in (("moth 40/07.png", "jay"), ("moth 42/07.png", "wren")):
         shutil.copy(moths / "test" / photo, out / "photo.jpg")
         ((_, prediction),) = classifier.classify([out / "photo.jpg"])
         assert isinstance(prediction, Prediction)
         assert prediction.label == expected
-        answer = run(bare_python, classifying, out)
+        answer = run(bare_python, opening + classifying, out)
         assert (answer.stdout.strip(), answer.stderr) == ("unknown" if prediction.unknown else expected, "")
-        answer = run(bare_python, embedding + comparing + 'print(*head.run(["class_error"], inputs)[0][0])', out)
+        answer = run(
+            bare_python, opening + embedding + comparing + 'print(*head.run(["class_error"], inputs)[0][0])', out
+        )
         label, errors = answer.stdout.splitlines()
         assert (label, answer.stderr) == (expected, "")
-        np.testing.assert_allclose([float(e) for e in errors.split()], list(prediction.errors.values()), rtol=2e-3)
+        wanted = trained.class_error(maps_of(classifier.extractor, [out / "photo.jpg"]))[0]
+        np.testing.assert_allclose([float(e) for e in errors.split()], wanted, rtol=2e-3)
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
@@ -107,7 +123,7 @@ def test_the_card_prepares_an_image_as_the_model_does(
     (tmp_path / "features.onnx").write_bytes(files["features"])
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
-    exec(code_blocks(model_card(files, {}))[0], scope)
+    exec("\n".join(code_blocks(model_card(files, {}))[:2]), scope)
     extractor = Extractor(files["features"], "m")
     for size in ((32, 32), (97, 61), (40, 131)):
         pixels = np.random.default_rng(0).integers(0, 256, (5, 6, 3), dtype=np.uint8)
@@ -116,6 +132,24 @@ def test_the_card_prepares_an_image_as_the_model_does(
         found = scope["embed"](tmp_path / "photo.png")  # type: ignore[operator]
         expected = extractor.feature_maps(extractor.transform(image)[None])
         assert np.abs(found - expected).max() <= 5e-3 * expected.max(), size
+
+
+@pytest.mark.parametrize("page", ["docs/export.md", "docs/tutorials/deployer.md"])
+def test_every_page_opens_photos_alike(page: str) -> None:
+    assert OPEN_PHOTO in (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("kind", ["plain", "turned", "p3", "cmyk", "grey"])
+def test_the_pages_open_a_photo_as_the_program_does(kind: str, tmp_path: Path) -> None:
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (12, 16, 3), dtype=np.uint8)).resize((64, 48))
+    exif, profiles = Image.Exif(), {"p3": rgb_profile(DISPLAY_P3, 2.2), "cmyk": cmyk_profile(), "grey": grey_profile(1)}
+    exif[0x0112] = 6 if kind in ("turned", "p3") else 1
+    image = image.convert({"cmyk": "CMYK", "grey": "L"}.get(kind, "RGB"))
+    image.save(tmp_path / "photo.jpg", exif=exif, icc_profile=profiles.get(kind))
+    scope: dict[str, Any] = {}
+    exec(OPEN_PHOTO, scope)
+    opened = np.asarray(scope["open_photo"](tmp_path / "photo.jpg"))
+    np.testing.assert_array_equal(opened, np.asarray(open_image(tmp_path / "photo.jpg")))
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

@@ -29,7 +29,7 @@ def test_a_format_is_written_with_its_difference_and_removed_by_the_next_export(
 ) -> None:
     if kind == "openvino":
         pytest.importorskip("openvino")
-    told = json.loads(export("--out", tmp_path / "out", "--format", kind).stdout)
+    told = json.loads(export("--out", tmp_path / "out", "--as", kind).stdout)
     written = {path for path in (tmp_path / "out").iterdir() if path.suffix not in (".onnx", ".md")}
     assert {Path(told[path.name]) for path in written} == written
     assert len(written) == files
@@ -55,5 +55,5 @@ def test_a_file_that_says_something_else_is_refused(head: dict[str, bytes], monk
 
 def test_a_missing_extra_is_told_with_its_command(head: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openvino", None)
-    with pytest.raises(FrnError, match=r"--format openvino needs OpenVINO: .*openvino>=2024\.6"):
+    with pytest.raises(FrnError, match=r"--as openvino needs OpenVINO: .*openvino>=2024\.6"):
         converted(head, "openvino")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from frn_export.difference import Difference
+from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
 from frn_export.graphs.head import head_graph
@@ -113,3 +113,26 @@ def test_a_classifier_file_of_other_examples_is_refused(
     graph = classifier_graph(classifier.extractor.data, other.classes).SerializeToString()
     with pytest.raises(FrnError, match=r"classifier.onnx (differs|says)"):
         compare_classifier(classifier, graph, photos, allowed=COARSE_TOLERANCE).require()
+
+
+def test_a_file_that_is_off_by_a_little_more_than_is_allowed_is_refused() -> None:
+    """The tolerances themselves: five parts in a million, and ten for each of ten."""
+    model = small_model()
+    graph = features_file(model)
+    with torch.no_grad():
+        for norm in (module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)):
+            last = norm
+        last.weight.mul_(1 + 1e-4)
+        last.bias.mul_(1 + 1e-4)
+    with pytest.raises(FrnError, match=r"features.onnx differs .* at most 5e-06 is allowed"):
+        compare_features(model, graph).require()
+    head = head_file(model)
+    with torch.no_grad():
+        model.head.gamma.fill_(3.0)  # type: ignore[operator]
+        model.head.alpha.add_(1e-3)  # type: ignore[operator]
+    with pytest.raises(FrnError, match=r"head.onnx differs .* at most 5e-06 is allowed"):
+        compare_head(model, head).require()
+
+
+def test_what_may_differ_at_most() -> None:
+    assert (HALF_TOLERANCE, COARSE_TOLERANCE, CLASSIFIER_TOLERANCE) == (1e-2, 2e-2, 2e-3)

@@ -20,18 +20,16 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="frn-tui",
         description="Build few-shot classes from folders of photos, ask about others, see why, correct, keep.",
-        epilog="Without arguments it opens on the shipped samples.",
+        epilog="Without arguments, it opens the sample photos.",
     )
-    parser.add_argument(
-        "place", nargs="?", help="a folder of class folders, a project (something.frn.json) or a bundle of one (.zip)"
-    )
+    parser.add_argument("place", nargs="?", help="class folders, a project (.frn.json) or a bundle (.zip)")
     parser.add_argument("--model", help="shipped name or features.onnx (default: the settings', or the project's own)")
-    parser.add_argument("--images", choices=("auto", *PIXELS, *MODES), default="auto", help="how pictures are drawn")
+    parser.add_argument("--images", choices=("auto", *PIXELS, *MODES), default="auto", help="how to draw photos")
     parser.add_argument(
-        "--tta", choices=("none", "hflip"), help="hflip: average with the mirror image; better, in twice the time"
+        "--tta", choices=("none", "hflip"), help="hflip: also classify the mirror image (twice the time)"
     )
-    parser.add_argument("--web", action="store_true", help="serve the app in a browser, to this machine only")
-    parser.add_argument("--port", type=int, help="of --web (default: 8000; 0: any that is free)")
+    parser.add_argument("--web", action="store_true", help="serve the app to browsers on this machine")
+    parser.add_argument("--port", type=int, help="port of --web (default: 8000; 0: any free port)")
     parser.add_argument("--version", action="version", version=f"frn {__version__}")
     return parser
 

@@ -5,10 +5,8 @@ const SIDE = 320;
 
 // The upright pixels of an image file as RGB bytes, transparency on white, and a bitmap to draw.
 export async function decode(file) {
-  // The bytes as they are stored: the model was trained on images whose colour profiles nobody applied.
-  const bitmap = await createImageBitmap(file, {
-    imageOrientation: "from-image", colorSpaceConversion: "none", premultiplyAlpha: "none",
-  });
+  // The canvas is sRGB, so the browser applies colour profiles, as `frn classify` does.
+  const bitmap = await createImageBitmap(file, { imageOrientation: "from-image", premultiplyAlpha: "none" });
   const shrink = Math.min(1, Math.sqrt(MOST / (bitmap.width * bitmap.height)));
   const width = Math.max(1, Math.floor(bitmap.width * shrink));
   const height = Math.max(1, Math.floor(bitmap.height * shrink));

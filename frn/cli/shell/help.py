@@ -1,5 +1,7 @@
 """`frn help`: commands, and topics that belong to none of them."""
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -8,6 +10,30 @@ from frn.cli.shell.console import print_json, user_errors
 from frn.cli.shell.schemas import SCHEMAS
 from frn.cli.shell.topics import TOPICS
 from frn.errors import FrnError
+
+EXAMPLES = {
+    "classify": ("frn classify birds unknown.jpg", "frn classify birds photos --out results.jsonl"),
+    "enroll": ("frn enroll birds --out birds.frn.json", "frn enroll jay=my/jays wren=my/wrens --out two.frn.json"),
+    "explain": ("frn explain birds unknown.jpg --out why.png",),
+    "score": ("frn score birds labelled-birds --report score.html",),
+    "export": ("frn export --out exported --classes birds", "frn export --web page --classes birds"),
+    "finetune": ("frn finetune photos --out runs/mine",),
+    "train": ("frn train demo", "frn train cifar-fs-conv4 --data data/cifar-fs --out runs/frn"),
+    "eval": ("frn eval runs/frn --data data/cifar-fs", "frn eval conv4 --data data/cifar-fs --shot 1 --json"),
+    "plot": ("frn plot runs/frn runs/proto --out curves.svg",),
+    "reproduce": ("frn reproduce --list", "frn reproduce cub-cropped --data cub-cropped=data/cub"),
+}
+"""Commands as one would type them, shown at the end of each command's help."""
+
+
+def prepare_help(commands: Mapping[str, Any]) -> None:
+    """Join the source's line breaks within paragraphs, which Typer keeps, and add the examples."""
+    for name, command in commands.items():
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
+        if examples := EXAMPLES.get(name):
+            command.epilog = "\n    ".join(["Examples:\n", *examples])
+        for subcommand in getattr(command, "commands", {}).values():
+            prepare_help({"": subcommand})  # an example belongs to a command of the top level
 
 
 def show_help(

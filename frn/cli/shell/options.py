@@ -29,80 +29,98 @@ def preset_names(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
-Device = Annotated[DeviceName, typer.Option(help="auto: CUDA where it is.")]
-Precision = Annotated[
-    PrecisionName, typer.Option(help="auto: fp32 for the paper's recipes, else bf16 where the processor has it.")
-]
-Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Processor threads.", show_default="all cores")]
-Split = Annotated[str, typer.Option(help="Which split.")]
-SplitData = Annotated[Path, typer.Option(help="Data set with a folder per split, each with one folder per class.")]
-EpisodeSeed = Annotated[int, typer.Option(min=0, help="The same seed draws the same episodes.")]
+Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
+Precision = Annotated[PrecisionName, typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.")]
+Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.", show_default="all cores")]
+Split = Annotated[str, typer.Option(help="Split to use.")]
+SplitData = Annotated[Path, typer.Option(help="Data set: train/, val/, test/ with a folder per class.")]
+EpisodeSeed = Annotated[int, typer.Option(min=0, help="Random seed of the episodes.")]
 
 ImportPreset = Annotated[
     str | None,
-    typer.Option(help="For an authors' .pth: the preset whose images it was trained on.", show_default=False),
+    typer.Option(help="Preset of an authors' .pth file (sets its image size).", show_default=False),
 ]
 
+
 # Classifying
-Classes = Annotated[Path, typer.Argument(help="Folder with one folder of example photos per class, or a project.")]
+def share(given: object) -> float:
+    """Return a share of a photo from 0.39, 39 or 39%."""
+    text = str(given).strip()
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if text.endswith("%") or value > 1:
+        value /= 100
+    if not 0 <= value <= 1:
+        raise typer.BadParameter(f"{text!r} is not a share of the photo: write 0.39, 39 or 39%")
+    return value
+
+
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        parser=share,
+        metavar="SHARE",
+        help="Reject photos explained less than this (0: never).",
+        show_default="calibrated from the example photos",
+    ),
+]
+Classes = Annotated[Path, typer.Argument(help="Folder with one folder of photos per class, or a project.")]
 ClassifierModel = Annotated[
     str | None,
     typer.Option(
-        help="Shipped name, features.onnx, model file or run folder.",
+        help="Model name, features.onnx, model file or run folder.",
         show_default=DEFAULT_MODEL,
         autocompletion=model_names,
     ),
 ]
 TtaName = Annotated[
-    Literal["none", "hflip"], typer.Option(help="hflip: average with the mirror image; takes twice the time.")
+    Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
 ]
-ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: CUDA where it answers.")]
+ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 
 # Training
 TrainingData = Annotated[
     list[Path] | None,
-    typer.Option(
-        help="Data set: train/ and val/ with one folder per class. Repeatable: the first validates.", show_default=False
-    ),
+    typer.Option(help="Data set with train/ and val/. Repeatable.", show_default=False),
 ]
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
 Backbone = Annotated[
     str | None,
-    typer.Option(help="conv4, resnet12, resnet12-small, resnet9-patch4 or resnet9-patch4-wide.", show_default=False),
+    typer.Option(help="Use another backbone than the preset's.", show_default=False),
 ]
 Epochs = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Epochs; the milestones move along. More of them with --resume lengthen the run.",
+        help="Number of epochs; scales the milestones.",
         show_default=False,
     ),
 ]
-LearningRate = Annotated[
-    float | None, typer.Option(help="The schedule's first learning rate.", show_default="the preset's")
-]
+LearningRate = Annotated[float | None, typer.Option(help="Initial learning rate.", show_default="the preset's")]
 Way = Annotated[int | None, typer.Option(min=2, help="Classes per episode.", show_default=False)]
 Shot = Annotated[int | None, typer.Option(min=1, help="Support images per class.", show_default=False)]
 Queries = Annotated[int | None, typer.Option(min=1, help="Query images per class.", show_default=False)]
 RunConfig = Annotated[
     Path | None,
-    typer.Option(help="TOML file of settings, named as in a run's config.toml.", show_default=False),
+    typer.Option(help="TOML file of settings, as in a run's config.toml.", show_default=False),
 ]
 WarmUp = Annotated[
     int | None,
-    typer.Option(min=0, help="Steps in which the learning rate rises to its first value.", show_default=False),
+    typer.Option(min=0, help="Number of learning-rate warm-up steps.", show_default=False),
 ]
-Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from a model's weights.", show_default=False)]
+Init = Annotated[
+    str | None, typer.Option(metavar="MODEL", help="Start from the weights of this model.", show_default=False)
+]
 Compile = Annotated[
     bool,
-    typer.Option(
-        "--compile", help="Up to 1.5 times as fast on a processor, after half a minute; needs a C++ compiler."
-    ),
+    typer.Option("--compile", help="Compile for the CPU: faster steps; needs a C++ compiler."),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out, bit for bit.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 
 
-Replace = Annotated[bool, typer.Option("--replace", help="Overwrite a file of other programs; never a photo.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite files of other programs (never photos).")]
 
 
 def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
@@ -115,6 +133,4 @@ def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
         raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")
 
 
-FalseRejections = Annotated[
-    float, typer.Option(min=0, max=0.5, help="Share of your photos that may be called unknown.")
-]
+FalseRejections = Annotated[float, typer.Option(min=0, max=0.5, help="Fraction of known photos that may be rejected.")]

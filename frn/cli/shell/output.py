@@ -29,7 +29,7 @@ Format = Annotated[
     FormatName | None,
     typer.Option(
         "--format",
-        help="table for people; csv: rows under a head; json.",
+        help="Output format.",
         show_default="table",
         callback=_unless_typed,
     ),

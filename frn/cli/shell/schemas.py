@@ -35,6 +35,7 @@ def named(value: Schema) -> Schema:
 FILE = record(path=TEXT, reason=TEXT)
 EVALUATED = record(
     {
+        "tuned": record(accuracy=NUMBER, ci95=NUMBER),
         "unknown": record(
             auroc=NUMBER,
             auroc_ci95=NUMBER,
@@ -69,14 +70,11 @@ MODEL: Schema = {
 
 ACCURACY = record(mean=NUMBER, ci95=NUMBER, episodes=COUNT)
 PRESET = record(
-    **dict.fromkeys(("about", "method", "backbone", "aux", "stage", "val_split"), TEXT),
-    **dict.fromkeys(("last_pool", "tuned_start"), FLAG),
-    **dict.fromkeys(("batch", "store_side", "val_every", "val_episodes"), COUNT),
-    **dict.fromkeys(("episode", "schedule", "augmentation", "transform"), PART),
-    **dict.fromkeys(("beside", "fixed", "skipped"), each(TEXT)),
-    **dict.fromkeys(("prepare", "after"), TEXT_OR_NONE),
-    val_shot={"type": ["integer", "null"]},
-    balance={"type": ["number", "array"], "items": NUMBER},
+    **dict.fromkeys(("about", "method", "backbone", "aux", "objective"), TEXT),
+    **dict.fromkeys(("last_pool", "freeze_batchnorm"), FLAG),
+    **dict.fromkeys(("data", "episode", "schedule", "augmentation", "transform", "pretraining", "validation"), PART),
+    **dict.fromkeys(("aux_heads", "fixed"), each(TEXT)),
+    classifier_weight=NUMBER,
     progressive_resizing={"type": ["array", "null"], "items": COUNT},
     test_shots=each(COUNT),
     published={"type": ["object", "null"]},
@@ -168,7 +166,7 @@ SCHEMAS: dict[str, Schema] = {
     "plot": each(record(run=TEXT, total_steps=COUNT, val_accuracy=NUMBER)),
     "presets": {"oneOf": [PRESET, named(PRESET)]},
     "train": record({"test": each(EVALUATED)}, model=TEXT, validation=NUMBER, seconds=NUMBER),
-    "pretrain": record(model=TEXT, validation=NUMBER, seconds=NUMBER),
+    "teach": record(model=TEXT, seconds=NUMBER),
     "average": record(model=TEXT, mean_of=each(TEXT)),
     "finetune": record(model=TEXT, start=NUMBER, validation=NUMBER, seconds=NUMBER),
     "reproduce": {"oneOf": [REPRODUCED, each(LISTED), each(record(command=TEXT))]},
@@ -179,7 +177,6 @@ SCHEMAS: dict[str, Schema] = {
         l2=named(record(mean=NUMBER, ci95=NUMBER)),
     ),
     "export": {"oneOf": [EXPORTED, record(web=TEXT, runtime=TEXT, page_difference=NUMBER)]},
-    "import": record(model=TEXT, weights=TEXT, size=COUNT, resize={"type": ["integer", "null"]}, r=COUNT, d=COUNT),
     "data check": each(
         record(
             folder=TEXT,

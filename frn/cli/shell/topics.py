@@ -1,4 +1,4 @@
-"""What `frn help TOPIC` says; the same text is in `docs/shell.md`."""
+"""Texts of `frn help TOPIC`; `docs/shell.md` has the same text."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,25 +23,25 @@ TOPICS = {
     "exit-codes": Topic(
         "Exit codes",
         """\
-| status | what it means |
+| status | meaning |
 |---|---|
-| 0 | all is done |
-| 1 | something that you can mend: one `error:` line on stderr says what |
-| 2 | wrong usage: an option, argument or value that there is none of |
-| 130 | stopped by Ctrl-C; a training run has saved and says how to go on |
+| 0 | success |
+| 1 | an error that you can fix; one `error:` line on stderr explains it |
+| 2 | wrong usage: an unknown option, argument or value |
+| 130 | stopped by Ctrl-C; a training run saves first and says how to continue |
 
-Where only some photos can be read, `frn classify` and `frn score` answer for the others first and end with 1, as does
-`frn data check` where it finds something. Results are on stdout; errors, warnings and progress on stderr. Bars are
-drawn on a terminal only; in a log, training writes a line an epoch. A traceback is a bug.""",
+If some photos cannot be read, `frn classify` and `frn score` process the others and exit with 1. `frn data check` exits
+with 1 if it finds a problem. Results go to stdout; errors, warnings and progress go to stderr. Progress bars appear
+only in a terminal; in a log, training writes one line per epoch. A traceback is a bug: please report it.""",
     ),
     "json": Topic(
         "JSON and CSV",
         f"""\
-Every command with a result takes `--format json`, `csv` or `table`; `--json` is short for the first, and `--csv`, where
-it stands alone, for the second. (`frn export` has `--json` alone: its `--format` is that of the files.) `table`, the
-default, is for people and may look different in the next version. JSON is one value on one line, with `frn classify`
-one object per photo. CSV is rows under a head: a photo, class, model, preset or measurement each, or the one result.
-`frn help json COMMAND` prints a command's JSON Schema, for:
+Every command with a result accepts `--format table`, `csv` or `json`. `--json` is short for `--format json`; `--csv`
+without a file name is short for `--format csv`. The table is for people and may change between versions. JSON is one
+value on one line; `frn classify` prints one object per photo. CSV has a header and one row per photo, class, model,
+preset or measurement.
+`frn help json COMMAND` prints the JSON Schema of these commands:
 {_wrapped(SCHEMAS)}.
 
 ```sh
@@ -50,41 +50,40 @@ find photos -name '*.jpg' -newer last-time | frn classify birds - --csv
 frn models --format csv
 ```
 
-A hundred thousand photos: `frn classify birds photos --out results.jsonl` adds a line of JSON per photo to the file as
-it comes, with the `--top` best classes, and takes no more memory for more photos. The same command with `--resume` goes
-on after a stop or a kill: photos that have a line are not opened again, half a line is dropped, and a file of other
-classes, another model or threshold is refused (each line's `run` tells them apart). The status is 1 as long as
-there is a line that says why a photo could not be read; take it out, and the photo is tried anew.
+To classify many photos, write the results to a file: `frn classify birds photos --out results.jsonl`. It appends one
+line of JSON per photo, with the `--top` best classes, and its memory use does not grow. After a stop or a kill, repeat
+the command with `--resume`. Photos with a complete line are skipped. `--resume` refuses a file that was written with
+other classes, another model or another threshold. The exit status is 1 if a line reports an unreadable photo; delete
+that line to try the photo again.
 
-`-` among the photos of `frn classify` stands for those that stdin lists, one to a line, or each ended by NUL
-(`find -print0`): names of photos and folders, no globs. One that is none is reported in its turn. In the answers photos
-are called as they were given.""",
+`frn classify birds -` reads the names of photos and folders from stdin, one per line or separated by NUL
+(`find -print0`). It does not expand globs. Results show each name as you gave it.""",
     ),
     "environment": Topic(
         "Environment variables",
         """\
 | variable | |
 |---|---|
-| `FRN_CACHE` | the folder of the caches, instead of the user's; one with other things in it gets a folder `frn-cache` |
-| `FRN_CACHE_LIMIT` | GiB of decoded images that are kept, 10 by default |
-| `FRN_MODELS` | the folder of added models, instead of the user's data folder |
-| `NO_COLOR` | any value: no colours |
-| `ORT_DISABLE_TELEMETRY` | set to 1 unless you set it: onnxruntime tells nobody anything |""",
+| `FRN_CACHE` | folder of the caches; a folder with other files gets a subfolder `frn-cache` |
+| `FRN_CACHE_LIMIT` | limit of the cache of decoded images in GiB (default: 10) |
+| `FRN_MODELS` | folder of added models |
+| `NO_COLOR` | any value disables colours |
+| `ORT_DISABLE_TELEMETRY` | `frn` sets it to 1 by default, so onnxruntime sends no data |""",
     ),
     "defaults": Topic(
         "Defaults by environment variables",
         """\
-Every option takes its default from a variable of its name: `FRN_CLASSIFY_TOP=5` is `frn classify --top 5`, and
-`FRN_DATA_CHECK_SHOT=1` is `frn data check --shot 1`. What is typed comes first. Options without a value take 1 or 0;
-repeatable ones take values with spaces between them: `FRN_EVAL_SHOT="1 5"`.
+Each option takes its default from an environment variable: `FRN_CLASSIFY_TOP=5` acts like `frn classify --top 5`, and
+`FRN_DATA_CHECK_SHOT=1` like `frn data check --shot 1`. The command line takes precedence. Flags take 1 or 0. Repeatable
+options take values separated by spaces: `FRN_EVAL_SHOT="1 5"`.
 
-No variable sets what is written (`--out`, `--web`, `--report`, `--csv FILE`, `--runs`), `--replace` or
+Variables cannot set the files to write (`--out`, `--web`, `--report`, `--csv FILE`, `--runs`), `--replace` or
 `--download`.""",
     ),
     "completion": Topic(
         "Completion",
         """\
-`frn --install-completion` adds completion to the shell that it is called from (bash, zsh, fish, PowerShell): commands,
-options, and the names of models and presets. `frn --show-completion` prints what it would add.""",
+`frn --install-completion` installs completion for the current shell (bash, zsh, fish or PowerShell). It completes
+commands, options, and the names of models and presets. `frn --show-completion` prints the script instead.""",
     ),
 }

@@ -12,16 +12,16 @@ from frn.system.overwriting import require_writable
 
 
 def average(
-    models: Annotated[list[Path], typer.Argument(help="Run folders or model files that began as the same network.")],
+    models: Annotated[list[Path], typer.Argument(help="Runs or model files that share one starting point.")],
     out: Annotated[Path, typer.Option(help="Model file to write: something.safetensors.")],
     replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make one model of several runs: the mean of their weights.
+    """Average the weights of several runs.
 
-    Runs that differ in their seed alone, from the same `--init`, can be better together than each, at no cost in use:
-    `frn eval --split val` tells.
+    The average of runs with different seeds and the same `--init` can be more accurate than each run. Compare them with
+    `frn eval --split val`.
     """
     with user_errors():
         wants = chosen_format(form, as_json)

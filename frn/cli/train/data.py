@@ -16,27 +16,20 @@ app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them."
 def prepare(
     name: Annotated[
         str,
-        typer.Argument(
-            help="cub-cropped, cub-raw, aircraft, meta-inat, tiered-meta-inat, mini-imagenet, tiered-imagenet, "
-            "tiered-imagenet-224, cifar-fs, fc100, omniglot, or folder (anything of yours)."
-        ),
+        typer.Argument(help="Name of the data set, listed above."),
     ],
     source: Annotated[
         list[Path],
-        typer.Option(help="Archive as released, or a folder of archives or of what they unpack to. Repeatable."),
+        typer.Option(help="Archive or folder of archives or images. Repeatable."),
     ],
-    out: Annotated[Path, typer.Option(help="Where train/, val/ and test/ go.")],
-    split: Annotated[
-        str | None, typer.Option(help="Class split: tang, chen or all of cub; lake or vinyals of omniglot.")
-    ] = None,
-    unofficial: Annotated[
-        bool, typer.Option("--unofficial", help="Accept other checksums and counts than those published.")
-    ] = False,
+    out: Annotated[Path, typer.Option(help="Folder for train/, val/ and test/.")],
+    split: Annotated[str | None, typer.Option(help="Published class split to use.")] = None,
+    unofficial: Annotated[bool, typer.Option("--unofficial", help="Accept checksums and counts that differ.")] = False,
     download: Annotated[
         bool,
         typer.Option(
             "--download",
-            help="First let torchvision fetch the archives into the folder --source: aircraft, cifar, omniglot.",
+            help="Download the archives into the folder --source.",
         ),
     ] = False,
     val: Annotated[
@@ -44,24 +37,26 @@ def prepare(
         typer.Option(
             min=0,
             max=0.9,
-            help="folder: share of classes for validation.",
-            show_default="the folders' names say, or 0.2",
+            help="folder: fraction of validation classes.",
+            show_default="by folder names, or 0.2",
         ),
     ] = None,
     test: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=0.9, help="folder: share of classes for test.", show_default="the folders' names say, or 0.2"
-        ),
+        typer.Option(min=0, max=0.9, help="folder: fraction of test classes.", show_default="by folder names, or 0.2"),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="folder: which classes go where.", show_default="0")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="folder: random seed of the split.", show_default="0")] = None,
 ) -> None:
-    """Make a data set: train/, val/ and test/ with one folder per class.
+    """Prepare a data set: train/, val/ and test/ with one folder per class.
 
-    Checksums and numbers of classes and images are compared with the published ones. Nothing is downloaded unless
-    --download says so, and nothing of the source is changed. A call that was interrupted goes on where it was; called
-    again on a whole data set, it changes nothing. A folder of yours is split by the names in it where they say train,
-    val or test (at least two of them), unless --val, --test or --seed is given; files that are no images are named.
+    Data sets: cub-cropped, cub-raw, aircraft, meta-inat, tiered-meta-inat, mini-imagenet, tiered-imagenet,
+    tiered-imagenet-224, cifar-fs, fc100, omniglot, or folder (your own photos).
+
+    Splits: tang, chen or all for cub; lake or vinyals for omniglot. Your own folder is split by folder names such as
+    train and val if it has them. --val, --test and --seed draw a random split of its classes instead.
+
+    The command compares checksums and counts with the published ones and never changes the source. It downloads only
+    with --download (aircraft, cifar-fs, fc100, omniglot). An interrupted call continues when you repeat it.
     """
     with user_errors():
         from frn.data.prepare import prepare as prepare_data
@@ -92,28 +87,37 @@ def prepare(
 
 @app.command()
 def check(
-    data: Annotated[Path, typer.Argument(help="Data set with train/, val/, test/; or one folder of class folders.")],
-    shot: Annotated[int, typer.Option(min=1, help="Support images an episode takes per class.")] = 5,
-    queries: Annotated[int, typer.Option(min=1, help="Query images an episode takes per class.")] = 15,
+    data: Annotated[Path, typer.Argument(help="Data set, or a folder with one folder per class.")],
+    shot: Annotated[
+        int | None, typer.Option(min=1, help="Report classes too small for this many examples.", show_default="5")
+    ] = None,
+    queries: Annotated[
+        int | None, typer.Option(min=1, help="Report classes too small for this many queries.", show_default="15")
+    ] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Decode every image and say what is there: classes, counts, sizes, broken files, classes too small, other files.
+    """Check a data set: decode every image, count classes and images, report broken files and small classes.
 
-    The exit status is 1 if anything is broken or too small.
+    The exit status is 1 if a file is broken, or if a class is too small for --shot or --queries.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
         from frn.data.check import check_split
-        from frn.data.folders import SPLITS
+        from frn.data.folders import find_splits, unused_folders
 
         if not data.is_dir():
             raise FrnError(f"{data}: there is no such folder")
-        splits = [data / split for split in SPLITS if (data / split).is_dir()] or [data]
+        found = list(find_splits(data).values())
+        splits = found or [data]
+        per_class, episode = 2, "an episode"
+        if shot is not None or queries is not None:
+            shot, queries = shot or 5, queries or 15
+            per_class, episode = shot + queries, f"a {shot}-shot episode with {queries} queries"
         reports = []
         for folder in splits:
             with progress_bar(f"checking {folder.name}") as progress:
-                reports.append(check_split(folder, shot + queries, progress))
+                reports.append(check_split(folder, per_class, progress))
         counts = [
             {"split": str(report.folder), "class": name, "images": images, "too_small": name in report.too_small}
             for report in reports
@@ -128,10 +132,8 @@ def check(
             for skipped in report.skipped:
                 note(skipped.reason)
             for name, size in report.too_small.items():
-                note(
-                    f"too small: {report.folder / name} has {size} images, but a {shot}-shot episode with {queries} "
-                    f"queries needs {shot + queries}"
-                )
+                note(f"too small: {report.folder / name} has {size} images, but {episode} needs {per_class}")
+        report_skipped(unused_folders(data, found) if found else [], all_of_them="")
         problems = sum(len(report.broken) + len(report.too_small) for report in reports)
         if problems:
-            raise FrnError(f"{problems} problems in {data}. Mend or remove these files and folders.")
+            raise FrnError(f"{problems} problems in {data}: each is named above")

@@ -34,29 +34,32 @@ NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
 
 def evaluate(
     model: Annotated[
-        str, typer.Argument(help="Model file, run folder, shipped name or features.onnx.", autocompletion=model_names)
+        str, typer.Argument(help="Model name, features.onnx, model file or run folder.", autocompletion=model_names)
     ],
     data: SplitData,
     split: Split = "test",
     way: Annotated[int, typer.Option(min=2, help="Classes per episode.")] = 5,
-    shot: Annotated[list[int] | None, typer.Option(min=1, help="Repeat for several.", show_default="1 and 5")] = None,
+    shot: Annotated[
+        list[int] | None, typer.Option(min=1, help="Support images per class. Repeatable.", show_default="1 and 5")
+    ] = None,
     queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 16,
-    episodes: Annotated[int, typer.Option(min=1, help="Random episodes per shot.")] = 10_000,
+    episodes: Annotated[int, typer.Option(min=1, help="Number of random episodes.")] = 10_000,
     seed: EpisodeSeed = 0,
-    precision: Annotated[PrecisionName, typer.Option(help="Of the backbone.")] = "fp32",
+    precision: Annotated[PrecisionName, typer.Option(help="Number format of the backbone.")] = "fp32",
     device: Device = "auto",
     threads: Threads = None,
     method: Annotated[
         MethodName | None,
-        typer.Option(help="Another head on the model's backbone, untrained; simpleshot reads train/ too, frn val/."),
+        typer.Option(help="Evaluate another, untrained head on the same backbone."),
     ] = None,
     tta: TtaName = "none",
     preset: ImportPreset = None,
+    tune: Annotated[bool, typer.Option("--tune", help="Also tune alpha and gamma for each episode.")] = False,
     unknown: Annotated[
-        bool, typer.Option("--unknown", help="Also: how well photos of other classes are told from known ones.")
+        bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
     ] = False,
     report: Annotated[
-        Path | None, typer.Option(help="Also write a page (.html) that shows the results.", show_default=False)
+        Path | None, typer.Option(help="Also write the results as a page (.html).", show_default=False)
     ] = None,
     replace: Replace = False,
     form: Format = None,
@@ -65,8 +68,10 @@ def evaluate(
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
 
-    Features are computed once per image, so ten thousand episodes take seconds. A report shows accuracy by class,
-    calibration, confusion, and the hardest photos and episodes, in one file that needs no network.
+    Features are computed once per image, so 10,000 episodes take seconds. --report writes one self-contained file with
+    the accuracy of each class, calibration, confusion, and the hardest photos and episodes.
+
+    --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
     with user_errors():
@@ -95,6 +100,9 @@ def evaluate(
     console = stdout()
     for result in results:
         console.print(describe(result), markup=True)
+        if tune:
+            tuned = result["tuned"]
+            console.print(f"  as enrolled: [bold]{tuned['accuracy']:.2f} ± {tuned['ci95']:.2f} %[/bold]", markup=True)
         if unknown:
             console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
 
@@ -124,8 +132,8 @@ def describe(result: "Result") -> str:
 def describe_unknown(found: "Unknown") -> str:
     """How well unknown classes are told from known ones, as a line of rich markup."""
     return (
-        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by the explained "
-        f"share, {found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
+        f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
+        f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "
         f"threshold calls {found['false_rejections']:.1f} % of known and "
         f"{found['true_positive_rate']:.1f} % of unknown queries unknown"
     )

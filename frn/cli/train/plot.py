@@ -12,22 +12,20 @@ from frn.system.overwriting import require_writable
 
 
 def plot(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, of one plot.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders to draw in one plot.")],
     out: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="Picture to write: .png, .svg or .pdf. Repeatable.", show_default="curves.png and curves.svg"
-        ),
+        typer.Option(help="Plot to write: .png, .svg or .pdf. Repeatable.", show_default="curves.png and curves.svg"),
     ] = None,
     replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    r"""Draw the curves of one or several runs: loss, accuracy of episodes, accuracy on validation classes.
+    r"""Plot the loss and the accuracies of runs.
 
-    A run may still be going on. It needs matplotlib: `pip install '.\[plots]'`. With --csv or --json the validations
-    are printed and nothing is drawn, unless --out says so.
+    Runs may still be training. Plotting needs matplotlib: `pip install '.\[plots]'`. --csv and --json print the
+    validation accuracies instead; give --out to also write a plot.
     """
     with user_errors():
         wants = chosen_format(form, as_json, as_csv)

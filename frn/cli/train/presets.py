@@ -1,5 +1,6 @@
 """`frn presets`: the training runs that have a name."""
 
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,18 +14,17 @@ if TYPE_CHECKING:
 
 
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Show this one in full.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.", show_default=False)] = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the training presets that `frn train` and `frn pretrain` know, with what the paper reports for them."""
+    """List the training presets of `frn train` and the accuracies that the paper reports."""
     from frn.training.presets import PRESETS, find_preset
-    from frn.training.presets.record import published_fields
 
     with user_errors():
         wants = chosen_format(form, as_json)
         chosen = PRESETS if name is None else {name: find_preset(name)}
-    values = {name: published_fields(preset) for name, preset in chosen.items()}
+    values = {name: asdict(preset) for name, preset in chosen.items()}
     if printed(wants, values if name is None else values[name], rows_of(values)):
         return
     if name is None:
@@ -52,10 +52,8 @@ def _list(chosen: "dict[str, Preset]") -> None:
 def _show(preset: "Preset") -> None:
     from rich.table import Table
 
-    from frn.training.presets.record import published_fields
-
     table = Table(box=None, show_header=False, pad_edge=False)
-    rows = published_fields(preset) | {"published": preset.published and describe_published(preset.published)}
+    rows = asdict(preset) | {"published": preset.published and describe_published(preset.published)}
     for key, value in rows.items():
         if isinstance(value, dict):
             table.add_row(key, ", ".join(f"{part} {content}" for part, content in value.items() if content is not None))

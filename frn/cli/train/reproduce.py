@@ -23,31 +23,33 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    table: Annotated[str | None, typer.Argument(help="Which table; --list names them.", show_default=False)] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="The tables and their rows.")] = False,
-    row: Annotated[list[str] | None, typer.Option(help="Only this row. Repeatable.", show_default=False)] = None,
+    table: Annotated[str | None, typer.Argument(help="Table to reproduce; see --list.", show_default=False)] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the tables and their rows.")] = False,
+    row: Annotated[
+        list[str] | None, typer.Option(help="Reproduce only this row. Repeatable.", show_default=False)
+    ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="[NAME=]DIR", help="A prepared data set. Repeatable.", show_default=False),
+        typer.Option(metavar="[NAME=]DIR", help="Prepared data set. Repeatable.", show_default=False),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for TABLE.md and TABLE.json.")] = Path("reproduced"),
     runs: Annotated[
         Path | None,
-        typer.Option(help="Folder of the runs; finished ones are used as they are.", show_default="OUT/runs"),
+        typer.Option(help="Folder of the runs; finished runs are reused.", show_default="OUT/runs"),
     ] = None,
-    precision: Annotated[
-        PrecisionName, typer.Option(help="Of training. The authors' is fp32; a run that has begun keeps its own.")
-    ] = "fp32",
+    precision: Annotated[PrecisionName, typer.Option(help="Number format of new training runs.")] = "fp32",
     threads: Threads = None,
     device: Device = "auto",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the commands that are left to run.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the remaining commands without running them.")
+    ] = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a table of the paper: train what is missing, resume what is half done, evaluate, compare.
+    """Reproduce a table of the paper: train missing rows, resume unfinished ones, evaluate and compare.
 
-    Rows whose data set is not given are skipped. Ctrl-C saves and stops; the same command goes on. Rows that
-    OUT/TABLE.json has already stay in it, also without their runs, and so does why others are not measured.
+    Rows without a given data set are skipped. Ctrl-C saves and stops; repeat the command to continue. Rows that are
+    already in OUT/TABLE.json are kept, even if their runs were deleted.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
@@ -68,7 +70,7 @@ def reproduce(
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
         locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
         before = read(out / f"{chosen.name}.json")
-        for ending in ("md", "json") if before is None else ():
+        for ending in ("md", "json") if before is None and not dry_run else ():
             require_writable(out / f"{chosen.name}.{ending}")
         to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
         if dry_run:

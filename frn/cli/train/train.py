@@ -1,8 +1,8 @@
-"""`frn train` and `frn pretrain`: a run by a preset."""
+"""`frn train` and `frn finetune`: a run by a preset, and one on photos of your own."""
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -33,15 +33,19 @@ def train(
     preset: Annotated[
         str,
         typer.Argument(
-            help="What to train; `frn presets` lists them. `demo` needs no data.", autocompletion=options.preset_names
+            help="Preset from `frn presets`, or RECIPE.toml:STAGE.",
+            autocompletion=options.preset_names,
         ),
     ],
     data: options.TrainingData = None,
     out: options.RunOut = None,
     method: Annotated[
-        options.MethodName | None, typer.Option(help="Another head than the preset's.", show_default=False)
+        options.MethodName | None, typer.Option(help="Use another head than the preset's.", show_default=False)
     ] = None,
     backbone: options.Backbone = None,
+    batch: Annotated[
+        int | None, typer.Option(min=2, help="Images per step of pre-training.", show_default=False)
+    ] = None,
     way: options.Way = None,
     shot: options.Shot = None,
     queries: options.Queries = None,
@@ -50,13 +54,13 @@ def train(
     warm_up: options.WarmUp = None,
     aux: Annotated[
         Literal["reference", "paper", "off"] | None,
-        typer.Option(help="Auxiliary loss: as in the authors' code, as in the paper, or off.", show_default=False),
+        typer.Option(help="Auxiliary loss (reference: as in the authors' code).", show_default=False),
     ] = None,
     freeze: Annotated[
         Literal["none", "lambda", "rho", "both"] | None,
-        typer.Option(help="Keep these parameters of FRN at their start.", show_default=False),
+        typer.Option(help="Parameters of FRN that stay fixed.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, episodes and augmentation.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -67,48 +71,42 @@ def train(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on episodes, validate it, keep the best.
+    """Train a model with a preset and keep the checkpoint with the best validation accuracy.
 
-    Ctrl-C saves and stops; `--resume` goes on as if nothing had happened, after a kill too.
+    A preset trains on episodes or pre-trains on all classes at once; continue from a pre-trained run with `--init RUN`.
+    The preset `demo` needs no data. With several --data, the first one validates.
+
+    Ctrl-C saves and stops. `--resume` continues with the same result, bit for bit, also after a kill. `--resume`
+    with more --epochs extends a run.
     """
-    _run(locals(), episodes=True)
+    given = {name: value for name, value in locals().items() if name not in ("form", "as_json")}
+    with user_errors():
+        wants = chosen_format(form, as_json)
+        from frn.training.runs.run_options import RunOptions
 
+        wanted = RunOptions(**given).configured()
+        wanted.check()  # before torch: a wrong option is reported at once
 
-def pretrain(
-    preset: Annotated[
-        str, typer.Argument(help="What to pre-train; `frn presets` lists them.", autocompletion=options.preset_names)
-    ],
-    data: options.TrainingData = None,
-    out: options.RunOut = None,
-    backbone: options.Backbone = None,
-    batch: Annotated[int | None, typer.Option(min=2, help="Images per step.", show_default=False)] = None,
-    epochs: options.Epochs = None,
-    lr: options.LearningRate = None,
-    warm_up: options.WarmUp = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, batches and augmentation.")] = 0,
-    precision: options.Precision = "auto",
-    device: options.Device = "auto",
-    threads: options.Threads = None,
-    compiled: options.Compile = False,
-    resume: options.Resume = False,
-    init: options.Init = None,
-    config: options.RunConfig = None,
-    form: Format = None,
-    as_json: AsJson = False,
-) -> None:
-    """Pre-train on all training classes at once, before episodes: with dummy maps (Sec. 3.6) or classically.
+        from frn.system.distributed import joined
+        from frn.training.launch import prepare_run
 
-    `frn train PRESET --init RUN` then goes on with episodes from its backbone and temperature.
-    """
-    _run(locals(), episodes=False)
+        with joined(wanted.device) as ranks:
+            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
+            position = _train(run)
+        if not ranks.is_main:
+            return
+        tests = run.test()
+    result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
+    if not printed(wants, {**result, "test": tests} if tests else result):
+        _show_result(run, position, tests)
 
 
 def finetune(
     data: Annotated[
         Path,
-        typer.Argument(help="Folder with one folder of photos per class; or with such folders in train/ and val/."),
+        typer.Argument(help="Folder with one folder of photos per class."),
     ],
-    model: Annotated[str, typer.Option(help="What to start from: shipped name, model file, run.")] = DEFAULT_MODEL,
+    model: Annotated[str, typer.Option(help="Model to start from: name, model file or run folder.")] = DEFAULT_MODEL,
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/finetune")
     ] = None,
@@ -117,7 +115,7 @@ def finetune(
     queries: options.Queries = None,
     epochs: options.Epochs = None,
     lr: options.LearningRate = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of held-out classes, episodes and augmentation.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
     device: options.Device = "auto",
     threads: options.Threads = None,
@@ -126,10 +124,10 @@ def finetune(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a model better for the kind of pictures you have: a few minutes of training, from ten classes of ten photos.
+    """Adapt a model to your photos in a few minutes. You need at least ten classes of ten photos.
 
-    A quarter of the classes is held out and judges, unless there is a val/. The model that it starts from counts as the
-    first best, so the result is never worse than that on them.
+    A quarter of the classes is held out for validation, unless the folder has train/ and val/. The result is never
+    worse than the starting model on the validation classes.
     """
     given = {name: value for name, value in locals().items() if name not in ("form", "as_json", "data", "model")}
     with user_errors():
@@ -159,30 +157,6 @@ def finetune(
     )
 
 
-def _run(given: dict[str, Any], *, episodes: bool) -> None:
-    """Run what a command was given: the fields of `RunOptions`, and the format of its result."""
-    asked = given.pop("form"), given.pop("as_json")
-    with user_errors():
-        wants = chosen_format(*asked)
-        from frn.training.runs.run_options import RunOptions
-
-        wanted = RunOptions(**given).configured()
-        wanted.check(episodes=episodes)  # before torch: a wrong option is told at once
-
-        from frn.system.distributed import joined
-        from frn.training.launch import prepare_run
-
-        with joined(wanted.device) as ranks:
-            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
-            position = _train(run)
-        if not ranks.is_main:
-            return
-        tests = run.test()
-    result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
-    if not printed(wants, {**result, "test": tests} if tests else result):
-        _show_result(run, position, tests)
-
-
 def _train(run: "PreparedRun") -> "TrainState":
     """Train to the end and show it; a run that is stopped ends the program."""
     from frn.cli.train.training_display import TrainingDisplay, interruptible
@@ -194,6 +168,7 @@ def _train(run: "PreparedRun") -> "TrainState":
             raise typer.Exit(INTERRUPTED)
         return ended.position
     report_skipped(run.broken)
+    report_skipped(run.unused, all_of_them="")
     note(str(run))
     with TrainingDisplay(run.preset, run.options.folder) as display, interruptible() as stopped:
         ended = run.train(display, stopped)

@@ -24,9 +24,9 @@ from frn.cli.shell.options import Device, EpisodeSeed, Precision, Replace, Resum
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.system.overwriting import require_writable
 
-app = typer.Typer(no_args_is_help=True, help="Turn feature maps back into images, true and rebuilt ones.")
+app = typer.Typer(no_args_is_help=True, help="Turn feature maps and reconstructions back into images.")
 
-ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model file, run folder or shipped name.")]
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model name, model file or run folder.")]
 
 
 @app.command()
@@ -35,9 +35,9 @@ def train(
     data: SplitData,
     out: Annotated[Path, typer.Option(help="Folder for the decoder and its metrics.")],
     split: Split = "train",
-    epochs: Annotated[int, typer.Option(min=1, help="The rate falls after each fifth of them.")] = 200,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = 200,
     batch: Annotated[int, typer.Option(min=2, help="Images per step.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights and batches.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: Precision = "auto",
     device: Device = "auto",
     threads: Threads = None,
@@ -45,9 +45,9 @@ def train(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a decoder: from a frozen model's feature maps back to the images they come from.
+    """Train a decoder that turns a frozen model's feature maps back into images.
 
-    Ctrl-C saves and stops; `--resume` goes on.
+    Ctrl-C saves and stops; `--resume` continues.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
@@ -89,14 +89,14 @@ def train(
 @app.command()
 def render(
     model: ModelName,
-    decoder: Annotated[Path, typer.Option(help="What `frn visualize train` made for this model.")],
+    decoder: Annotated[Path, typer.Option(help="Decoder from `frn visualize train` for this model.")],
     data: SplitData,
-    out: Annotated[Path, typer.Option(help="PNG file of the grid.")],
+    out: Annotated[Path, typer.Option(help="Image of the grid to write (.png).")],
     split: Split = "val",
-    way: Annotated[int, typer.Option(min=2, help="Classes per trial; the grid shows three at most.")] = 5,
+    way: Annotated[int, typer.Option(min=2, help="Classes per episode; the grid shows up to three.")] = 5,
     shot: Annotated[int, typer.Option(min=1, help="Support images per class.")] = 5,
     columns: Annotated[int, typer.Option(min=1, help="Query images in the grid.")] = 6,
-    trials: Annotated[int, typer.Option(min=2, help="Random episodes of the table.")] = 1000,
+    trials: Annotated[int, typer.Option(min=2, help="Random episodes to measure the errors on.")] = 1000,
     seed: EpisodeSeed = 0,
     device: Device = "auto",
     threads: Threads = None,
@@ -104,10 +104,10 @@ def render(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Regenerate images from their own and from rebuilt feature maps: a grid, and their L2 pixel errors.
+    """Regenerate images from their feature maps and from reconstructions, and report the pixel errors.
 
-    The grid has support images on the left and queries of one class on the right: the originals; regenerated from their
-    own maps; from maps rebuilt by their class; and by other classes.
+    The grid shows support images on the left and queries of one class on the right. Each query appears as the original,
+    decoded from its own map, from the reconstruction by its class, and from those by other classes.
     """
     with user_errors():
         wants = chosen_format(form, as_json)

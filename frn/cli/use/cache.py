@@ -20,9 +20,9 @@ app = typer.Typer(
 def cache(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
     """Show the caches of decoded images and feature maps, or clear them.
 
-    Training and evaluation decode each image once. Of these the longest unused go first where all take more than 10
-    GiB; FRN_CACHE_LIMIT=20 allows 20 GiB, and FRN_CACHE=DIR keeps the caches in another folder. What is not of `frn`
-    in that folder is never removed.
+    Training and evaluation decode each image once. If the decoded images take more than 10 GiB, the least recently used
+    are removed first. FRN_CACHE_LIMIT=20 allows 20 GiB; FRN_CACHE=DIR keeps the caches in another folder. Files of
+    other programs in that folder are never removed.
     """
     if context.invoked_subcommand is not None:
         return
@@ -62,10 +62,10 @@ def cache(context: typer.Context, form: Format = None, as_json: AsJson = False) 
 def clear(
     unused: Annotated[
         float | None,
-        typer.Option(metavar="DAYS", min=0, help="Only images that were not used for so long.", show_default=False),
+        typer.Option(metavar="DAYS", min=0, help="Remove only images unused for this many days.", show_default=False),
     ] = None,
 ) -> None:
-    """Remove the caches. They are made again when they are needed."""
+    """Remove the caches. They are rebuilt when needed."""
     with user_errors():
         from frn.system.caches import clear as remove
 

@@ -23,6 +23,7 @@ from frn.cli.shell.options import (
     ClassifierModel,
     FalseRejections,
     Replace,
+    Threshold,
     TtaName,
     refuse_a_photo,
 )
@@ -41,51 +42,48 @@ BAR = 24
 
 
 def classify(
+    context: typer.Context,
     classes: Classes,
-    images: Annotated[
-        list[str], typer.Argument(help="Photos, folders of photos, or globs; - reads a list of them from stdin.")
-    ],
+    images: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
     model: ClassifierModel = None,
-    top: Annotated[int, typer.Option(min=1, help="Classes to show per photo.")] = 3,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Call a photo unknown where no class explains this share of it; 0 never does.",
-            show_default="calibrated from the example photos",
-        ),
+    top: Annotated[
+        int | None, typer.Option(min=1, help="Number of classes to show per photo.", show_default="3")
     ] = None,
+    threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     out: Annotated[
         Path | None,
-        typer.Option(help="Write a line of JSON per photo to this file (.jsonl) as they come.", show_default=False),
+        typer.Option(help="Write a line of JSON per photo to this file (.jsonl).", show_default=False),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
     report: Annotated[
-        Path | None, typer.Option(help="Also write a page (.html) of the photos with their labels.", show_default=False)
+        Path | None, typer.Option(help="Also write the labelled photos as a page (.html).", show_default=False)
     ] = None,
     replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """Label photos by the class whose examples rebuild them best.
+    """Label photos with the class whose examples reconstruct them best.
 
-    Broken photos are reported and stop nothing; the exit status is then 1. A report has the photos as thumbnails sorted
-    by sureness, to be filtered by class, with their error maps, in one file that needs no network. As JSON, each photo
-    is an object on a line of its own.
+    Unreadable photos are reported and skipped; the exit status is then 1. --json prints one object per line.
 
-    With --out any number of photos takes the same memory, and after a stop or a kill --resume answers the rest; a line
-    has the --top best classes.
+    --report writes one self-contained file: thumbnails with error maps, sorted by confidence and filtered by class.
+
+    --out handles any number of photos in constant memory and writes the --top best classes of each. --resume continues
+    after a stop or a kill.
     """
     with user_errors():
         wants = chosen_format(form, as_json, as_csv)
         check_report(report, replace=replace)
         if out and (wants != "table" or report):
             raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+        source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
+        if source is not None and source.name == "COMMANDLINE" and wants != "table":
+            raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
+        top = top or 3
         if out:
             from frn.inference.results import ResultsFile, check_results, run_digest
 
@@ -115,7 +113,7 @@ def classify(
             if failed:
                 raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
             return
-        album = _album(classifier) if report else None
+        album = _album(classifier, report, len(names)) if report else None
         failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
         classified = (album or classifier).classify(map(Path, names))
         for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
@@ -130,9 +128,7 @@ def classify(
             else:
                 _show(name, outcome, top)
         if album and report:
-            from frn.system.files import write_atomically
-
-            write_atomically(report, album.page(command_line()))
+            album.write(report, command_line())
         if failed:
             raise FrnError(f"{failed} of {len(names)} images could not be read")
 
@@ -157,9 +153,17 @@ def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFi
     return failed
 
 
-def _album(classifier: "Classifier") -> "Album":
-    from frn.report.photos_page import Album
+def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
+    """What keeps the photos of a report; of a large one, say what it will weigh before the work is done."""
+    from frn.report.photos_page import CARD_BYTES, Album, page_paths
+    from frn.system.overwriting import require_writable
 
+    pages = page_paths(report, photos)
+    for page in pages[1:]:
+        require_writable(page)
+    if len(pages) > 1:
+        weight = f"about {photos * CARD_BYTES / 1e6:,.0f} MB, in {len(pages)} pages"
+        note(f"the report of {photos:,} photos will take {weight}: {report.name} to {pages[-1].name}")
     return Album(classifier)
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.shell.console import print_table, printable, report_skipped, stdout, user_errors
-from frn.cli.shell.enrolled import describe_head, expectation
-from frn.cli.shell.options import ClassifierDevice
+from frn.cli.shell.expectations import describe_head, expectation
+from frn.cli.shell.options import ClassifierDevice, Threshold
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
@@ -20,26 +20,22 @@ if TYPE_CHECKING:
 
 
 def enroll(
-    sources: Annotated[
-        list[str], typer.Argument(help="A folder of class folders, several NAME=FOLDER, or a project to make anew.")
-    ],
+    sources: Annotated[list[str], typer.Argument(help="Folder of class folders, NAME=FOLDER..., or a project.")],
     out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
-    model: Annotated[str, typer.Option(help="Shipped name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=1, help="Share of a photo that a class must explain.", show_default="calibrated from the photos"
-        ),
-    ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one becomes .bak.")] = False,
+    model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
+    threshold: Threshold = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
     device: ClassifierDevice = "auto",
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make classes from folders of photos and keep them in a project file.
+    """Save classes from folders of photos in a project file.
 
-    `frn classify`, `frn explain`, `frn export` and frn-tui open it. It refers to the photos where they are. For each
-    class it shows what the rest of the class explains of each photo: a low minimum is a photo that does not belong.
+    Use the project with `frn classify`, `frn explain`, `frn export` and frn-tui. It stores the paths of the photos, not
+    the photos. Give a project to enroll its photos again, for example with another model.
+
+    The table shows how much of each photo the rest of its class explains. A low minimum suggests a photo in the wrong
+    class.
     """
     with user_errors():
         wants = chosen_format(form, as_json)

@@ -18,22 +18,20 @@ LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
 
 def explain(
     classes: Classes,
-    image: Annotated[Path, typer.Argument(help="The photo.")],
-    out: Annotated[Path, typer.Option(help="Picture to write: .png, .jpg or .webp.")],
+    image: Annotated[Path, typer.Argument(help="Photo to explain.")],
+    out: Annotated[Path, typer.Option(help="Image to write: .png, .jpg or .webp.")],
     model: ClassifierModel = None,
-    top: Annotated[int, typer.Option(min=1, help="Classes to show, the likeliest first.")] = 7,
-    smooth: Annotated[
-        bool, typer.Option("--smooth", help="Blend between locations instead of drawing blocks.")
-    ] = False,
+    top: Annotated[int, typer.Option(min=1, help="Number of classes to show, best first.")] = 7,
+    smooth: Annotated[bool, typer.Option("--smooth", help="Interpolate between locations.")] = False,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
     replace: Replace = False,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw where each class could and could not rebuild a photo.
+    """Draw where each class can and cannot reconstruct a photo.
 
-    Dark parts are explained, light ones are not. All classes share one scale.
+    Dark parts are explained, light parts are not. All classes share one scale.
     """
     with user_errors():
         wants = chosen_format(form, as_json)

@@ -7,77 +7,71 @@ from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
-from frn.cli.shell.options import Replace, TtaName
+from frn.cli.shell.console import note, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.options import Replace, Threshold, TtaName
+from frn.cli.shell.output import AsJson, Format, FormatName, chosen_format, printed
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
 
 def export(
-    out: Annotated[Path | None, typer.Option(help="Folder for the files.", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the exported files.", show_default=False)] = None,
     web: Annotated[
         Path | None,
-        typer.Option(help="Folder for a page that classifies photos in the browser, and teaches.", show_default=False),
+        typer.Option(help="Write a web page that classifies to this folder.", show_default=False),
     ] = None,
     runtime: Annotated[
         Path | None,
         typer.Option(
-            help="For --web: onnxruntime-web, as a folder or as the archive of `npm pack onnxruntime-web`.",
+            help="For --web: folder or npm archive of onnxruntime-web.",
             show_default="node_modules/onnxruntime-web, here or above",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Model file, run folder or shipped name.", show_default=DEFAULT_MODEL)
+        str | None, typer.Option(help="Model name, model file or run folder.", show_default=DEFAULT_MODEL)
     ] = None,
     classes: Annotated[
         Path | None,
-        typer.Option(help="Folder of class folders, or a project: also write classifier.onnx.", show_default=False),
+        typer.Option(help="Class folders or a project; adds classifier.onnx.", show_default=False),
     ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Share of a photo that a class must explain; noted in classifier.onnx.",
-            show_default="the project's, or calibrated from the photos",
-        ),
-    ] = None,
+    threshold: Threshold = None,
     tta: TtaName = "none",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"],
-        typer.Option(help="fp16: half the size. int8: a quarter, and faster; needs --calibrate."),
+        typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate)."),
     ] = "fp32",
     calibrate: Annotated[
-        Path | None, typer.Option(help="Folder of class folders that int8 is tuned and judged on.", show_default=False)
+        Path | None, typer.Option(help="Folder of class folders to calibrate and test int8 on.", show_default=False)
     ] = None,
-    max_drop: Annotated[float, typer.Option(min=0, help="Points of accuracy that int8 may lose.")] = 1.0,
-    weights: Annotated[
-        bool, typer.Option("--weights", help="Also write model.safetensors for torch; with fp16, half the size.")
-    ] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="ONNX, opset 18: always written.")] = True,
+    max_drop: Annotated[float, typer.Option(min=0, help="Accuracy that int8 may lose, in percentage points.")] = 1.0,
+    weights: Annotated[bool, typer.Option("--weights", help="Also write model.safetensors for torch.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Short for --as onnx.")] = False,
     file_format: Annotated[
         Literal["onnx", "ort", "openvino"],
-        typer.Option("--format", help="Beside ONNX: ort, for small builds of onnxruntime; openvino (an extra)."),
+        typer.Option("--as", help="Also write this format (openvino needs an extra)."),
     ] = "onnx",
     replace: Replace = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    form: Format = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Write ONNX files that any onnxruntime runs: features.onnx, head.onnx and, with classes, classifier.onnx.
+    """Export ONNX files for any onnxruntime: features.onnx, head.onnx and, with --classes, classifier.onnx.
 
-    Each is one self-contained file in standard operators; README.md beside them says how to call them. Every file is
-    compared with what it was made from, and nothing is written unless all agree. An export that was in --out before is
-    replaced, its classifier.onnx too. classifier-batch.onnx takes many prepared images at once.
+    Each file uses standard operators only, and README.md beside them explains how to call them. Every file is compared
+    with the original before it is written. An earlier export in --out is replaced.
 
-    --web writes a page instead: any file server serves it, photos stay in the browser, and from the second opening on
-    it needs no network.
+    --web writes a web page instead. Any file server can host it. Photos stay in the browser, and after the first visit
+    it works offline.
     """
     with user_errors():
+        wants = chosen_format(form, as_json)
+        if onnx and (file_format != "onnx" or web):
+            raise FrnError("--onnx is short for --as onnx. Leave it out where --as or --web asks for something else.")
         if (out is None) == (web is None):
             raise FrnError("give --out for ONNX files or --web for a page, one of both")
         if web is not None:
             if precision != "fp32" or weights or file_format != "onnx":
-                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --format out.")
-            _web(web, runtime, model, classes, threshold, tta, as_json, replace)
+                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --as out.")
+            _web(web, runtime, model, classes, threshold, tta, wants, replace)
             return
         assert out is not None
         if runtime is not None:
@@ -113,7 +107,7 @@ def export(
     for path in exported.removed:
         note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
-    if as_json:
+    if wants != "table":
         paths = {**exported.graphs, "card": exported.card}
         paths |= {path.name: path for path in exported.others}
         if exported.weights:
@@ -124,7 +118,9 @@ def export(
             if cost
             else {}
         )
-        print_json({**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged})
+        printed(
+            wants, {**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged}
+        )
         return
     for path in [*exported.graphs.values(), *exported.others]:
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
@@ -141,7 +137,7 @@ def _web(
     classes: Path | None,
     threshold: float | None,
     tta: Literal["none", "hflip"],
-    as_json: bool,
+    wants: FormatName,
     replace: bool,
 ) -> None:
     """Write a page."""
@@ -162,8 +158,7 @@ def _web(
     if threshold is not None:
         classifier.threshold_override = threshold
     difference = write_page(classifier, out, found, replace=replace)
-    if as_json:
-        print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
+    if printed(wants, {"web": str(out), "runtime": found.version, "page_difference": difference.share}):
         return
     megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
     stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
+from frn.cli.shell.options import ImportPreset, MethodName
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 
 if TYPE_CHECKING:
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     invoke_without_command=True,
-    help="List the models that have names, which every command and the app take; add networks of others.",
+    help="List, add and remove named models.",
 )
 
 
 @app.callback()
 def models(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
-    """List the models that have names, which every command and the app take; add networks of others."""
+    """List the named models. Every command and the app accept these names."""
     if context.invoked_subcommand is not None:
         return
     from frn.errors import FrnError
@@ -42,30 +43,54 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
 
 @app.command()
 def add(
-    network: Annotated[str, typer.Argument(help="A name from `frn models known`, torchvision:NAME or timm:NAME.")],
+    network: Annotated[str, typer.Argument(help="Name, torchvision:NAME, timm:NAME, model file or run.")],
     name: Annotated[
-        str | None, typer.Option(help="What to call it here.", show_default="its name, up to the first dot")
+        str | None, typer.Option(help="Name for the added model.", show_default="its name, up to the first dot")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Its weights, if they are here already.", show_default="fetched")
+        Path | None,
+        typer.Option(help="Weights file: .safetensors, or .pth with tensors only.", show_default="downloaded"),
     ] = None,
+    size: Annotated[
+        int | None,
+        typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
+    ] = None,
+    method: Annotated[
+        MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
+    ] = None,
+    preset: ImportPreset = None,
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a network that others have trained, check it and keep it: from then on its name works everywhere.
+    """Add a pretrained backbone, a run or an authors' checkpoint under a name.
 
-    FRN needs no training on it. The weights' licence is their makers'.
+    `frn models known` lists short names. FRN needs no training on a pretrained backbone: leave-one-out chooses lambda,
+    rho and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence of
+    the weights before you use them.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
-        from frn_export.added import add_model
+        from frn.errors import FrnError
+        from frn.models.catalogue import CATALOGUE
+        from frn.models.zoo import is_bare
 
-        with status_line("looking for the weights") as say:
+        is_file = network not in CATALOGUE and (is_bare(Path(network)) or Path(network).exists())
+        if is_file and (weights or size or method):
+            raise FrnError(f"{network}: is a model already. Leave out --weights, --size and --method.")
+        if not is_file and preset:
+            raise FrnError("--preset is for an authors' .pth file alone")
+        from frn_export.added import add_file, add_model
 
-            def progress(done: int) -> None:
-                say(f"fetching the weights: {done / 1e6:.1f} MB")
+        if is_file:
+            added, files = add_file(network, name=name, preset=preset)
+        else:
+            with status_line("looking for the weights") as say:
 
-            added, files = add_model(network, name=name, weights=weights, progress=progress)
+                def progress(done: int) -> None:
+                    say(f"fetching the weights: {done / 1e6:.1f} MB")
+
+                head = method or "frn"
+                added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
         facts = _facts(files)
     if printed(wants, {added: facts}):
         return
@@ -75,7 +100,7 @@ def add(
 
 @app.command()
 def known(form: Format = None, as_json: AsJson = False) -> None:
-    """List the networks that `frn models add` knows by a short name."""
+    """List the networks with short names for `frn models add`."""
     from frn.models.catalogue import CATALOGUE
 
     with user_errors():
@@ -90,8 +115,8 @@ def known(form: Format = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def remove(name: Annotated[str, typer.Argument(help="Of an added model.")]) -> None:
-    """Delete a model that was added."""
+def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")]) -> None:
+    """Delete an added model."""
     with user_errors():
         from frn.models.zoo import remove_model
 

@@ -17,8 +17,16 @@ from frn.cli.shell.console import (
     stdout,
     user_errors,
 )
-from frn.cli.shell.enrolled import describe_head, expectation
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, FalseRejections, Replace, TtaName
+from frn.cli.shell.expectations import describe_head, expectation
+from frn.cli.shell.options import (
+    Classes,
+    ClassifierDevice,
+    ClassifierModel,
+    FalseRejections,
+    Replace,
+    Threshold,
+    TtaName,
+)
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
@@ -35,17 +43,16 @@ MAX_ERRORS = 10
 
 def score(
     classes: Classes,
-    labelled: Annotated[Path, typer.Argument(help="Folder with one folder of other photos per class, named alike.")],
+    labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
     model: ClassifierModel = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="As of `frn classify`.", show_default="calibrated from the example photos"),
-    ] = None,
+    threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
-    csv: Annotated[Path | None, typer.Option(help="Write a row per photo.", show_default=False)] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Write one row per photo to this CSV file.", show_default=False)
+    ] = None,
     report: Annotated[
         Path | None,
-        typer.Option("--report", "--html", help="Also write a page (.html) of all of it.", show_default=False),
+        typer.Option("--report", help="Also write the results as a page (.html).", show_default=False),
     ] = None,
     replace: Replace = False,
     tta: TtaName = "none",
@@ -53,10 +60,10 @@ def score(
     form: Format = None,
     as_json: AsJson = False,
 ) -> None:
-    """Score classes on photos whose class is known: accuracy, each class, confusion, calibration, unknown photos.
+    """Measure accuracy, confusion and calibration on labelled photos.
 
-    Folders that are called like no class hold photos that ought to be called unknown. Photos that are examples
-    themselves are left out.
+    Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples
+    are skipped.
     """
     with user_errors():
         wants = chosen_format(form, as_json)
@@ -78,6 +85,7 @@ def score(
         classifier.false_rejections = false_rejections
         found = score_labelled(classifier, photos.members)
         report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+        report_skipped(found.notes, all_of_them="")
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:

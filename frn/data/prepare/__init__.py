@@ -113,6 +113,8 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
+    if sampled.asked_for:
+        raise FrnError(f"--val, --test and --seed split a folder of your own; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]
     if split not in benchmark.splits:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Self
 
-from frn.data.folders import SYSTEM_FILES, looks_like_image, why_skipped
+from frn.data.folders import is_of_the_system, looks_like_image, why_skipped
 from frn.data.pixel_cache import Progress
 from frn.errors import FrnError, shorten
 from frn.images.opening import MAX_BYTES
@@ -116,7 +116,7 @@ class Sources:
         skipped = [
             f"{file.where}: is left out: {why_skipped(file.parts[-1])}"
             for file in others
-            if file.parts[-1].lower() not in SYSTEM_FILES
+            if not is_of_the_system(file.parts[-1])
         ]
         return sorted(skipped + self._odd)
 
@@ -251,7 +251,7 @@ def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[s
         subfolders[:] = sorted(
             entry
             for entry in subfolders
-            if entry[0] != "." and (leave_out is None or (Path(folder) / entry).resolve() != leave_out)
+            if not is_of_the_system(entry) and (leave_out is None or (Path(folder) / entry).resolve() != leave_out)
         )
         yield folder, files
 

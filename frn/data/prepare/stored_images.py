@@ -41,9 +41,9 @@ def to_png(data: bytes, where: str, convert: Callable[[Image.Image], Image.Image
 
 
 def encode_png(image: Image.Image) -> bytes:
-    """PNG in the image's own mode where PNG has it, without metadata: an EXIF tag would turn it on reading."""
+    """PNG in the image's own mode where PNG has it; of its metadata only what its colours need."""
     image = image if image.mode in PNG_MODES else to_rgb(image)
-    image.info = {key: value for key, value in image.info.items() if key == "transparency"}
+    image.info = {key: value for key, value in image.info.items() if key in ("transparency", "icc_profile")}
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return buffer.getvalue()

@@ -5,20 +5,21 @@ how many epochs there are and which classes validate follow from the photos. Fre
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from frn.data.augmentation import Augmentation
-from frn.data.folders import ClassFolders, scan
+from frn.data.folders import ClassFolders, find_splits, scan
 from frn.episodes import EpisodeShape, training_epoch
 from frn.errors import FrnError
 from frn.models.header import ModelConfig
-from frn.training.presets import PRESETS, WITH_AUXILIARY_LOSS, Preset, Schedule
+from frn.training.presets import WITH_AUXILIARY_LOSS, Preset, Schedule, find_preset
 from frn.training.presets.preset import TrainingData, ValidationProtocol
 
-MIN_CLASSES = 4
-"""Two to learn from, and two to validate on."""
+MIN_CLASSES = 10
+"""Below, or of fewer than `PER_CLASS` photos, what is learned is these photos."""
 HELD_OUT = 0.25
 """Share of the classes that validate where there is no val/; at least three where there are seven or more."""
 PER_CLASS = 10
@@ -41,19 +42,24 @@ def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolder
     Where there are train/ and val/, these; otherwise classes of train/, or of `data` itself, are held out.
 
     Raises:
-        FrnError: if there are fewer than `MIN_CLASSES`.
+        FrnError: if there are fewer than `MIN_CLASSES`, or most have fewer than `PER_CLASS` photos.
     """
-    root = data / "train" if (data / "train").is_dir() else data
+    if not data.is_dir():
+        raise FrnError(f"{data}: there is no such folder")
+    splits = find_splits(data)
+    root = splits.get("train", data)
     folders = scan(root)
-    if root != data and (data / "val").is_dir():
-        return folders, scan(data / "val")
-    if len(folders.names) < MIN_CLASSES:
-        raise FrnError(
-            f"{root}: has {len(folders.names)} classes; fine-tuning needs {MIN_CLASSES}: two to learn from and two "
-            "to validate on. `frn classify` needs no training."
-        )
-    count = max(2 if len(folders.names) < 7 else 3, round(HELD_OUT * len(folders.names)))
     photos = [len(files) for files in folders.files]
+    val = scan(splits["val"]) if root != data and "val" in splits else None
+    classes = len(photos) + len(val.names if val else ())
+    if classes < MIN_CLASSES or _usual(photos) < PER_CLASS:
+        raise FrnError(
+            f"{data if val else root}: has {classes} classes, most of {_usual(photos)} photos or more; fine-tuning "
+            f"needs {MIN_CLASSES} classes of {PER_CLASS} photos. `frn classify` needs no training."
+        )
+    if val:
+        return folders, val
+    count = max(2 if len(folders.names) < 7 else 3, round(HELD_OUT * len(folders.names)))
     large = [name for name, size in zip(folders.names, photos, strict=True) if size >= _usual(photos)]
     held_out = set(np.random.default_rng(seed).permutation(large)[:count].tolist())
     return folders.without(held_out), folders.without(set(folders.names) - held_out)
@@ -61,9 +67,11 @@ def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolder
 
 def finetuning_data(config: ModelConfig, record: Mapping[str, object]) -> tuple[TrainingData, Augmentation]:
     """How the photos are kept and augmented: as in the model's own training, where its preset is known."""
-    transform, own = config.transform, PRESETS.get(str(record.get("preset")))
-    if own is not None and own.transform.size == transform.size:
-        return TrainingData(prepare="folder", max_side=own.data.max_side), own.augmentation
+    transform = config.transform
+    with suppress(FrnError):
+        own = find_preset(str(record.get("preset")))
+        if own.transform.size == transform.size:
+            return TrainingData(prepare="folder", max_side=own.data.max_side), own.augmentation
     side = max(transform.resize or transform.size, round(transform.size * 4 / 3))
     crops = Augmentation(size=transform.size, crop="resized", scale=(0.2, 1.0))
     return TrainingData(prepare="folder", max_side=side), crops

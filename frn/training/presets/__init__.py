@@ -1,27 +1,40 @@
 """Training runs by name: those of the paper, by data set, and our own. Free of torch."""
 
 import difflib
+from pathlib import Path
 
 from frn.errors import FrnError
+from frn.models.zoo import assets_folder
 from frn.training.presets.fine_grained import FINE_GRAINED
 from frn.training.presets.general import GENERAL, demo
 from frn.training.presets.imagenet import IMAGENET
-from frn.training.presets.photo import PHOTO
+from frn.training.presets.overlay import read_settings
 from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Schedule
 from frn.training.presets.small import SMALL
+from frn.training.presets.stages import read_stage
 
 __all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "demo", "find_preset"]
 
 PAPER: dict[str, Preset] = {**SMALL, **FINE_GRAINED, **IMAGENET}
 """By the paper's recipe: in float32, as its authors train, unless another precision is asked for."""
-PRESETS: dict[str, Preset] = {**GENERAL, **PHOTO, **PAPER}
+PRESETS: dict[str, Preset] = {**GENERAL, **PAPER}
 
 
 def find_preset(name: str) -> Preset:
-    """Return a preset by name; an FrnError names the nearest ones."""
+    """Return a preset by name, a stage of a shipped model's recipe, or one of another recipe by `FILE.toml:STAGE`.
+
+    Raises:
+        FrnError: if there is none, with the nearest names.
+    """
+    recipe, _, stage = name.rpartition(":")
+    if recipe.endswith(".toml"):
+        return read_stage(Path(recipe), stage, PRESETS)
     key = name.lower().replace("_", "-")
     if key in PRESETS:
         return PRESETS[key]
+    for path in (assets_folder() / "models").glob("*.toml"):
+        if key in read_settings(path):
+            return read_stage(path, key, PRESETS)
     near = difflib.get_close_matches(key, PRESETS, n=3, cutoff=0.4)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`frn presets` lists them."
     raise FrnError(f"unknown preset {name!r}. {hint}")

@@ -18,8 +18,9 @@ Settings = TypeVar("Settings")
 
 def read_settings(path: Path) -> dict[str, Any]:
     """The tables of a TOML file. FrnError if it cannot be read, or is no TOML."""
+    data = read_regular(path, MAX_BYTES)
     try:
-        return tomllib.loads(read_regular(path, MAX_BYTES).decode())
+        return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8
         raise FrnError(f"{path}: is no TOML file ({error})") from error
 

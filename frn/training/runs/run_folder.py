@@ -5,7 +5,6 @@ a bit-exact resume needs, since episodes and augmentations are functions of (see
 """
 
 import json
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -145,7 +144,7 @@ class RunFolder:
         with safetensors.safe_open(self.last, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
-        objective.load_state_dict({_objective_name(n): t for n, t in tensors.items() if n.startswith(STAGE)})
+        objective.load_state_dict({n.removeprefix(STAGE): t for n, t in tensors.items() if n.startswith(STAGE)})
         state: dict[int, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             if name.startswith(OPTIMIZER):
@@ -261,11 +260,6 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
         raise FrnError(f"--init {run}: distilling takes the data of that run, in its order: {', '.join(learned or [])}")
     with safetensors.safe_open(last, framework="pt") as file:
         return {n.removeprefix(part): file.get_tensor(n) for n in file.keys() if n.startswith(part)}  # noqa: SIM118
-
-
-def _objective_name(name: str) -> str:
-    # Version 0.1.0 called the heads of `EpisodicObjective.aux_heads` "beside".
-    return re.sub("^beside\\.", "aux_heads.", name.removeprefix(STAGE))
 
 
 def _toml(value: object) -> str:

@@ -23,13 +23,15 @@ FIXED: dict[str, tuple[Regulariser, ...]] = {
 PRECISIONS = ("auto", "fp32", "bf16")
 CXX = "clang++" if sys.platform == "darwin" else "g++"
 """What `torch.compile` calls where the environment's CXX names no other."""
-OF_THE_RUN = ("seed", "precision", "images", "init", "method_revision")
+OF_EPISODES = ("method", "way", "shot", "queries", "aux", "freeze")
+"""Options that pre-training has no use for."""
+OF_THE_RUN = ("seed", "precision", "images", "init")
 """What `config.toml` says beside the preset: the first two are options, the others describe the run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunOptions:
-    """The options of `frn train` and `frn pretrain`; None leaves what the preset says."""
+    """The options of `frn train`; None leaves what the preset says."""
 
     preset: str
     data: list[Path] | None = None
@@ -65,8 +67,7 @@ class RunOptions:
     @property
     def words(self) -> tuple[str, ...]:
         """The `frn` command of these options."""
-        command = "train" if find_preset(self.preset).trains_on_episodes else "pretrain"
-        words = [command, self.preset]
+        words = ["train", self.preset]
         for field in fields(self)[1:]:
             if (value := getattr(self, field.name)) != field.default:
                 words += [f"--{field.name.replace('_', '-')}", str(value)]
@@ -81,7 +82,7 @@ class RunOptions:
     @property
     def folder(self) -> Path:
         """The run's folder, `runs/PRESET` by default."""
-        return self.out or Path("runs") / self.preset
+        return self.out or Path("runs") / self.preset.rpartition(":")[2]
 
     def overridden(self) -> Preset:
         """The preset with what is changed of it. FrnError if there is no such preset, or a change does not fit it."""
@@ -104,7 +105,7 @@ class RunOptions:
         if self.config is not None:
             table = read_settings(self.config)
             settings = {name: value for name, value in table.items() if name not in OF_THE_RUN}
-            preset = overlay(preset, settings, str(self.config), whole="method_revision" in table)
+            preset = overlay(preset, settings, str(self.config), whole="images" in table)
         schedule = preset.schedule.scaled_to(self.epochs) if self.epochs else preset.schedule
         shape = {name: getattr(self, name) for name in ("way", "shot", "queries") if getattr(self, name) is not None}
         if self.lr is not None:
@@ -122,28 +123,33 @@ class RunOptions:
             pretraining=replace(preset.pretraining, batch=self.batch or preset.pretraining.batch),
         )
 
-    def check(self, *, episodes: bool) -> None:
-        """Refuse what cannot begin, before anything is read; `episodes`: training on them is asked for."""
+    def check(self) -> None:
+        """Refuse what cannot begin, before anything is read."""
         name, preset = self.preset, self.overridden()
-        if episodes != preset.trains_on_episodes:
-            if episodes:
-                raise FrnError(f"preset {name!r} is pre-training: `frn pretrain {name}` runs it")
-            raise FrnError(f"preset {name!r} trains on episodes: `frn train {name}` runs it")
+        stage, idle = ("trains on episodes", ("batch",)) if preset.trains_on_episodes else ("pre-trains", OF_EPISODES)
+        if given := [f"--{option}" for option in idle if getattr(self, option) is not None]:
+            raise FrnError(f"{given[0]}: preset {name!r} {stage}, where it changes nothing. Leave it out.")
         if self.backbone is not None and ":" in self.backbone:
             raise FrnError(
                 f"--backbone {self.backbone}: networks of others stay as their makers trained them. "
-                f"`frn import {self.backbone} --out MODEL.safetensors` makes a model of one, which needs no training."
+                f"`frn models add {self.backbone}` makes a model of one, which needs no training."
             )
         if self.compiled and shutil.which(compiler := os.environ.get("CXX", CXX)) is None:
             raise FrnError(f"--compile needs a C++ compiler, and there is no {compiler}: install one, or leave it out")
         if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
-            command = "train" if find_preset(start).trains_on_episodes else "pretrain"
+            recipe, colon, _ = name.rpartition(":")
+            first = f"{recipe}{colon}{start}"
             raise FrnError(
-                f"preset {name!r} goes on from another: `frn {command} {start} --out RUN` first, then "
+                f"preset {name!r} starts from another: run `frn train {first} --out RUN` first, then "
                 "give its result by --init RUN"
             )
         if preset.pretraining.distil and self.init is None and not self.resume:
             raise FrnError("distil needs a teacher: give the folder of a run of classical pre-training by --init RUN")
+        if self.data and preset.data.prepare is None:
+            raise FrnError(
+                f"preset {name!r} draws its own pictures, so --data would have no effect. Leave it out, or name another "
+                "preset: `frn presets` lists them."
+            )
         if (prepare := preset.data.prepare) is not None and not self.data:
             raise FrnError(
                 f"preset {name!r} needs --data DIR with train/ and {preset.validation.split}/ "

@@ -81,7 +81,7 @@ def test_from_weights_to_an_answer(tmp_path: Path, moths: Path, monkeypatch: pyt
     fitted = FewShotClassifier(out / "features.onnx").fit(
         {folder.name: sorted(folder.iterdir()) for folder in sorted(classes.iterdir())}
     )
-    assert fitted._fitted.head != HeadParameters()
+    assert fitted._fitted.classifier.head != HeadParameters()
     assert told["label"] == fitted.predict([photo])[0] == "moth 40"
     import onnxruntime
     from PIL import Image

@@ -148,7 +148,7 @@ def test_a_run_learns_as_without_it_and_goes_on_bit_for_bit(tmp_path: Path) -> N
 def test_without_a_compiler_the_option_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(FrnError, match="--compile needs a C\\+\\+ compiler, and there is no no-such-compiler"):
-        RunOptions(preset="demo", compiled=True).check(episodes=True)
+        RunOptions(preset="demo", compiled=True).check()
 
 
 def test_a_compiler_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import normalize
 from torchvision import models
-from typer.testing import CliRunner
 
-from frn.backbones.pretrained import Pretrained, find_weights, recipe
-from frn.cli.main import app
+from frn.backbones.pretrained import Pretrained, find_weights, packaged_weights, recipe
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig, header
@@ -121,11 +119,8 @@ def test_weights_come_from_torchs_cache_and_a_lack_of_them_says_where_it_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    result = CliRunner().invoke(app, ["import", "torchvision:resnet18", "--out", str(tmp_path / "m.safetensors")])
-    assert result.exit_code == 1
-    told = " ".join(result.stderr.split())
-    assert "its weights are not here" in told
-    assert "--weights FILE, or --download" in told
+    with pytest.raises(FrnError, match=r"its weights are not here.*--weights FILE"):
+        find_weights("torchvision:resnet18", None)
     folder = tmp_path / "hub" / "checkpoints"
     folder.mkdir(parents=True)
     expected = weights_of("resnet18", tmp_path).rename(folder / "resnet18-f37072fd.pth")
@@ -194,3 +189,37 @@ def test_a_network_without_its_weights_has_the_same_tensors(name: str) -> None:
         key: value.shape for key, value in Model(config).state_dict().items()
     }
     assert all(value.is_meta for key, value in bare.items() if key.endswith("weight"))
+
+
+def lite_weights(folder: Path, network: str = "tf_efficientnet_lite0") -> Path:
+    """Random weights of a network of timm under the names of the `efficientnet_lite_pytorch` package."""
+    timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
+    torch.manual_seed(0)
+    state = timm.create_model(network).state_dict()
+    names = {"conv_stem.weight": "_conv_stem.weight", "classifier.weight": "_fc.weight"}
+    file = folder / "lite.pth"
+    torch.save({names.get(name, f"_other.{name}"): value for name, value in state.items()}, file)
+    return file
+
+
+def test_weights_of_the_efficientnet_package_are_taken_by_their_order(tmp_path: Path) -> None:
+    file = lite_weights(tmp_path)
+    model = import_pretrained("timm:tf_efficientnet_lite0", file, size=64)
+    assert isinstance(model.backbone, Pretrained)
+    own, theirs = model.backbone.maps.net.state_dict(), list(torch.load(file).values())
+    assert all(torch.equal(value, theirs[i]) for i, value in enumerate(own.values()))
+
+
+def test_weights_of_another_efficientnet_lite_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="is not of this network"):
+        import_pretrained("timm:tf_efficientnet_lite0", lite_weights(tmp_path, "tf_efficientnet_lite1"), size=64)
+
+
+def test_weights_are_found_inside_an_installed_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "some_weights"
+    (package / "models").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('a package of weights is not imported')\n")
+    (package / "models" / "net.pth").write_bytes(b"weights")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert packaged_weights("some_weights") == package / "models" / "net.pth"
+    assert packaged_weights("other_weights") is None

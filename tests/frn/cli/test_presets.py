@@ -39,7 +39,7 @@ def test_one_preset_is_shown_in_full() -> None:
     assert "optimizer adam, learning_rate 0.001" in text
     assert "weight_decay 0.0" in text
     assert "1-shot 69.40 ± 0.23 (Table 11)" in text
-    assert json.loads(frn("presets", "meta-inat-conv4", "--json").stdout)["val_split"] == "test"
+    assert json.loads(frn("presets", "meta-inat-conv4", "--json").stdout)["validation"]["split"] == "test"
     wrong = frn("presets", "meta-inat-conv5")
     assert wrong.exit_code == 1
     assert "Did you mean meta-inat-conv4" in wrong.stderr
@@ -48,7 +48,7 @@ def test_one_preset_is_shown_in_full() -> None:
 def test_fine_tuning_asks_for_what_it_starts_from(moths: Path) -> None:
     result = frn("train", "cifar-fs-conv4-finetune", "--data", moths)
     assert result.exit_code == 1
-    assert "goes on from another: `frn pretrain cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
+    assert "starts from another: run `frn train cifar-fs-conv4-pretrain --out RUN` first" in result.stderr
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_a_project_answers_as_its_folder_does(birds: Path, moths: Path, extracto
     by_folder = frn("classify", birds, query, "--model", extractor, "--json")
     by_project = frn("classify", project, query, "--json")  # it remembers its model
     assert answers(by_project) == answers(by_folder)
-    assert answers(by_project)[0]["threshold"] == summary["threshold"]
+    assert 0 < summary["threshold"] < 1  # the typical one: each photo has its own
 
 
 def test_photos_of_a_project_may_go_but_a_change_is_told(

@@ -93,7 +93,7 @@ def test_a_changed_file_is_seen_even_under_its_old_size_and_date(tmp_path: Path,
 
 
 INDEXES: dict[str, Callable[[str], str]] = {
-    "other version": lambda text: text.replace('"version": 2', '"version": 1'),
+    "other version": lambda text: text.replace('"version": 3', '"version": 1'),
     "other checksum of the pixels": lambda text: re.sub('"pixels_crc32": .', '"pixels_crc32": 9', text),
     "no checksum of the pixels": lambda text: re.sub('"pixels_crc32": [0-9]+,', "", text),
     "infinite": lambda text: re.sub('"pixels_crc32": [0-9]+', '"pixels_crc32": 1e999', text),
@@ -140,7 +140,7 @@ def test_a_broken_file_is_left_out_and_told(tmp_path: Path, truncated_jpeg: Path
 def test_a_class_without_a_readable_image_stops_the_run(tmp_path: Path) -> None:
     folder = write(tmp_path / "data")
     (folder / "empty class").mkdir()
-    with pytest.raises(FrnError, match="empty class: has no images"):
+    with pytest.raises(FrnError, match="empty class: is empty"):
         scan(folder)
     (folder / "empty class" / "note.png").write_text("text")
     with pytest.raises(FrnError, match="none of its images can be read"):

@@ -65,7 +65,7 @@ def test_files_images_and_arrays_are_the_same(fitted: FewShotClassifier) -> None
 def test_a_saved_classifier_is_the_same_again(fitted: FewShotClassifier, tmp_path: Path) -> None:
     project = tmp_path / "moths.frn.json"
     fitted.save(project)
-    with pytest.raises(FrnError, match="is there already"):
+    with pytest.raises(FrnError, match="already"):
         fitted.save(project)
     fitted.save(project, replace=True)
     loaded = FewShotClassifier.load(project)
@@ -125,7 +125,7 @@ def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
     refused = [
         (lambda: clf.fit([path]), "1 photos need as many labels, not 0"),
         (lambda: clf.fit({"a": [path]}, ["a"]), "labels go with a list"),
-        (lambda: clf.fit({"a": [array.astype(float)]}), "uint8"),
+        (lambda: clf.fit({"a": [array.astype(float) - 1]}), "lie between 0 and 1"),
         (lambda: fitted.predict(path), "photos is a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
         (lambda: fitted.score([], []), "there is no photo to score"),

@@ -48,7 +48,7 @@ def small() -> FewShotClassifier:
         np.array([3, 1, 2], np.uint8),
         [True, False],
         [1.5, 0.5, 2.0],
-        [None, "a", 1],
+        [2.5, "a", 1],
     ],
     ids=str,
 )
@@ -90,7 +90,7 @@ def test_labels_that_cannot_be_right_are_told(small: FewShotClassifier) -> None:
     with pytest.raises(ValueError, match="have the same name"):
         clone(small).fit(x[:2], [1, "1"])
     with pytest.raises(ValueError, match="not an array of shape"):
-        clone(small).fit(x, [[label] for label in y])
+        clone(small).fit(x, [[label, label] for label in y])
 
 
 def test_one_photo_is_not_a_list_of_its_rows(small: FewShotClassifier) -> None:

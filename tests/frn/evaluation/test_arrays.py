@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from frn.errors import FrnError
-from frn.evaluation.arrays import evaluate
+from frn.evaluation.arrays import _read, evaluate
 
 LABELS = [0, 0, 0, 1, 1, 1]
 
@@ -64,3 +64,12 @@ def test_shots_of_numpy_are_whole_numbers_in_the_results(shot: Any) -> None:
 def test_no_episode_is_no_accuracy() -> None:
     with pytest.raises(FrnError, match="needs episodes >= 1, not 0"):
         evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=0)
+
+
+def test_a_parquet_file_gives_its_columns_and_lacks_others_in_one_line(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"features": [[1.0, 2.0], [3.0, 4.0]], "label": [0, 1]}), tmp_path / "x.parquet")
+    assert _read(tmp_path / "x.parquet", "features").tolist() == [[1, 2], [3, 4]]
+    with pytest.raises(FrnError, match="has no column 'labels'; it has features, label"):
+        _read(tmp_path / "x.parquet", "labels")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import summarise
-from frn.evaluation.episodes import episode_scorer, evaluate_episodes
+from frn.evaluation.episodes import CHUNK, episode_scorer, evaluate_episodes
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 
@@ -109,3 +109,14 @@ def test_a_head_with_layers_of_its_own_is_not_taken_from_an_exported_file() -> N
         exported("ctx").new_head()
     for method in ("frn", "proto", "dsn", "ridge"):
         assert type(exported(method).new_head()) is type(build_head(method, 64))
+
+
+def test_progress_comes_every_sixteen_chunks() -> None:
+    seen: list[tuple[int, int]] = []
+    count = 17 * CHUNK + 1
+    evaluate_episodes(
+        FRNHead(), class_maps(), SIZES, SHAPE, episodes=count, seed=0, progress=lambda *done: seen.append(done)
+    )
+    assert (CHUNK, count) in seen
+    assert (17 * CHUNK, count) in seen
+    assert (2 * CHUNK, count) not in seen

@@ -98,7 +98,7 @@ def frn(*words: object) -> Result:
 
 
 def test_the_command_tells_all_of_it(labelled: Path, tmp_path: Path) -> None:
-    files = ["--csv", tmp_path / "s.csv", "--html", tmp_path / "s.html"]
+    files = ["--csv", tmp_path / "s.csv", "--report", tmp_path / "s.html"]
     told = frn("score", SAMPLES / "moths", labelled, "--json", *files)
     assert told.exit_code == 1  # one cannot be read
     found = json.loads(told.stdout)

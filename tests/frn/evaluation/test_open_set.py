@@ -41,3 +41,10 @@ def test_one_shot_has_no_threshold_and_misses_nothing() -> None:
     found = measure_open_set(HEAD, maps, (8,) * 6, shape, episodes=5, seed=0)
     assert (found["false_rejections"], found["true_positive_rate"]) == (0, 0)
     assert doubled(shape) == EpisodeShape(way=6, shot=1, queries=5)
+
+
+def test_every_episode_is_reported() -> None:
+    maps = np.random.default_rng(0).standard_normal((48, 4, 16)).astype(np.float32)
+    shape, seen = EpisodeShape(way=3, shot=1, queries=5), list[tuple[int, int]]()
+    measure_open_set(HEAD, maps, (8,) * 6, shape, episodes=3, seed=0, progress=lambda *done: seen.append(done))
+    assert seen == [(1, 3), (2, 3), (3, 3)]

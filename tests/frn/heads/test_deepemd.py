@@ -11,12 +11,9 @@ from torch import Tensor
 
 from frn.errors import FrnError
 from frn.heads import build_head
-from frn.heads.deepemd import TEMPERATURE, DeepEMDHead, Solver, cross_reference, transport_cost
+from frn.heads.deepemd import TEMPERATURE, DeepEMDHead, cross_reference, transport_cost
 
 needs_pot = pytest.mark.skipif(importlib.util.find_spec("ot") is None, reason="needs POT: the extra `emd`")
-needs_opencv = pytest.mark.skipif(importlib.util.find_spec("cv2") is None, reason="needs OpenCV: the extra `emd`")
-SOLVERS = [pytest.param("pot", marks=needs_pot), pytest.param("opencv", marks=needs_opencv)]
-TOLERANCE: dict[Solver, float] = {"pot": 1e-9, "opencv": 2e-6}
 
 
 def maps(*shape: int, seed: int = 0) -> Tensor:
@@ -40,15 +37,12 @@ def by_linear_program(query: Tensor, prototype: Tensor) -> float:
     return TEMPERATURE * (1 - float(program.fun))
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_logits_are_those_of_the_linear_programs(solver: Solver) -> None:
+@needs_pot
+def test_logits_are_those_of_the_linear_programs() -> None:
     support, query = maps(3, 1, 9, 12), maps(4, 9, 12, seed=1)
     expected = [[by_linear_program(q, s[0]) for s in support] for q in query]
-    logits = DeepEMDHead(solver=solver)(support, query)
-    tolerance = TOLERANCE[solver]
-    torch.testing.assert_close(
-        logits, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=TEMPERATURE * tolerance
-    )
+    logits = DeepEMDHead()(support, query)
+    torch.testing.assert_close(logits, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=TEMPERATURE * 1e-9)
 
 
 @needs_pot
@@ -58,23 +52,9 @@ def test_gradients_flow_through_costs_and_weights() -> None:
 
 
 @needs_pot
-@needs_opencv
-def test_opencv_gives_the_costs_the_same_gradient_and_the_weights_none() -> None:
-    cost = maps(2, 5, 5).abs().requires_grad_()
-    supply, demand = (maps(2, 5, seed=seed).softmax(-1).requires_grad_() for seed in (1, 2))
-    exact, constant = (
-        torch.autograd.grad(transport_cost(cost, supply, demand, solver).sum(), (cost, supply, demand))
-        for solver in ("pot", "opencv")
-    )
-    torch.testing.assert_close(constant[0], exact[0], rtol=0, atol=1e-6)
-    assert exact[1].abs().max() > 0.01
-    assert constant[1].abs().max() == constant[2].abs().max() == 0
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_a_map_is_like_none_so_much_as_itself(solver: Solver) -> None:
+def test_a_map_is_like_none_so_much_as_itself() -> None:
     support = maps(3, 1, 6, 16)
-    logits = DeepEMDHead(solver=solver)(support, support[:, 0])
+    logits = DeepEMDHead()(support, support[:, 0])
     torch.testing.assert_close(logits.diagonal(), torch.full((3,), TEMPERATURE).double(), rtol=0, atol=1e-5)
     assert (logits - TEMPERATURE * torch.eye(3) < TEMPERATURE - 0.1).all()
 
@@ -133,13 +113,10 @@ def test_several_shots_teach_the_backbone_by_the_queries() -> None:
     assert query.grad.abs().max() > 0
 
 
-@pytest.mark.parametrize(("solver", "module", "library"), [("pot", "ot", "POT"), ("opencv", "cv2", "OpenCV")])
-def test_a_missing_solver_is_named_with_its_extra(
-    solver: Solver, module: str, library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(FrnError, match=rf"needs {library} for its linear programs: .* -m pip install"):
-        DeepEMDHead(solver=solver)(maps(2, 1, 4, 8), maps(1, 4, 8))
+def test_a_missing_solver_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ot", None)
+    with pytest.raises(FrnError, match=r"needs POT for its linear programs: .* -m pip install"):
+        DeepEMDHead()(maps(2, 1, 4, 8), maps(1, 4, 8))
 
 
 def test_it_is_a_head_by_name() -> None:

@@ -151,6 +151,7 @@ def test_floats_from_0_to_1_are_shares_of_white(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(opened)[..., 0], (ramp * 255).round())
 
 
+@pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "F"])
 def test_a_few_rows_at_a_time_make_the_same_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     path = tmp_path / "x.tif"
@@ -266,6 +267,7 @@ def test_the_whole_frame_is_nearly_the_same_and_knows_the_upright_size(tmp_path:
     assert decode_whole(read_file(path), path, 5000)[0].shape == (1600, 1200, 3)
 
 
+@pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "L", "P"])
 def test_the_whole_frame_of_every_mode_is_what_opening_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str

@@ -14,7 +14,7 @@ from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
-from frn.inference.classifier import Classifier
+from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import Maps
 from frn.models.header import ModelConfig
@@ -130,6 +130,13 @@ def test_the_network_looks_at_the_next_photos_while_someone_is_busy_with_these(
     assert twice.wait(0.5 if announced else 30) != announced
     assert [first, *(path for path, _ in reading)] == paths
     assert seen == [2, 2, 2, 1]
+
+
+def test_a_photo_that_is_explained_as_much_as_needed_is_known() -> None:
+    def explained(share: float) -> Prediction:
+        return Prediction({"a": 1.0}, {"a": 0.5}, {"a": share}, 0.25, 0.0)
+
+    assert [explained(share).unknown for share in (0.25, np.nextafter(0.25, 0), 0.26)] == [False, True, False]
 
 
 @pytest.mark.parametrize("count", [2, 5])

@@ -166,3 +166,10 @@ def test_what_the_world_changed_is_so_in_the_states_of_undo_too() -> None:
     assert session.state.threshold == 0.5
     assert session.undo().threshold == 0.5
     assert session.undo() is empty
+
+
+def test_a_threshold_is_a_share() -> None:
+    assert [check_threshold(share) for share in (None, 0, 0.0, 0.5, 1)] == [None, 0, 0.0, 0.5, 1]
+    for share in (-0.01, 1.01, float("nan")):
+        with pytest.raises(FrnError, match="between 0 and 1"):
+            check_threshold(share)

@@ -70,12 +70,12 @@ def frn(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
-def test_a_checkpoint_becomes_a_model_file_that_every_command_takes(checkpoint: Path, tmp_path: Path) -> None:
-    out = tmp_path / "model.safetensors"
-    made = frn("import", checkpoint, "--preset", "cub-cropped-conv4", "--out", out, "--json")
+def test_an_added_checkpoint_has_a_name_that_every_command_takes(checkpoint: Path) -> None:
+    made = frn("models", "add", checkpoint, "--preset", "cub-cropped-conv4", "--name", "cub", "--json")
     assert made.exit_code == 0
     assert "warning" not in made.stderr
-    assert json.loads(made.stdout)["r"] == 25
+    out = Path(json.loads(made.stdout)["cub"]["path"])
+    assert load_model("cub").grid == (5, 5)
     model, images = load_model(out), torch.rand(2, 3, 84, 84)
     assert model.config.transform.square
     theirs = load_model(checkpoint, transform=model.config.transform)

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import tracemalloc
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.estimator.loading import load_classifier
 from frn.models.zoo import assets_folder
-from frn.report.page import POLICY, page, section
+from frn.report import photos_page
+from frn.report.page import page, policy, section
 
 SAMPLES = assets_folder() / "samples"
 EVIL = "<script>alert(1)</script> &\"'"
@@ -35,11 +38,16 @@ class Elements(HTMLParser):
 
 def assert_alone(text: str) -> None:
     """The page asks for nothing outside of itself, and says so to the browser."""
-    for tag, attributes in Elements(text).found:
+    found = Elements(text).found
+    for tag, attributes in found:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             value = attributes.get(name)
             assert value is None or value.startswith(("data:", "#")), (tag, value)
-    assert POLICY in text
+    style, script = (re.search(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("style", "script"))
+    assert style
+    assert f'content="{policy(style[1], script[1] if script else "")}"' in text
+    assert "unsafe" not in text.partition("<title>")[0]
+    assert not any("style" in attributes or any(n.startswith("on") for n in attributes) for _, attributes in found)
     assert "url(" not in text
     assert "@import" not in text
 
@@ -84,6 +92,48 @@ def test_a_report_of_photos_has_each_photo_and_each_broken_file(tmp_path: Path, 
     assert sorted(str(card["data-key"])[1:] for card in cards if card["data-key"] != "?") == known
     assert "truncated.jpg" in text
     assert rows[-1]["error"].endswith(")")
+
+
+def test_a_large_report_is_split_into_pages_that_link_to_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(photos_page, "PER_PAGE", 8)
+    words = ("classify", SAMPLES / "moths", SAMPLES / "queries", "--model", "conv4", "--csv", "--report")
+    done = frn(*words, tmp_path / "my photos.html")
+    photos = len(done.stdout.splitlines()) - 1
+    pages = [tmp_path / name for name in ("my photos.html", "my photos-2.html", "my photos-3.html")]
+    assert (photos, sorted(tmp_path.glob("*.html"))) == (18, sorted(pages))
+    assert "the report of 18 photos will take about 0 MB, in 3 pages: my photos.html to my photos-3.html" in done.stderr
+    sure: list[tuple[bool, float]] = []
+    for page_path, count in zip(pages, (8, 8, 2), strict=True):
+        found = Elements(page_path.read_text(encoding="utf-8")).found
+        cards = [attributes for tag, attributes in found if tag == "li"]
+        assert len(cards) == count
+        sure += [(card["data-key"] != "?", float(str(card["data-sure"]))) for card in cards]
+        assert [a["href"] for tag, a in found if tag == "a" and a["href"] != "#main"] == [
+            other.name.replace(" ", "%20") for other in pages if other != page_path
+        ]
+    assert sure == sorted(sure, reverse=True)
+    pages[1].write_text("a page of mine")
+    refused = frn(*words, tmp_path / "my photos.html")
+    assert refused.exit_code == 1
+    assert "my photos-2.html: already exists" in refused.stderr
+    assert pages[1].read_text() == "a page of mine"
+
+
+def test_memory_does_not_grow_by_the_cards_of_a_report(tmp_path: Path) -> None:
+    """85 KB a photo before."""
+    classifier = load_classifier(SAMPLES / "moths", "conv4")[0]
+    album, photo = photos_page.Album(classifier), next((SAMPLES / "queries").iterdir())
+    list(album.classify([photo] * 20))
+    tracemalloc.start()
+    list(album.classify([photo] * 100))
+    album.write(tmp_path / "photos.html", "frn classify")
+    grown, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert grown < 100 * 1_000
+    assert peak < 5_000_000
+    assert (tmp_path / "photos.html").stat().st_size > 120 * 5_000
 
 
 def test_names_cannot_become_markup(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:
     row = choose_rows(find_table("cifar-fs-ablation"), ["dummy-tuned"])[0]
     locations = Locations(runs=Path("r"), data={"cifar-fs": Path("d")})
     assert [str(command) for command in remaining_commands(row, locations)] == [
-        "frn pretrain cifar-fs-conv4-pretrain --epochs 24 --precision fp32 --data d --out r/dummy",
+        "frn train cifar-fs-conv4-pretrain --epochs 24 --precision fp32 --data d --out r/dummy",
         "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init r/dummy/best.safetensors --precision fp32 "
         "--data d --out r/dummy-tuned",
         "frn eval r/dummy-tuned/best.safetensors --data d --json",

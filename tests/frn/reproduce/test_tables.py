@@ -31,8 +31,8 @@ ctx: train cifar-fs-conv4-short --method ctx
 r2d2: train cifar-fs-conv4-short --method ridge
 covariance: train cifar-fs-conv4-short --method covariance --warm-up 200
 bifrn: train cifar-fs-conv4-short --method bifrn
-average: pretrain cifar-fs-conv4-average --epochs 24
-dummy: pretrain cifar-fs-conv4-pretrain --epochs 24
+average: train cifar-fs-conv4-average --epochs 24
+dummy: train cifar-fs-conv4-pretrain --epochs 24
 no-aux: train cifar-fs-conv4-short --aux off
 aux-paper: train cifar-fs-conv4-short --aux paper
 fix-lambda: train cifar-fs-conv4-short --freeze lambda

@@ -12,7 +12,7 @@ from torch import Tensor
 from frn.ridge.forms import Form, Sizes
 from frn.ridge.moments import moment_error
 from frn.ridge.parameters import LAMBDA_FLOOR
-from frn.ridge.reconstruction import class_error, location_error, reconstruct
+from frn.ridge.reconstruction import _wants_gradient, class_error, location_error, reconstruct
 from frn.ridge.systems import MAX_RHO, explaining_rows
 from frn.ridge.whitened import whitened_error
 
@@ -260,3 +260,11 @@ def test_lambda_must_be_positive(function: Callable[..., Tensor], lam: float) ->
 def test_channels_must_agree() -> None:
     with pytest.raises(ValueError, match="query has 5 channels but pool has 6"):
         reconstruct(features(2, 5), features(3, 4, 6), 0.3, 1.0)
+
+
+def test_a_gradient_is_wanted_if_anything_learns() -> None:
+    learns, plain = torch.zeros(2, requires_grad=True), torch.zeros(2)
+    assert _wants_gradient(plain, learns)
+    assert not _wants_gradient(plain, 1.0)
+    with torch.no_grad():
+        assert not _wants_gradient(learns)

@@ -1,12 +1,25 @@
 """Lambda and gamma from the supports alone."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
-from frn.ridge.tuning import FEW, FLAT, UNTRAINED, Prior, TuningEpisode, _Solver, tune_by_leave_one_out
+from frn.ridge.tuning import (
+    FEW,
+    FLAT,
+    UNTRAINED,
+    Prior,
+    TuningEpisode,
+    _least,
+    _log_likelihood,
+    _Solver,
+    tune,
+    tune_by_leave_one_out,
+)
 
 TRAINED = Prior.trained(HeadParameters(2.0, 0.2, 5.0))
 
@@ -106,3 +119,29 @@ def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     assert set(solver.labels.tolist()) == {0, 1}
     head = HeadParameters(0.0, 0.1, 1.0)
     np.testing.assert_allclose(solver.errors(head), left_out_errors(mixed, head), atol=2e-6 * solver.energy.max())
+
+
+def test_the_search_finds_the_least_value_and_its_place() -> None:
+    value, place = _least(lambda x: (x - 1.234) ** 2 + 5, -8, 8)
+    assert value == pytest.approx(5, abs=1e-4)
+    assert place == pytest.approx(1.234, abs=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_alpha_a_quarter_of_a_spread_away_is_better(seed: int) -> None:
+    """The search narrows twice, and the last refinement counts."""
+    solver = _Solver(episode := TuningEpisode(classes(4, 4, 6, 20, noise=1.0, seed=seed)))
+    chosen = tune([episode], TRAINED, 4.0)
+
+    def least(alpha: float) -> float:
+        head = replace(TRAINED.head(4.0), alpha=alpha)
+        errors, spread = solver.errors(head), TRAINED.gamma_spread
+
+        def loss(power: float) -> float:
+            tried = replace(head, gamma=head.gamma * np.exp(power * spread))
+            return TRAINED.surprise(tried, 4.0) - _log_likelihood(errors, solver.labels, tried.gamma)
+
+        return _least(loss, -8.0, 8.0)[0]
+
+    quarter = TRAINED.alpha_spread / 4
+    assert least(chosen.alpha) <= min(least(chosen.alpha - quarter), least(chosen.alpha + quarter)) + 1e-9

@@ -11,9 +11,9 @@ import frn.data
 from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
+from frn.models.zoo import assets_folder
 from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
 from frn.training.presets.general import GENERAL
-from frn.training.presets.photo import PHOTO
 from frn.training.presets.small import SMALL
 
 CROPS = {
@@ -26,6 +26,9 @@ TRANSFORMS = {
     "as is": EvaluationTransform(size=84),
 }
 COLUMNS = ("name", "method", "step", "val_shot", "tests", "aux", "fixed", "table", "one", "five")
+
+
+RECIPE = assets_folder() / "models" / "resnet9-photo.toml"
 
 
 def rows() -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
@@ -94,7 +97,7 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
 
 
 def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
-    assert set(PRESETS) == set(GENERAL) | set(PHOTO) | set(SMALL) | {row["name"] for _, row in rows()}
+    assert set(PRESETS) == set(GENERAL) | set(SMALL) | {row["name"] for _, row in rows()}
     for preset in PRESETS.values():
         start = preset.pretraining.init_from
         assert start is None or start in PRESETS
@@ -131,7 +134,7 @@ def test_the_rate_falls_at_each_milestone_and_milestones_move_with_the_epochs() 
 
 
 def test_smaller_images_come_first_where_a_preset_says_so() -> None:
-    preset = find_preset("shipped-photo-average")
+    preset = find_preset(f"{RECIPE}:shipped-photo-average")
     assert [preset.augmentation_at(epoch).size for epoch in (0, 6, 7, 11)] == [64, 64, 84, 84]
     assert preset.augmentation_at(0).scale == preset.augmentation.scale
     assert find_preset("cub-cropped-conv4").augmentation_at(0) is find_preset("cub-cropped-conv4").augmentation
@@ -141,7 +144,31 @@ def test_mini_imagenets_validation_and_test_classes_train_no_photo_model() -> No
     """Of Tiny-ImageNet and of the dogs, by their WordNet numbers."""
     file = Path(frn.data.__file__).parent / "splits" / "mini_imagenet.toml"
     splits = tomllib.loads(file.read_text(encoding="utf-8"))
-    excluded = {name.split("-")[0] for name in find_preset("shipped-photo").data.exclude_classes}
+    excluded = {name.split("-")[0] for name in find_preset(f"{RECIPE}:shipped-photo").data.exclude_classes}
     held_out = {"n03770439", "n02099601", "n04146614", "n04149813", "n02091244"}
     assert held_out <= excluded
     assert held_out <= {*splits["val"], *splits["test"]}
+
+
+def test_every_stage_of_the_shipped_models_recipe_starts_from_one_before_it() -> None:
+    stages = [name for name, table in tomllib.loads(RECIPE.read_text()).items() if name.startswith("shipped-photo")]
+    assert len(stages) == 14
+    for number, stage in enumerate(stages):
+        preset = find_preset(f"{RECIPE}:{stage}")
+        assert (preset.pretraining.init_from in stages[:number]) or number == 0
+        assert preset == find_preset(stage)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[a]\nover = "b"\n[b]\nover = "a"\n', "there is no stage 'a' to start from; there are a, b"),
+        ('[a]\nmethod = "proto"\n', "there is no stage 'None'"),
+        ('[a]\nover = "demo"\nepoch = 1\n', r"\[a\]: there is no setting 'epoch'"),
+        ("", "there is no stage 'a'"),
+    ],
+)
+def test_a_recipe_that_leads_nowhere_is_refused(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.toml").write_text(text)
+    with pytest.raises(FrnError, match=told):
+        find_preset(f"{tmp_path}/recipe.toml:a")

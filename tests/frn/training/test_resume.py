@@ -1,6 +1,5 @@
 """A run that was stopped or killed goes on as if nothing had happened, or says why not."""
 
-import json
 import os
 import sys
 import tomllib
@@ -10,9 +9,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-import safetensors
 import torch
-from safetensors.torch import save_file
 from torch import nn
 
 from frn.data.concat import ConcatImages
@@ -20,9 +17,7 @@ from frn.data.synthetic import draw_classes
 from frn.errors import FrnError, FrnWarning
 from frn.models.header import read_header
 from frn.training.loop import StepReport, train
-from frn.training.presets import Preset
 from frn.training.presets.preset import Pretraining
-from frn.training.presets.record import published_fields
 from frn.training.runs.run import RunSettings
 from frn.training.runs.run_folder import RunFolder, TrainState
 from frn.training.setup import build_optimizer, new_model
@@ -93,24 +88,11 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
     assert (tmp_path / "pieces" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
-def write_as_version_0_1_0(last: Path, preset: Preset) -> None:
-    """Give a checkpoint the names that the first version had for a preset's fields and for its auxiliary heads."""
-    with safetensors.safe_open(last, framework="pt") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    del metadata["crc32"]
-    record = json.loads(metadata["record"])
-    run = record["training"]["run"]
-    record["training"]["run"] = {key: run[key] for key in ("seed", "precision", "images")} | published_fields(preset)
-    old = {name.replace("stage/aux_heads.", "stage/beside."): tensor for name, tensor in tensors.items()}
-    save_file(old, last, {**metadata, "record": json.dumps(record)})
-
-
-def test_a_run_of_the_first_version_goes_on_and_its_settings_are_compared(tmp_path: Path) -> None:
+def test_a_resumed_run_with_other_settings_is_refused(tmp_path: Path) -> None:
     preset = replace(TINY, aux_heads=("proto",))
     quick(tmp_path / "whole", preset)
     left = iter((False, False, False, True))
     quick(tmp_path / "old", preset, stop=lambda: next(left))
-    write_as_version_0_1_0(tmp_path / "old" / "last.safetensors", preset)
     for changed, told in (
         (TINY, r"aux_heads was \['proto'\] and is \[\]"),
         (replace(preset, validation=replace(preset.validation, shot=1)), "validation.shot was None and is 1"),
@@ -133,12 +115,12 @@ import torch._dynamo  # which an optimiser imports: once here, not in each fork
 from frn.training.loop import train
 from frn.training.runs.run import RunSettings
 from tests.forks import ended, fork
-from tests.frn.training.tiny import TINY, Schedule, ValidationProtocol, drawn, replace
+from tests.frn.training.tiny import TINY, Schedule, ValidationProtocol, sampled, replace
 
 torch.set_num_threads(1)
 validation = ValidationProtocol(every=3, episodes=20)
 preset = replace(TINY, schedule=Schedule(epochs=12, milestones=(8,)), validation=validation)
-images, val_images = drawn(8, 0), drawn(5, 1)
+images, val_images = sampled(8, 0), sampled(5, 1)
 
 def run(name, kill_after=None):
     out = Path(sys.argv[1]) / name

@@ -49,7 +49,7 @@ def test_help_and_version_import_nothing_of_the_app() -> None:
     )
     result = processes.run([sys.executable, "-c", code])
     assert result.returncode == 0, result.stderr
-    assert "Without arguments it opens on the shipped samples" in result.stdout
+    assert "Without arguments, it opens the sample photos" in result.stdout
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs pseudo-terminals")

@@ -175,3 +175,8 @@ def test_a_preview_of_a_changed_file_is_new(bare: Engine, tmp_path: Path) -> Non
 @pytest.mark.parametrize("size", [0, -1, 5000])
 def test_a_preview_of_no_size_is_refused(bare: Engine, size: object) -> None:
     assert "whole number" in bare.ask("preview", path="x", columns=size, rows=3).reason
+
+
+@pytest.mark.parametrize("cell", [(8,), (0, 16), (8, 5000), (8, 16, 1)])
+def test_a_cell_of_no_size_is_refused(bare: Engine, cell: tuple[int, ...]) -> None:
+    assert "a cell's sides should be from 1 to" in bare.ask("preview", path="x", columns=2, rows=3, cell=cell).reason

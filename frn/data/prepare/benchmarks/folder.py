@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from frn.data.folders import SPLIT_NAMES
 from frn.data.prepare.benchmark import Item, Plan
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
-SPLIT_WORD = re.compile(r"(?:^|[^a-z])(train|val|test)(?:idation|ing)?(?:$|[^a-z])")
+SPLIT_WORD = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:$|[^a-z])")
 SHARE = 0.2
 """Of the classes, for validation and for test, where nobody says another."""
 
@@ -75,7 +76,7 @@ def plan(sources: Sources, split: SampledSplit) -> Plan:
 def _split_of(image: Found) -> str | None:
     for part in reversed(image.parts[:-2]):
         if match := SPLIT_WORD.search(part.lower()):
-            return match.group(1)
+            return SPLIT_NAMES[match.group(1)]
     return None
 
 

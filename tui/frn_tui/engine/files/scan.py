@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from frn.data.folders import SPLIT_NAMES, is_of_the_system
 from frn.errors import FrnError
 from frn.images.opening import EXTENSIONS
 from frn.inference.project import SUFFIX, is_project
@@ -25,8 +26,6 @@ from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.terminal.paths import absolute, natural_order
 
 ORDER = ("folder", "image", "project", "bundle", "model")
-SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing"}
-"""Names of folders that hold the parts of a data set, and are no classes."""
 MAX_COUNTED, LISTED = 20_000, 40
 """Photos that are counted, and folders that are named, where somebody only looks."""
 
@@ -85,7 +84,7 @@ def scan_folder(root: str, check: Check) -> Found:
     classes: dict[str, list[str]] = {}
     folders.sort(key=natural_order)
     names = [os.path.basename(folder) for folder in folders]  # noqa: PTH119
-    if folders and {name.casefold() for name in names} <= SPLITS:
+    if folders and {name.casefold() for name in names} <= SPLIT_NAMES.keys():
         return _nothing(f"{root}: has the parts of a data set in it ({', '.join(names)}). Open one of them.")
     for name, folder in zip(names, folders, strict=True):
         if images := list(images_below(folder, visited, check)):
@@ -136,7 +135,7 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
     files, folders = [], []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.startswith("."):
+            if is_of_the_system(entry.name):
                 continue
             if is_folder(entry):
                 folders.append(entry.path)

@@ -16,9 +16,9 @@ from typing import IO
 from frn.errors import FrnError
 from frn.system.files import PART, beside, replacing
 
-PATIENCE = 30.0
-"""Seconds within which `LEAST` more bytes have to come."""
-LEAST = 30 << 10
+TIMEOUT = 30.0
+"""Seconds within which `MIN_PROGRESS` more bytes have to come."""
+MIN_PROGRESS = 30 << 10
 _POLL = 0.1
 
 Progress = Callable[[int], object]
@@ -64,7 +64,7 @@ def _bytes_in(folder: Path) -> int:
 
 
 def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress: Progress | None) -> None:
-    """Run a child to its end. FrnError if it fails, or `size` grows by less than `LEAST` in `PATIENCE` seconds."""
+    """Run a child to its end. FrnError if it fails, or `size` grows too slowly (`MIN_PROGRESS`)."""
     environment = os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}  # xet writes late
     with (
         tempfile.TemporaryFile() as told,
@@ -77,10 +77,10 @@ def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress
                 found = size()
                 if progress:
                     progress(found)
-                if found >= reached + LEAST:
+                if found >= reached + MIN_PROGRESS:
                     reached, since = found, time.monotonic()
-                elif time.monotonic() - since > PATIENCE:
-                    raise FrnError(f"only {found - reached:,} bytes came in {PATIENCE:g} s")
+                elif time.monotonic() - since > TIMEOUT:
+                    raise FrnError(f"only {found - reached:,} bytes came in {TIMEOUT:g} s")
         finally:
             child.kill()
             child.wait()

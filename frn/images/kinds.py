@@ -1,0 +1,79 @@
+"""What a file that is not a photo is, by its first bytes, and what to do with it."""
+
+import re
+from pathlib import PurePath
+
+RAW_NAMES = frozenset(
+    {*(".3fr", ".arw", ".cr2", ".cr3", ".dng", ".erf", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef"),
+     *(".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f")}
+)  # fmt: skip
+"""Extensions of camera raw files, most of them TIFF inside, with a small preview in the place of the photo."""
+RAW = "a camera raw file. Export it as JPEG or TIFF first"
+BEGINNINGS = (
+    (b"%PDF", "a PDF document. Export its pages as JPEG or PNG"),
+    (b"%!PS", "a PostScript document. Export its pages as JPEG or PNG"),
+    (b"PK\x03\x04", "a zip archive. Unpack it first"),
+    (b"PK\x05\x06", "an empty zip archive"),
+    (b"Rar!", "a RAR archive. Unpack it first"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive. Unpack it first"),
+    (b"\x1f\x8b", "a gzip archive. Unpack it first"),
+    (b"\x1a\x45\xdf\xa3", "a video. Save single frames as JPEG or PNG"),
+    (b"\x00\x00\x01\xba", "a video. Save single frames as JPEG or PNG"),
+    (b"FLV", "a video. Save single frames as JPEG or PNG"),
+    (b"8BPS", "a Photoshop document. Export it as JPEG or PNG"),
+    (b"gimp xcf", "a GIMP document. Export it as JPEG or PNG"),
+    (b"\x00\x00\x00\x0cjP  ", "a JPEG 2000 image, which is not read. Convert it to JPEG or PNG"),
+    (b"\xff\x4f\xff\x51", "a JPEG 2000 image, which is not read. Convert it to JPEG or PNG"),
+    (b"\xff\x0a", "a JPEG XL image, which is not read. Convert it to JPEG or PNG"),
+    (b"\x00\x00\x00\x0cJXL ", "a JPEG XL image, which is not read. Convert it to JPEG or PNG"),
+    (b"\x00\x00\x01\x00", "an icon, which is not read. Convert it to PNG"),
+    (b"FUJIFILMCCD-RAW", RAW),
+    (b"FOVb", RAW),
+)
+LOOKED_AT = 4096
+"""Bytes of text in which a page or drawing shows what it is."""
+SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
+"""Tags of TIFF."""
+MAX_ENTRIES = 512
+
+
+def describe(data: bytes, name: str) -> str | None:
+    """Return what a file is, with advice; None if it is unknown, or may be an image."""
+    if PurePath(name).suffix.lower() in RAW_NAMES:
+        return RAW
+    for beginning, kind in BEGINNINGS:
+        if data.startswith(beginning):
+            return kind
+    if data[4:8] == b"ftyp" and data[8:12] == b"crx ":
+        return RAW
+    if (data[4:8] == b"ftyp" and data[8:11] not in (b"hei", b"hev", b"mif", b"msf", b"avi")) or (
+        data[:4] == b"RIFF" and data[8:12] == b"AVI "
+    ):
+        return "a video. Save single frames as JPEG or PNG"
+    if is_raw(data):
+        return RAW
+    text = data[:LOOKED_AT].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if re.match(rb"(<\?xml.*?)?(<!--.*?-->|<!doctype svg.*?>|\s)*<svg\b", text, re.DOTALL):
+        return "an SVG drawing. Export it as PNG"
+    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
+        return "a web page, not the image that it shows. Fetch the image itself"
+    return None
+
+
+def is_raw(data: bytes) -> bool:
+    """Return whether a file is a camera's TIFF, whose first image is but a preview."""
+    if data[:4] in (b"IIU\0", b"IIRO", b"IIRS", b"MMOR") or (data[:4] == b"II*\0" and data[8:10] == b"CR"):
+        return True
+    if data[:4] not in (b"II*\0", b"MM\0*"):
+        return False
+    order = "little" if data[:1] == b"I" else "big"
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(data[at : at + size], order)  # type: ignore[arg-type]
+
+    start = number(4, 4)
+    entries = {
+        number(at, 2): number(at + 8, 4 if number(at + 2, 2) == 4 else 2)
+        for at in range(start + 2, start + 2 + 12 * min(number(start, 2), MAX_ENTRIES), 12)
+    }
+    return DNG_VERSION in entries or (SUB_IFDS in entries and entries.get(SUBFILE_TYPE, 0) & 1 == 1)

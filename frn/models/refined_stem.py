@@ -1,0 +1,38 @@
+"""A network with larger patches that begins as the same function of a smaller image: what it learned is kept."""
+
+import torch
+from torch import Tensor
+
+from frn.backbones.resnet12 import ResidualBlock, ResNet12
+from frn.errors import FrnError
+
+
+@torch.no_grad()
+def refine_stem(coarse: ResNet12, fine: ResNet12) -> None:
+    """Fill `fine` so that its maps are those of `coarse` of the image reduced by averaging to the latter's patches.
+
+    FrnError if the networks differ in more than their patches, or those of `fine` are smaller.
+    """
+    old, new = coarse.stem, fine.stem
+    weights = coarse.state_dict()
+    if new > old:
+        shares = averaging(new, old)
+        first = coarse.blocks[0]
+        assert isinstance(first, ResidualBlock)
+        for name in ("conv1", "shortcut"):
+            key = f"blocks.0.{name}.0.weight"
+            patches = weights[key].unflatten(1, (3, old, old))
+            weights[key] = torch.einsum("ocyxhw,yi,xj->ocijhw", patches, shares, shares).flatten(1, 3)
+    try:
+        fine.load_state_dict(weights)
+    except RuntimeError as error:
+        raise FrnError("one network refines another only where the blocks are the same and its patches grow") from error
+
+
+def averaging(pixels: int, fewer: int) -> Tensor:
+    """The matrix (fewer, pixels) that reduces a line of pixels to fewer, each the mean of those that it covers."""
+    edges = torch.arange(fewer + 1) * pixels / fewer
+    covered = torch.minimum(edges[1:, None], torch.arange(1, pixels + 1)) - torch.maximum(
+        edges[:-1, None], torch.arange(pixels)
+    )
+    return covered.clamp(min=0) * fewer / pixels

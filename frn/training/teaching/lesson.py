@@ -1,0 +1,266 @@
+"""The teaching loop: views of photos, the teachers' stored answers to them, and episodes in each step."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from frn.backbones.compiled import compile_blocks
+from frn.backbones.resnet12 import ResNet12
+from frn.data.augmentation import Augmentation, Draw
+from frn.data.batch_augmentation import crop_and_resize, jitter_colours
+from frn.data.concat import ConcatImages
+from frn.episodes import check_classes
+from frn.episodes.shape import EpisodeShape
+from frn.errors import FrnError
+from frn.images.transforms import EvaluationTransform
+from frn.models.header import ModelConfig
+from frn.models.model import Model, save_model
+from frn.models.refined_stem import refine_stem
+from frn.system.precision import autocast, keep_freed_memory
+from frn.training.runs.run import RunResult, RunSettings, TrainingRun
+from frn.training.runs.run_folder import RunFolder
+from frn.training.setup import describe_images
+from frn.training.teaching.answers import Answers, Classifier, Progress, record_answers
+from frn.training.teaching.objective import (
+    Student,
+    Whitening,
+    class_divergence,
+    neighbour_divergence,
+    seen_through,
+    unlike,
+)
+from frn.training.teaching.teaching_recipe import TeachingRecipe
+
+SAMPLE = 3000
+"""Photos whose locations tell how a teacher's are spread."""
+CLIP = 2.0
+"""Largest norm of a step's gradient."""
+
+Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Photos:
+    """All photos, square and of one size: first labelled data sets, then unlabelled ones."""
+
+    images: ConcatImages
+    labelled: int
+    """How many of its data sets have labels."""
+
+    def starts(self) -> list[int]:
+        """Where each data set begins, and the end."""
+        return [0, *np.cumsum([len(part) for part in self.images.parts]).tolist()]
+
+
+def start(recipe: TeachingRecipe, init: Model) -> Model:
+    """The student: what `init` computes, with patches as fine as the recipe's backbone has them."""
+    size = EvaluationTransform(size=recipe.evaluation_size, resize=recipe.evaluation_resize)
+    config = ModelConfig(
+        backbone=recipe.backbone, method="frn", last_pool=False, transform=size,
+        mean=init.config.mean, std=init.config.std,
+    )  # fmt: skip
+    model = Model(config)
+    if not isinstance(init.backbone, ResNet12) or not isinstance(model.backbone, ResNet12):
+        raise FrnError(f"{init.config.backbone} cannot begin {recipe.backbone}")
+    refine_stem(init.backbone, model.backbone)
+    model.head.load_state_dict(init.head.state_dict())
+    return model
+
+
+def teach(
+    recipe: TeachingRecipe,
+    photos: Photos,
+    teacher: Classifier,
+    own: Model,
+    init: Model,
+    out: Path,
+    settings: RunSettings,
+    *,
+    report: Callable[[int, dict[str, float]], None] = lambda step, losses: None,
+    progress: Progress = lambda done, total: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> RunResult:
+    """Teach a student; `best.safetensors` in `out` is the mean of what it began as and of what it learned.
+
+    FrnError if the data do not fit the recipe, or the folder is taken.
+    """
+    keep_freed_memory()
+    folder = RunFolder(out)
+    lesson = _Lesson(recipe, photos, settings)
+    folder.pixels = [part.checksum for part in photos.images.parts]
+    with autocast("cpu", settings.precision):
+        told = record_answers(teacher, photos.images, len(photos.images), out / "answers" / "teacher", progress)
+        mine = record_answers(_asked(own), photos.images, lesson.own_photos, out / "answers" / "own", progress)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        lesson.begin(teacher, told, mine, start(recipe, init))
+    decides = {**asdict(recipe), "seed": settings.seed, "images": describe_images(photos.images)}
+    run = TrainingRun(folder, lesson.model, lesson.student, lesson.optimizer, decides, settings)
+
+    def take(step: int, steps: int) -> None:
+        losses = lesson.step(run.position.total_steps)
+        folder.append_metrics(total_steps=run.position.total_steps + 1, epoch=run.position.epoch + 1, **losses)
+        report(run.position.total_steps + 1, losses)
+
+    ended = run.run_epochs(recipe.epochs, lambda: range(recipe.steps), take, stop)
+    if ended.finished:
+        result = start(recipe, init)
+        learned = {"backbone": lesson.student.averaged, "head": lesson.model.head}
+        for part, module in learned.items():
+            taught = module.state_dict()
+            for name, value in result.get_submodule(part).state_dict().items():
+                if value.is_floating_point():
+                    value.lerp_(taught[name], 1 - recipe.kept)
+        save_model(result.eval(), folder.best, {**settings.facts, "steps": run.position.total_steps})
+    return ended
+
+
+def _asked(own: Model) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    side = own.config.transform.size
+
+    def answer(images: Tensor) -> tuple[Tensor, Tensor]:
+        maps = own.feature_maps(F.interpolate(images, (side, side), mode="bilinear", antialias=True))
+        return maps, maps.mean(1)
+
+    return answer
+
+
+class _Lesson:
+    """What is drawn for a step, and what is learned from it."""
+
+    def __init__(self, recipe: TeachingRecipe, photos: Photos, settings: RunSettings) -> None:
+        self.recipe, self.photos, self.settings = recipe, photos, settings
+        if photos.labelled != len(recipe.episode_shares):
+            raise FrnError(f"the recipe is for {len(recipe.episode_shares)} labelled data sets, not {photos.labelled}")
+        starts = photos.starts()
+        self.own_photos = starts[recipe.own_sets]
+        shape = EpisodeShape(way=recipe.way, shot=1, queries=recipe.per_class - 1)
+        self.classes: list[list[Indices]] = []
+        for first, part in zip(starts, photos.images.parts[: photos.labelled], strict=False):
+            check_classes(part.names, part.sizes, shape, where="a labelled data set", every_class=False)
+            ends = first + np.cumsum(part.sizes)
+            classes = [np.arange(end - size, end) for end, size in zip(ends, part.sizes, strict=True)]
+            self.classes.append([photos for photos in classes if len(photos) >= recipe.per_class])
+        lengths = np.diff(starts).astype(float)
+        roots = np.sqrt(lengths[photos.labelled :])
+        rest = (1 - sum(recipe.photo_shares)) * roots / roots.sum()
+        self.chances = np.cumsum(np.repeat(np.concatenate([recipe.photo_shares, rest]) / lengths, np.diff(starts)))
+        self.augmentation = Augmentation(size=recipe.size, crop="resized", scale=recipe.scale, jitter=recipe.jitter)
+
+    def begin(self, teacher: Classifier, told: Answers, mine: Answers, model: Model) -> None:
+        """Take the teachers and the student."""
+        self.teacher, self.told, self.mine, self.model = teacher, told, mine, model
+        chosen = np.sort(np.random.default_rng(0).choice(len(told.maps), min(SAMPLE, len(told.maps)), replace=False))
+        self.whitening = Whitening(_tensor(told.maps[chosen]).flatten(0, 1))
+        self.mean = _tensor(told.pooled[chosen]).mean(0)
+        f, classes = told.pooled.shape[1], teacher.classify(self.mean[None]).shape[1]
+        self.student = Student(model.backbone, model.d, told.maps.shape[2], f, classes, mine.maps.shape[2])
+        if self.settings.compiled:
+            compile_blocks(model.backbone)
+        model.train()
+        weights = [p for p in (*model.backbone.parameters(), *self.student.parameters()) if p.requires_grad]
+        self.learned, rate = weights, self.recipe.learning_rate
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": [p for p in weights if p.ndim > 1], "weight_decay": self.recipe.weight_decay, "times": 1.0},
+                {"params": [p for p in weights if p.ndim < 2], "weight_decay": 0.0, "times": 1.0},
+                {
+                    "params": list(model.head.parameters()),
+                    "weight_decay": 0.0,
+                    "times": self.recipe.head_rate,
+                },
+            ],
+            lr=rate,
+            betas=(0.9, 0.98),
+        )
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        share = step / (self.recipe.epochs * self.recipe.steps)
+        risen = min(1.0, (share + 1e-3) / self.recipe.warm_up) if self.recipe.warm_up else 1.0
+        return self.recipe.learning_rate * risen * 0.5 * (1 + math.cos(math.pi * share))
+
+    def draw(self, generator: np.random.Generator) -> Indices:
+        """Photos of a step: an episode's, class by class, then the batch."""
+        recipe, shares = self.recipe, np.array(self.recipe.episode_shares)
+        classes = self.classes[generator.choice(len(shares), p=shares / shares.sum())]
+        chosen = generator.choice(len(classes), recipe.way, replace=False)
+        episode = [generator.choice(classes[i], recipe.per_class, replace=False) for i in chosen]
+        batch = np.searchsorted(self.chances, generator.random(recipe.batch) * self.chances[-1])
+        return np.concatenate([*episode, batch.clip(max=len(self.chances) - 1)])
+
+    def step(self, index: int) -> dict[str, float]:
+        """Take one optimiser step; its losses by name."""
+        generator = np.random.default_rng([self.settings.seed, index])
+        chosen = self.draw(generator)
+        canvas, extents = self.photos.images.gather(chosen)
+        draw = self.augmentation.draw(extents, generator)
+        images = torch.from_numpy(canvas).permute(0, 3, 1, 2)
+        images = jitter_colours(crop_and_resize(images, extents, draw, self.recipe.size), draw)
+        losses = self.losses(images, views(draw, extents), chosen, shot=1 + index % 2)
+        weights = asdict(self.recipe.weights)
+        loss = torch.stack([weights[name] * value for name, value in losses.items()]).sum()
+        if not torch.isfinite(loss):
+            raise FrnError(f"teaching diverged in step {index + 1}. Begin again with a lower learning_rate.")
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate_at(index) * group["times"]
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.learned, CLIP)
+        self.optimizer.step()
+        self.student.average(self.model.backbone, min(self.recipe.averaging, (1 + index) / (10 + index)))
+        return {"loss": round(loss.item(), 5), **{name: round(value.item(), 5) for name, value in losses.items()}}
+
+    def losses(self, images: Tensor, under: Tensor, chosen: Indices, shot: int) -> dict[str, Tensor]:
+        """Every loss by its name in `Weights`, of views and the photos that they are of."""
+        student, recipe, episode = self.student, self.recipe, self.recipe.way * self.recipe.per_class
+        scale = self.model.map_scale(self.model.head)
+        with autocast("cpu", self.settings.precision):
+            maps = self.model.feature_maps(images)
+            pooled = maps.mean(1)
+            told = student.maps(maps * scale), student.pooled(pooled * scale), student.classes(pooled * scale)
+        side = math.isqrt(maps.shape[1])
+        features = _tensor(self.told.pooled[chosen])
+        halves = [slice(0, episode), slice(episode, None)]
+        mine = np.flatnonzero(chosen < self.own_photos)
+        own = maps.new_zeros(())
+        if len(mine):
+            seen = seen_through(_tensor(self.mine.maps[chosen[mine]]), under[mine], side)
+            own = unlike(student.own(maps[mine]), seen) * len(mine) / len(chosen)
+        return {
+            "maps": unlike(told[0], self.whitening(seen_through(_tensor(self.told.maps[chosen]), under, side))),
+            "pooled": unlike(told[1], features - self.mean),
+            "classes": class_divergence(told[2], self.teacher.classify(features)),
+            "neighbours": torch.stack([neighbour_divergence(pooled[h], features[h]) for h in halves]).sum(),
+            "own": own,
+            "episodes": self.episode_loss(maps[:episode].unflatten(0, (recipe.way, recipe.per_class)), shot),
+        }
+
+    def episode_loss(self, episode: Tensor, shot: int) -> Tensor:
+        """Cross-entropy of the queries among maps (way, photos, r, d)."""
+        logits = self.model.head(episode[:, :shot], episode[:, shot:].flatten(0, 1))
+        target = torch.arange(len(episode)).repeat_interleave(episode.shape[1] - shot)
+        return F.cross_entropy(logits, target)
+
+
+def views(draw: Draw, extents: Indices) -> Tensor:
+    """The boxes and flips of a draw as affine maps (b, 2, 3) of a photo's [-1, 1]."""
+    top, left, height, width = draw.boxes.T
+    h, w = extents.T
+    view = np.zeros((len(h), 2, 3), dtype=np.float32)
+    view[:, 0, 0] = width / w * np.where(draw.flips, -1, 1)
+    view[:, 0, 2] = (2 * left + width) / w - 1
+    view[:, 1, 1] = height / h
+    view[:, 1, 2] = (2 * top + height) / h - 1
+    return torch.from_numpy(view)
+
+
+def _tensor(stored: Sequence[float] | NDArray[np.float16]) -> Tensor:
+    return torch.from_numpy(np.asarray(stored, dtype=np.float32))

@@ -1,0 +1,87 @@
+"""What a student is taught: to have a teacher's maps, pooled features, classes and neighbours, and to fit FRN.
+
+Shape letters: b views, r locations of the student's map, d its channels, c the teacher's, f its pooled features.
+"""
+
+import copy
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SOFTENED = 1.5
+"""Temperature of both sides of the classes."""
+SHARPENED = 0.1
+"""Temperature of similarities among the views of a batch."""
+
+
+class Student(nn.Module):
+    """What learns beside the backbone and is left behind; and the running mean of the backbone, which is kept."""
+
+    def __init__(self, backbone: nn.Module, d: int, c: int, f: int, classes: int, own_d: int) -> None:
+        super().__init__()
+        self.maps, self.pooled = nn.Linear(d, c), nn.Linear(d, f)
+        self.classes, self.own = nn.Linear(d, classes), nn.Linear(d, own_d)
+        if own_d == d:
+            nn.init.eye_(self.own.weight)
+        self.averaged = copy.deepcopy(backbone).requires_grad_(False)
+
+    @torch.no_grad()
+    def average(self, backbone: nn.Module, kept: float) -> None:
+        """Move the running mean of weights and statistics towards those of the backbone."""
+        own, other = self.averaged.state_dict(), backbone.state_dict()
+        for name, value in own.items():
+            value.lerp_(other[name], 1 - kept) if value.is_floating_point() else value.copy_(other[name])
+
+
+class Whitening(nn.Module):
+    """Take the mean off a teacher's locations, and half of the spread: times C^(-1/4) of their covariance C."""
+
+    mean: Tensor
+    directions: Tensor
+
+    def __init__(self, sample: Tensor) -> None:
+        """Of a sample of locations (n, c)."""
+        super().__init__()
+        mean = sample.mean(0)
+        centred = sample - mean
+        values, vectors = torch.linalg.eigh(centred.mT @ centred / len(sample))
+        scales = (values + 0.02 * values.mean()).pow(-0.25)
+        self.register_buffer("mean", mean)
+        self.register_buffer("directions", vectors * scales @ vectors.mT)
+
+    def forward(self, locations: Tensor) -> Tensor:
+        """Whiten locations (..., c)."""
+        whitened: Tensor = (locations - self.mean) @ self.directions
+        return whitened
+
+
+def unlike(student: Tensor, teacher: Tensor) -> Tensor:
+    """One less the mean cosine of features (..., c)."""
+    return 1 - F.cosine_similarity(student.float(), teacher, dim=-1).mean()
+
+
+def class_divergence(student: Tensor, teacher: Tensor) -> Tensor:
+    """Divergence of softened classes, both from logits (b, classes)."""
+    own, told = (F.log_softmax(logits.float() / SOFTENED, 1) for logits in (student, teacher))
+    return SOFTENED**2 * F.kl_div(own, told, reduction="batchmean", log_target=True)
+
+
+def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
+    """Divergence of whom each view is like, from centred features (b, d) and (b, f) of the same views."""
+    others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
+    own, told = (F.log_softmax(_likeness(x)[others].view(len(x), -1) / SHARPENED, 1) for x in (student, teacher))
+    return F.kl_div(own, told, reduction="batchmean", log_target=True)
+
+
+def _likeness(features: Tensor) -> Tensor:
+    unit = F.normalize(features - features.mean(0), dim=1)
+    return unit @ unit.mT
+
+
+def seen_through(maps: Tensor, views: Tensor, side: int) -> Tensor:
+    """What of square maps (b, r, c) lies under views, affine maps (b, 2, 3): (b, side * side, c)."""
+    b, r, c = maps.shape
+    grid = F.affine_grid(views, [b, c, side, side], align_corners=False)
+    square = maps.mT.unflatten(2, (round(r**0.5), -1))
+    return F.grid_sample(square, grid, padding_mode="border", align_corners=False).flatten(2).mT

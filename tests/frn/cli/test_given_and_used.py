@@ -1,0 +1,82 @@
+"""What is given is used, or refused: every parameter of every command, and combinations that have no effect."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from frn.cli.main import OTHER_NAMES, app
+
+TAKEN_BY_NAME = "locals"
+"""A command that calls it hands all of its parameters on by name."""
+ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so", ("main", "version"): "its callback prints"}
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_parameter_is_read_by_its_command(name: str) -> None:
+    function = inspect.unwrap(COMMANDS[name].callback)
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    (definition,) = tree.body
+    assert isinstance(definition, ast.FunctionDef)
+    read = {node.id for part in definition.body for node in ast.walk(part) if isinstance(node, ast.Name)}
+    if TAKEN_BY_NAME in read:
+        return
+    dropped = {p.name for p in COMMANDS[name].params if p.name != "help"} - read
+    assert {option for option in dropped if (name, option) not in ALWAYS} == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("train demo --data nowhere", "--data would have no effect"),
+        ("classify CLASSES PHOTO --top 2 --json", "--top is for the table"),
+        ("classify CLASSES PHOTO --top 2 --csv", "--top is for the table"),
+        ("classify CLASSES PHOTO --resume", "--resume"),
+        ("data prepare cub-raw --source . --out x --seed 3", "--seed split a folder of your own"),
+        ("export --out x --runtime y", "--runtime is for --web"),
+        ("export --out x --threshold 0.3", "--threshold"),
+        ("export --out x --calibrate y", "--calibrate is for --precision int8"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(words: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jpg").touch()
+    given = [word.replace("CLASSES", str(tmp_path)).replace("PHOTO", str(tmp_path / "x.jpg")) for word in words.split()]
+    told = CliRunner().invoke(app, given)
+    assert told.exit_code in (1, 2)
+    assert reason in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "command"), [("predict", "classify"), ("test", "eval"), ("infer", "classify"), ("fit", "enroll")]
+)
+def test_words_of_other_programs_name_the_command(word: str, command: str) -> None:
+    told = CliRunner().invoke(app, [word, "birds", "x.jpg"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert told.exit_code == 2
+    assert f"Did you mean: frn {command} birds x.jpg" in told.stderr
+    assert set(OTHER_NAMES.values()) <= {*COMMANDS, "frn-tui"}
+
+
+@pytest.mark.parametrize("given", ["0.39", "39", "39%"])
+def test_a_threshold_is_a_share_or_percent(given: str) -> None:
+    from frn.cli.shell.options import share
+
+    assert share(given) == pytest.approx(0.39)
+    with pytest.raises(typer.BadParameter, match=r"write 0.39, 39 or 39%"):
+        share("390")

@@ -1,0 +1,142 @@
+"""Folders as people have them: names in two forms, splits by other names, photos one level deeper."""
+
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.data.folders import find_splits, scan, split_folder
+from frn.data.names import loose, match_names
+from frn.errors import FrnError
+from frn.inference.session import Session, Support, build_state
+from frn.training.finetuning.recipe import finetuning_folders
+
+NFC, NFD = unicodedata.normalize("NFC", "Épervier"), unicodedata.normalize("NFD", "Épervier")
+
+
+def photos(folder: Path, count: int = 1) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(count):
+        pixels = np.random.default_rng([number, *folder.name.encode()]).integers(0, 256, (24, 24, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    return folder
+
+
+def frn(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+
+
+def test_a_name_is_one_in_both_forms_of_unicode() -> None:
+    state, _ = build_state([(NFD, [Support(Path("a"), "1", 0, 0)])])
+    assert [entry.name for entry in state.classes] == [NFC]
+    assert state.named(NFD) is state.named(NFC) is not None
+    session = Session(state)
+    with pytest.raises(FrnError, match="already"):
+        session.create(NFD)
+
+
+def test_two_folders_that_differ_in_form_only_are_named(tmp_path: Path) -> None:
+    for name in (NFC, NFD):
+        photos(tmp_path / name)
+    with pytest.raises(FrnError, match=r"two folders called 'Épervier'.*u0301"):
+        scan(tmp_path)
+
+
+@pytest.mark.parametrize("given", ["ivory gull", "Ivory_Gull", "IVORY-GULL", "ivorygull"])
+def test_a_name_is_matched_as_people_read_it_and_that_is_said(given: str) -> None:
+    found, notes = match_names([given], ["Ivory Gull", "jay"])
+    assert found == {given: "Ivory Gull"}
+    assert notes == [f"{given!r} is taken for the class 'Ivory Gull'"]
+
+
+def test_an_exact_name_wins_and_others_get_the_nearest() -> None:
+    found, notes = match_names(["jay", "JAY", "magpi"], ["jay", "magpie"])
+    assert found == {"jay": "jay"}
+    assert notes == [
+        "'JAY' is not a class; the nearest name is 'jay'",
+        "'magpi' is not a class; the nearest name is 'magpie'",
+    ]
+    assert match_names(["a b"], ["AB", "a-b"])[0] == {}, "two classes are called so"
+    assert loose("Straße 1") == loose("STRASSE_1")
+
+
+def test_score_matches_names_in_any_form_and_says_so(tmp_path: Path) -> None:
+    classes, labelled = tmp_path / "classes", tmp_path / "labelled"
+    for name in ("Ivory Gull", NFC, "jay"):
+        photos(classes / name, 2)
+    for source, name in (("Ivory Gull", "ivory_gull"), (NFC, NFD), ("jay", "jya")):
+        photos(labelled / name).joinpath("0.png").unlink()
+        Image.open(classes / source / "0.png").rotate(90).save(labelled / name / "1.png")
+    told = frn("score", classes, labelled, "--model", "conv4", "--json")
+    assert told.exit_code == 0, told.output
+    assert '"photos": 2' in told.stdout
+    assert "'ivory_gull' is taken for the class 'Ivory Gull'" in told.stderr
+    assert "'jya' is not a class; the nearest name is 'jay'" in told.stderr
+    assert "the class 'jay' has no photo there" in told.stderr
+
+
+@pytest.mark.parametrize("val", ["val", "valid", "Validation", "dev"])
+@pytest.mark.parametrize("train", ["train", "Train", "training"])
+def test_splits_are_found_by_what_their_names_mean(tmp_path: Path, train: str, val: str) -> None:
+    for split, number in ((train, 8), (val, 2), ("testing", 2)):
+        for index in range(number):
+            photos(tmp_path / split / f"{split} {index}", 10)
+    assert find_splits(tmp_path) == {"train": tmp_path / train, "val": tmp_path / val, "test": tmp_path / "testing"}
+    assert split_folder(tmp_path, "test") == tmp_path / "testing"
+    learned, held_out = finetuning_folders(tmp_path, seed=0)
+    assert (learned.root, held_out.root) == (tmp_path / train, tmp_path / val)
+    assert len(learned.names) == 8
+
+
+def test_two_folders_of_one_split_are_refused(tmp_path: Path) -> None:
+    for split in ("val", "valid"):
+        photos(tmp_path / split / "jay")
+    with pytest.raises(FrnError, match="both val/ and valid/ mean 'val'"):
+        find_splits(tmp_path)
+
+
+def test_five_classes_of_five_photos_are_too_few_to_finetune(tmp_path: Path) -> None:
+    for name in "abcde":
+        photos(tmp_path / name, 5)
+    told = frn("finetune", tmp_path, "--out", tmp_path / "run")
+    assert told.exit_code == 1
+    assert "has 5 classes, most of 5 photos or more; fine-tuning needs 10 classes of 10 photos" in told.stderr
+
+
+@pytest.mark.parametrize("name", ["__MACOSX", "@eaDir", "#recycle", ".thumbnails", "$RECYCLE.BIN"])
+def test_what_systems_leave_is_no_class(tmp_path: Path, name: str) -> None:
+    photos(tmp_path / "jay")
+    photos(tmp_path / name / "jay")
+    photos(tmp_path / "jay" / name)
+    found = scan(tmp_path)
+    assert found.names == ("jay",)
+    assert not found.skipped
+
+
+def test_a_folder_is_looked_into_before_advice_is_given(tmp_path: Path) -> None:
+    photos(tmp_path / "deep" / "birds" / "jay")
+    photos(tmp_path / "deep" / "wren")
+    with pytest.raises(FrnError, match=r"birds: has no photos itself, but its folders do \(jay\)"):
+        scan(tmp_path / "deep")
+    photos(tmp_path / "data" / "train" / "jay")
+    photos(tmp_path / "data" / "val" / "wren")
+    with pytest.raises(FrnError, match=r"has the parts of a data set in it, not classes. Give one of them"):
+        scan(tmp_path / "data")
+    (tmp_path / "raw" / "jay").mkdir(parents=True)
+    (tmp_path / "raw" / "jay" / "x.NEF").write_bytes(b"II*\0")
+    with pytest.raises(FrnError, match=r"It holds 1 others; the first: .*camera raw file") as told:
+        scan(tmp_path / "raw")
+    assert "remove" not in str(told.value)
+
+
+def test_five_photos_of_a_class_are_no_problem_unless_episodes_are_asked_for(tmp_path: Path) -> None:
+    for name in ("jay", "wren"):
+        photos(tmp_path / name, 5)
+    assert frn("data", "check", tmp_path).exit_code == 0
+    told = frn("data", "check", tmp_path, "--shot", 5)
+    assert told.exit_code == 1
+    assert "a 5-shot episode with 15 queries needs 20" in told.stderr

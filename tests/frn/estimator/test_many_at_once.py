@@ -1,0 +1,183 @@
+"""Many threads and many photos: one classifier, whole answers, flat memory; photos and labels in any form."""
+
+import io
+import itertools
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.exceptions import NotFittedError
+
+from frn import FewShotClassifier
+from frn.errors import FrnError, FrnWarning
+from frn.estimator.photos import open_photo
+from frn.inference.extractor import Extractor
+
+
+def photo(seed: int, size: int = 32) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, (size, size, 3), dtype=np.uint8)
+
+
+def like(seed: int) -> NDArray[np.uint8]:
+    """Another photo, of nearly the same: an example itself is judged without itself."""
+    pixels = photo(seed)
+    pixels[0, 0, 0] ^= 1
+    return pixels
+
+
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> FewShotClassifier:
+    """A classifier whose network costs nothing: a map is four means of the photo's rows."""
+
+    def feature_maps(self: Extractor, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        r, d = self.shape
+        flat = pixels.reshape(len(pixels), -1)[:, : r * d].astype(np.float32) / 255
+        maps: NDArray[np.float32] = np.resize(flat, (len(pixels), r, d)).astype(np.float32)
+        return maps
+
+    monkeypatch.setattr(Extractor, "feature_maps", feature_maps)
+    return FewShotClassifier("conv4", device="cpu")
+
+
+def test_eight_threads_ask_and_teach_one_classifier_ten_thousand_times(cheap: FewShotClassifier) -> None:
+    cheap.fit([photo(0), photo(1)], ["a", "b"])
+    taught, left = 40, itertools.count()
+    lock = threading.Lock()
+
+    def work(worker: int) -> None:
+        for number in range(1250):
+            if number % 250 == 125:
+                with lock:
+                    new = next(left)
+                cheap.partial_fit([photo(100 + new)], [f"new {new}"])
+            elif number % 3:
+                label = cheap.predict([like(number % 2)])[0]
+                assert label == "ab"[number % 2]
+            else:
+                shares = cheap.predict_proba([like(0)])
+                assert shares.sum() == pytest.approx(1)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert len(cheap.classes_) == 2 + taught
+
+
+def test_answers_come_a_batch_at_a_time_and_a_bad_photo_stops_nothing(cheap: FewShotClassifier, tmp_path: Path) -> None:
+    cheap.fit([photo(0), photo(1)], ["a", "b"])
+    (tmp_path / "x.jpg").write_text("no photo")
+    asked = 0
+
+    def endless() -> Iterator[Any]:
+        nonlocal asked
+        for asked in itertools.count(1):
+            yield tmp_path / "x.jpg" if asked == 2 else like(asked % 2)
+
+    answers = list(itertools.islice(cheap.answers(endless()), 5))
+    assert asked <= 5 + cheap._fitted.classifier.extractor.batch
+    assert [answer.label for answer in answers] == ["b", None, "b", "a", "b"]
+    assert isinstance(answers[1].error, FrnError)
+    assert answers[1].photo == tmp_path / "x.jpg"
+    first = answers[0]
+    assert first.probability == cheap.predict_proba([like(1)])[0, 1]
+    assert first.explained == cheap.explained([like(1)])[0, 1]
+    assert first.unknown == cheap.is_unknown([like(1)])[0]
+    with pytest.raises(ValueError, match="photos is a list"):
+        cheap.answers("x.jpg")
+
+
+def test_no_more_than_a_batch_of_maps_is_held(cheap: FewShotClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    cheap.fit([photo(0), photo(1)], ["a", "b"])
+    seen: list[int] = []
+    inner = Extractor.feature_maps
+
+    def counted(self: Extractor, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+        seen.append(len(pixels))
+        return inner(self, pixels)
+
+    monkeypatch.setattr(Extractor, "feature_maps", counted)
+    assert len(cheap.predict([photo(number) for number in range(100)])) == 100
+    assert max(seen) <= cheap._fitted.classifier.extractor.batch
+
+
+def test_it_is_not_fitted_as_scikit_learn_says_it() -> None:
+    with pytest.raises(NotFittedError, match="fit some first"):
+        FewShotClassifier("conv4").predict([photo(0)])
+
+
+def test_fit_takes_scikit_learns_names(cheap: FewShotClassifier) -> None:
+    assert cheap.fit(X=[photo(0), photo(1)], y=["a", "b"]).score(X=[like(0)], y=["a"]) == 1
+    assert cheap.fit([photo(0), photo(1)], labels=[["a"], ["b"]]).predict([like(1)]) == ["b"]
+
+
+@pytest.mark.parametrize("label", [None, float("nan"), np.nan])
+def test_a_photo_without_a_label_is_refused(cheap: FewShotClassifier, label: Any) -> None:
+    with pytest.raises(ValueError, match=r"label number 2 is .*every photo needs a label"):
+        cheap.fit([photo(0), photo(1)], [1.0, label])
+
+
+def test_labels_are_scored_as_people_write_them(cheap: FewShotClassifier) -> None:
+    cheap.fit([photo(0), photo(1)], ["Ivory Gull", "É"])
+    with pytest.warns(FrnWarning, match="'ivory_gull' is taken for the class 'Ivory Gull'"):
+        assert cheap.score([like(0), like(1)], ["ivory_gull", "E\u0301"]) == 1
+    with pytest.warns(FrnWarning, match="'Ivory Gul' is not a class; the nearest name is 'Ivory Gull'"):
+        assert cheap.score([like(0)], ["Ivory Gul"]) == 0
+
+
+def forms() -> dict[str, Any]:
+    pixels, buffer = photo(7), io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    chw = pixels.transpose(2, 0, 1)
+    return {
+        "bytes": buffer.getvalue(),
+        "open file": io.BytesIO(buffer.getvalue()),
+        "image": Image.fromarray(pixels),
+        "array": pixels,
+        "CHW": chw,
+        "floats": pixels / 255,
+        "CHW floats": (chw / 255).astype(np.float32),
+        "RGBA": np.dstack([pixels, np.full(pixels.shape[:2], 255, dtype=np.uint8)]),
+        "tensor": torch.from_numpy(chw.copy()),
+        "tensor of floats": torch.from_numpy(chw.copy()).float().div(255).requires_grad_(),
+    }
+
+
+@pytest.mark.parametrize("form", forms())
+def test_a_photo_is_the_same_in_every_form(form: str) -> None:
+    np.testing.assert_array_equal(np.asarray(open_photo(forms()[form])[1]), photo(7))
+
+
+def test_grey_and_see_through_arrays_are_read() -> None:
+    grey = photo(1)[..., :1]
+    assert (np.asarray(open_photo(grey)[1]) == grey).all()
+    clear = np.dstack([photo(1), np.zeros((32, 32), dtype=np.uint8)])
+    assert (np.asarray(open_photo(clear)[1]) == 255).all()
+
+
+@pytest.mark.parametrize(
+    "pixels", [photo(0).astype(float), photo(0).astype(np.int64), photo(0) / 255 - 1, photo(0)[..., :2]]
+)
+def test_pixels_that_could_mean_anything_are_refused(pixels: NDArray[Any]) -> None:
+    with pytest.raises(ValueError, match=r"between 0 and 1|uint8 from 0 to 255|an array of pixels is"):
+        open_photo(pixels)
+
+
+def test_the_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Image.fromarray(photo(3)).save(tmp_path / "x.png")
+    assert (np.asarray(open_photo("~/x.png")[1]) == photo(3)).all()
+
+
+def test_a_column_of_paths_is_a_list(cheap: FewShotClassifier, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        Image.fromarray(photo(seed)).save(tmp_path / f"{seed}.png")
+        Image.fromarray(like(seed)).save(tmp_path / f"like {seed}.png")
+    column, asked = (np.array([[str(tmp_path / f"{name}{i}.png")] for i in (0, 1)]) for name in ("", "like "))
+    fitted = cheap.fit(cast(Any, column), np.array([["a"], ["b"]]))
+    assert fitted.predict(cast(Any, asked)).tolist() == ["a", "b"]

@@ -1,0 +1,22 @@
+"""Episodes enrolled as photos are."""
+
+import numpy as np
+import pytest
+
+from frn.episodes import EpisodeShape
+from frn.evaluation.enrolled import enrolled_accuracies
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import Prior
+
+
+@pytest.mark.parametrize("shot", [1, 4])
+def test_episodes_are_enrolled_with_numbers_of_their_own(shot: int) -> None:
+    generator = np.random.default_rng(0)
+    own = generator.standard_normal((6, 1, 1, 24))
+    maps = (own + 0.3 * generator.standard_normal((6, 12, 9, 24))).reshape(-1, 9, 24).astype(np.float32)
+    shape = EpisodeShape(way=4, shot=shot, queries=5)
+    prior = Prior.trained(HeadParameters(1.0, 0.0, 2.0))
+    shares = enrolled_accuracies(prior, maps, (12,) * 6, shape, episodes=range(8), seed=3)
+    assert (shares > 0.95).all()
+    again = enrolled_accuracies(prior, maps, (12,) * 6, shape, episodes=range(5, 8), seed=3)
+    np.testing.assert_array_equal(again, shares[5:])

@@ -1,0 +1,123 @@
+"""Files that are no photos, and photos that are nearly whole."""
+
+import io
+import struct
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from frn.data.folders import list_images
+from frn.errors import FrnError
+from frn.images import decoding, opening
+from frn.images.opening import open_image
+
+
+def zipped() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("a.txt", "a")
+    return buffer.getvalue()
+
+
+def raw(tags: dict[int, int]) -> bytes:
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in sorted(tags.items()))
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(64)
+
+
+KINDS = {
+    "PDF": (b"%PDF-1.7\n...", "a PDF document"),
+    "zip": (zipped(), "a zip archive"),
+    "SVG": (b'<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"/>', "an SVG drawing"),
+    "SVG alone": (b"\n<svg width='3'/>", "an SVG drawing"),
+    "HTML": (b"<!DOCTYPE html><html><body>404</body></html>", "a web page"),
+    "MP4": (struct.pack(">I", 24) + b"ftypisom\0\0\2\0isomiso2", "a video"),
+    "MOV": (struct.pack(">I", 20) + b"ftypqt  \0\0\2\0qt  ", "a video"),
+    "Matroska": (b"\x1a\x45\xdf\xa3" + bytes(40), "a video"),
+    "AVI": (b"RIFF\x10\0\0\0AVI LIST", "a video"),
+    "Photoshop": (b"8BPS\0\1" + bytes(20), "a Photoshop document"),
+    "JPEG XL": (b"\xff\x0a" + bytes(20), "a JPEG XL image"),
+    "NEF": (raw({0xFE: 1, 0x100: 160, 0x101: 120, 0x14A: 500}), "a camera raw file"),
+    "DNG": (raw({0xFE: 1, 0xC612: 4}), "a camera raw file"),
+    "CR2": (b"II*\0\x10\0\0\0CR\2\0" + bytes(40), "a camera raw file"),
+    "CR3": (struct.pack(">I", 24) + b"ftypcrx \0\0\0\1crx isom", "a camera raw file"),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("suffix", [".jpg", ".tif"])
+def test_a_file_is_called_what_it_is_whatever_its_name(tmp_path: Path, name: str, suffix: str) -> None:
+    data, kind = KINDS[name]
+    path = tmp_path / f"x{suffix}"
+    path.write_bytes(data)
+    with pytest.raises(FrnError, match=f"is {kind}"):
+        open_image(path)
+
+
+def test_plain_tiffs_are_no_camera_raw_files(tmp_path: Path) -> None:
+    Image.new("RGB", (9, 9)).save(tmp_path / "x.tif")
+    assert open_image(tmp_path / "x.tif").size == (9, 9)
+
+
+def test_a_picture_of_several_frames_from_a_camera_is_read_in_folders_as_by_itself(tmp_path: Path) -> None:
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
+    frames[0].save(tmp_path / "x.mpo", save_all=True, append_images=frames[1:])
+    assert list_images(tmp_path).images == ("x.mpo",)
+    red = np.asarray(open_image(tmp_path / "x.mpo"))[0, 0]
+    assert red[0] > 240
+    assert red[2] < 20
+
+
+def test_a_folder_names_camera_raw_files_as_opening_them_does(tmp_path: Path) -> None:
+    for name in ("a.nef", "b.CR2", "c.dng"):
+        (tmp_path / name).write_bytes(KINDS["NEF"][0])
+        with pytest.raises(FrnError, match="is a camera raw file"):
+            open_image(tmp_path / name)
+    found = list_images(tmp_path)
+    assert not found.images
+    assert all("camera raw file" in entry.reason for entry in found.skipped)
+
+
+def photo(path: Path, **options: object) -> bytes:
+    noise = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+    Image.fromarray(noise).resize((320, 240)).save(path, "JPEG", **options)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_jpeg_that_lacks_only_its_end_marker_is_read(tmp_path: Path, progressive: bool) -> None:
+    path = tmp_path / "x.jpg"
+    data = photo(path, progressive=progressive)
+    whole = np.asarray(open_image(path))
+    path.write_bytes(data[:-2])
+    np.testing.assert_array_equal(np.asarray(open_image(path)), whole)
+
+
+@pytest.mark.parametrize("lost", [40, 400, 4000])
+def test_a_jpeg_that_lacks_pixels_is_damaged(tmp_path: Path, lost: int) -> None:
+    path = tmp_path / "x.jpg"
+    data = photo(path)
+    path.write_bytes(data[:-lost])
+    with pytest.raises(FrnError, match="is damaged"):
+        open_image(path)
+
+
+def test_a_jpeg_of_200_megapixels_is_read_coarser(tmp_path: Path) -> None:
+    path = tmp_path / "x.jpg"
+    Image.new("L", (16320, 12240), 77).save(path)
+    crop, size = opening.decode_whole(path.read_bytes(), path, 64)
+    assert size == (16320, 12240)
+    assert (crop == 77).all()
+    assert open_image(path).size == (16320 // decoding.COARSE, 12240 // decoding.COARSE)
+
+
+def test_other_formats_and_larger_jpegs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "MAX_PIXELS", 10_000)
+    monkeypatch.setattr(decoding, "MAX_JPEG_PIXELS", 40_000)
+    Image.new("L", (110, 100)).save(tmp_path / "x.png")
+    Image.new("L", (210, 200)).save(tmp_path / "x.jpg")
+    for name in ("x.png", "x.jpg"):
+        with pytest.raises(FrnError, match="Scale it down first"):
+            open_image(tmp_path / name)
