@@ -57,7 +57,7 @@ class ExportOptions:
     replace: bool = False
     """Also overwrite files of other programs."""
     tta: Tta = "none"
-    """`hflip`: features.onnx and what is made of it look at the mirror image, too."""
+    """`hflip`: features.onnx and what is made of it look at the mirror image as well."""
     format: Format = "onnx"
     """Another format is written beside ONNX."""
 
@@ -73,7 +73,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written, how far each graph is from what it was made of, and what int8 costs."""
+    """Exported files, the difference of each graph from its original, and the cost of int8."""
 
     graphs: dict[str, Path]
     others: list[Path]

@@ -1,7 +1,7 @@
 """What int8 costs: accuracy before and after, on the same random episodes of held-out images.
 
 One shot is the hardest case, and asks for the fewest images. Activations of another kind of image reach other values
-than those of the calibration, so the labels that int8 changes are counted on rendered moths, too.
+than those of the calibration, so the labels that int8 changes are counted on rendered moths as well.
 """
 
 from dataclasses import dataclass

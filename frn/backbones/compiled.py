@@ -29,7 +29,7 @@ FEWEST = 64
 
 
 def compile_blocks(backbone: nn.Module) -> None:
-    """Have the blocks of a backbone go on by `finish` where they train. FrnError if it has no such blocks."""
+    """Have the blocks of a backbone continue by `finish` where they train. FrnError if it has no such blocks."""
     blocks: list[Any] = [module for module in backbone.modules() if hasattr(module, "compiled")]
     if not blocks:
         raise FrnError(f"--compile: nothing of a {type(backbone).__name__} is made for it. Leave it out.")

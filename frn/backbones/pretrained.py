@@ -32,7 +32,7 @@ class Recipe:
     size: int
     """Side of the crop, in pixels."""
     ratio: float
-    """What the shorter side is resized to, as a multiple of `size`; at least 1."""
+    """Length of the resized shorter side, as a multiple of `size`; at least 1."""
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 

@@ -63,9 +63,9 @@ class StoredImages:
     pixels: Pixels
     """All images one after the other, each (h, w, 3)."""
     broken: tuple[Broken, ...]
-    """Files left out of `sizes`, and what in the class folders is no image by its name."""
+    """Files left out of `sizes`, and what in the class folders is not an image by its name."""
     checksum: int = 0
-    """Of the pixels, where they are from files."""
+    """Checksum of the pixels, where they are from files."""
 
     def __len__(self) -> int:
         return len(self.heights)
@@ -77,7 +77,7 @@ class StoredImages:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all images have the same size."""
+        """Return whether all images have the same size."""
         return len(set(self.heights.tolist())) == 1 and len(set(self.widths.tolist())) == 1
 
     def images(self) -> Pixels:
@@ -112,7 +112,7 @@ class StoredImages:
 def load_images(
     folders: ClassFolders, transform: EvaluationTransform | int, *, progress: Progress | None = None
 ) -> StoredImages:
-    """Return the pixels of a split from the cache, decoding it first where there is none.
+    """Return the pixels of a split from the cache, decoding it first if it does not exist.
 
     The transform may be the length that shorter sides are scaled down to: training augments from larger images.
     FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
@@ -155,7 +155,7 @@ SAMPLE = 32
 
 
 def _check_space(home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> None:
-    """Refuse what will not fit on the disk, by an `FrnError`, and warn of what is large, before it is begun."""
+    """Refuse what will not fit on the disk, by an `FrnError`, and warn of what is large, before it is started."""
     if len(paths) <= SAMPLE:
         return
     sample = [_decoded(path, folders, transform) for path in paths[:: len(paths) // SAMPLE]]
@@ -235,7 +235,7 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def _open(home: Path) -> StoredImages | None:
-    """Return the cache, or None where there is none or it is not whole."""
+    """Return the cache, or None if it does not exist or it is not whole."""
     try:
         index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
         if index["version"] != PIXEL_CACHE_VERSION or index.pop("crc32") != _crc32_of(index):
@@ -268,7 +268,7 @@ def _crc32_of(index: dict[str, Any]) -> int:
 
 
 def _is_checked(home: Path) -> bool:
-    """Whether the pixels are the ones whose checksum was compared when the stamp was written."""
+    """Return whether the pixels are the ones whose checksum was compared when the stamp was written."""
     return (home / USED).is_file() and (home / USED).read_bytes() == _state(home).encode()
 
 

@@ -63,7 +63,7 @@ def joined(labels: Labels, more: Labels) -> Labels:
 
 
 def distinct(labels: Labels) -> Labels:
-    """Each label once, sorted where they can be; ValueError if two of them have the same name."""
+    """Each label once, sorted if they can be; ValueError if two of them have the same name."""
     try:
         found: Labels = np.unique(labels)
     except TypeError:  # labels that cannot be compared, as they came

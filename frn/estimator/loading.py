@@ -66,7 +66,7 @@ class ClassFiles:
     """As the project remembers its model."""
 
     def is_made_with(self, model: str | None) -> bool:
-        """Whether a model, none for the project's own, is the one whose answers the threshold was set for."""
+        """Return whether a model, none for the project's own, is the one whose answers the threshold was set for."""
         return not model or not self.made_with or load_extractor(model, "cpu").plain_sha256 == self.made_with.sha256
 
 

@@ -55,7 +55,7 @@ def several(photos: Iterable[Photo]) -> Iterable[Photo]:
 def open_photo(photo: Photo) -> tuple[str, Image.Image]:
     """A photo's content key and its pixels.
 
-    FrnError if a file cannot be read; ValueError if an array is no picture.
+    FrnError if a file cannot be read; ValueError if an array is not a picture.
     """
     if isinstance(photo, str | Path):
         path = path_of(photo)

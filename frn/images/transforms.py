@@ -39,7 +39,7 @@ class EvaluationTransform:
 
     @property
     def length(self) -> int:
-        """What an image that is not left alone is resized to."""
+        """Return the length that images are resized to."""
         return self.resize or round(self.size * 92 / 84)
 
     def seen(self, size: tuple[int, int]) -> tuple[float, float, float, float]:

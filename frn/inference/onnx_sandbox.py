@@ -32,7 +32,7 @@ CUDA_MEMORY = 8 << 30
 
 Maps = NDArray[np.float32]
 Value: TypeAlias = tuple[str, str, list[Any]]
-"""Name, type and shape of an input or output; a dimension that is not fixed is no number."""
+"""Name, type and shape of an input or output; a dimension that is not fixed is not a number."""
 
 
 class Session(Protocol):
@@ -126,7 +126,7 @@ _open: dict[str, Any] = {}
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
-    """What the child does."""
+    """Run in the child process."""
     if question["do"] == "run":
         images = np.frombuffer(blobs[0], dtype=np.float32).reshape(question["shape"])
         (maps,) = run_session(_open["session"], ["feature_map"], {"images": images})

@@ -55,7 +55,7 @@ def page_pieces(title: str, lead: str, sections: Iterable[str], *, script: str =
 
 
 def policy(style: str, script: str) -> str:
-    """What a browser lets a page do: show what is in the file, by this style and this script, and nothing else."""
+    """Return the page's content policy: it allows the file's own content, this style and this script only."""
     scripts = _hashed(script) if script else "'none'"
     return (
         f"default-src 'none'; img-src data:; style-src {_hashed(style)}; script-src {scripts}; base-uri 'none'; "

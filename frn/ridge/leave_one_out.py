@@ -1,4 +1,4 @@
-"""Each support of a class rebuilt by the others of its class, all from one inverse. Free of torch.
+"""Each support of a class reconstructed by the others of its class, all from one inverse. Free of torch.
 
 Shape letters: k supports of a class, r locations, d channels, p = k r pool rows.
 """
@@ -35,7 +35,7 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
 
 
 def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:
-    """What `leave_one_out` is made of: |q|^2, q.q' and |q'|^2 of each location, q' rebuilt at rho = 1; (k, r) each."""
+    """Parts of `leave_one_out`: |q|^2, q.q' and |q'|^2 of each location, q' rebuilt at rho = 1; (k, r) each."""
     k, r, d = feature_maps.shape
     pool = pool_rows(feature_maps)
     images = pool.reshape(k, r, d)

@@ -57,7 +57,7 @@ class _MomentError(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of queries, pools, lambda and rho."""
+        """Return the gradients of queries, pools, lambda and rho."""
         query, rho, solved, left, squared = ctx.saved_tensors
         flat, weighted = squared.flatten(1), torch.zeros_like(squared).flatten(1)
         of_query = []

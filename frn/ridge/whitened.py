@@ -52,7 +52,7 @@ class _WhitenedError(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of queries, pools, lambda and rho."""
+        """Return the gradients of queries, pools, lambda and rho."""
         query, lam, rho, rows, damping, onto, damped, *energies = ctx.saved_tensors
         of_rho = -2 * (gradient * ((1 - rho).to(onto.dtype) * onto + rho.to(onto.dtype) * damped)).sum(dtype=rho.dtype)
         kept, squared, single = (value.to(rows.dtype) for value in (rho * (2 - rho), rho.square(), rho))

@@ -48,7 +48,7 @@ def own_rank() -> int:
 
 
 def is_first() -> bool:
-    """Whether this process is rank 0."""
+    """Return whether this process is rank 0."""
     return own_rank() == 0
 
 

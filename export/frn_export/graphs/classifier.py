@@ -258,7 +258,7 @@ def _score(
 
 
 def explain(graph: GraphBuilder, energy: str) -> None:
-    """`unknown.explained`: 1 - error / energy, at least 0; where there is no energy there is no error either, so 0."""
+    """`unknown.explained`: 1 - error / energy, at least 0; if there is no energy there is no error either, so 0."""
     share = graph.node("Div", graph.node("Sub", energy, "class_error"), _positive(graph, energy))
     graph.node("Relu", share, output="explained")
 

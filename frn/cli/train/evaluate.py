@@ -130,7 +130,7 @@ def describe(result: "Result") -> str:
 
 
 def describe_unknown(found: "Unknown") -> str:
-    """How well unknown classes are told from known ones, as a line of rich markup."""
+    """Describe how well unknown classes are detected, as a line of rich markup."""
     return (
         f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
         f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "

@@ -111,7 +111,7 @@ class Sources:
         return sorted(found, key=lambda image: image.parts)
 
     def skipped(self) -> list[str]:
-        """Why files are no images, a line each, and what of a folder is no file; sorted."""
+        """Why files are not images, a line each, and what of a folder is not a file; sorted."""
         others = [file for file in self.files() if not looks_like_image(file.parts[-1])]
         skipped = [
             f"{file.where}: is left out: {why_skipped(file.parts[-1])}"

@@ -21,7 +21,7 @@ from frn.training.presets.preset import TrainingData, ValidationProtocol
 MIN_CLASSES = 10
 """Below, or of fewer than `PER_CLASS` photos, what is learned is these photos."""
 HELD_OUT = 0.25
-"""Share of the classes that validate where there is no val/; at least three where there are seven or more."""
+"""Share of the classes that validate if there is no val/; at least three if there are seven or more."""
 PER_CLASS = 10
 """Photos of a class in an episode at most, half of them supports, and at most five."""
 MAX_WAYS = 20

@@ -30,9 +30,9 @@ EXIT_TIMEOUT = 0.3
 CRASHES, WITHIN = 3, 60.0
 """So many crashes within so many seconds, and the engine is not started again by itself."""
 REPLAYED = (OpenModel, SetClasses)
-"""What a new engine is told first: the last of each that succeeded."""
+"""Requests that a new engine gets first: the last successful one of each."""
 RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", AskClasses: "answer"}
-"""What goes on in a new engine without the file that was being read, and its event for a file."""
+"""Requests that continue in a new engine without the current file, and their events."""
 
 Message = dict[str, Any]
 
@@ -230,7 +230,7 @@ class EngineClient:
         return await self._ask(request, on_event)
 
     async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> Message:
-        """Ask about files; where one of them kills the engine, go on once with the others."""
+        """Ask about files; where one of them kills the engine, continue once with the others."""
         paths, file_event = request.paths, RESUMED[type(request)]
         answered = 0
 

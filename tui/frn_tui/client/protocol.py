@@ -67,7 +67,7 @@ class Model(TypedDict):
     model: str
     sha256: str
     side: int
-    """Of the crop that the network sees, in pixels."""
+    """Side of the crop that the network sees, in pixels."""
     grid: list[int]
     """h, w of a feature map."""
     d: int
@@ -75,7 +75,7 @@ class Model(TypedDict):
 
 
 MIRROR = "+mirror"
-"""Behind a model's name: it looks at a photo's mirror image, too."""
+"""Behind a model's name: it looks at a photo's mirror image as well."""
 
 
 class OpenModel(Request[Model], op="open_model", queue="compute"):

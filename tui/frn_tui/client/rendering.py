@@ -12,7 +12,7 @@ from frn_tui.terminal.rendered_picture import Box, Picture
 
 
 async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Picture | None:
-    """A picture, or None where there is none."""
+    """A picture, or None if it does not exist."""
     try:
         return read_picture(request.mode, await engine.call(request))
     except EngineError:

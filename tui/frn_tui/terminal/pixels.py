@@ -64,7 +64,7 @@ def _row(y: int, columns: int, block: int) -> list[str]:
 
 
 class Graphics:
-    """What the terminal can show, and the pictures that it was given."""
+    """Graphics of the terminal: its capabilities and stored pictures."""
 
     def __init__(self, write: Callable[[str], object] = lambda data: None) -> None:
         """Tell the terminal by `write`."""
@@ -74,7 +74,7 @@ class Graphics:
         self.cell = 10, 20
         """Width and height of a cell in pixels."""
         self.colours = 256
-        """Of a picture of Sixel."""
+        """Colours of a picture of Sixel."""
         self.in_page = IN_PAGE
         self.in_tmux = "TMUX" in os.environ and not IN_PAGE
         self._pictures: WeakValueDictionary[int, Picture] = WeakValueDictionary()
@@ -144,7 +144,7 @@ class Graphics:
 
 
 PAGE_COMMAND = 8117
-"""Of the page of `frn-tui --web`: an OSC that no terminal knows."""
+"""Command of the page of `frn-tui --web`: an OSC that no terminal knows."""
 
 
 def _kitty_id(number: int) -> int:

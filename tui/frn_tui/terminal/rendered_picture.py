@@ -33,7 +33,7 @@ class Picture:
     data: str = ""
     """Its pixels, as the terminal takes them."""
     number: int = 0
-    """Of a picture of pixels."""
+    """Number of a picture of pixels."""
 
     def __post_init__(self) -> None:
         if self.is_pixels:

@@ -44,7 +44,7 @@ def end_without_terminal() -> None:
 
 
 def terminal_is_gone(descriptor: int) -> bool:
-    """Whether the other side of a terminal has been closed; never on systems that cannot tell."""
+    """Return whether the other side of a terminal has been closed; never on systems that cannot tell."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()

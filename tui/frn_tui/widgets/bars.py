@@ -30,7 +30,7 @@ class BarRow:
     explained: float
     """Share of the photo that the class can rebuild, in [0, 1]."""
     number: int | None = None
-    """Of the key that names the class, 1 to 9."""
+    """Number of the key that names the class, 1 to 9."""
     class_id: int = 0
 
 

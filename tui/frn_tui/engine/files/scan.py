@@ -53,17 +53,17 @@ def scan(request: ScanPath, job: Job) -> Found:
 
 
 def looks_like_image(name: str) -> bool:
-    """Whether a file is named like an image."""
+    """Return whether a file is named like an image."""
     return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122
 
 
 def is_bundle(name: str) -> bool:
-    """Whether a file is named like a project with its photos."""
+    """Return whether a file is named like a project with its photos."""
     return name.lower().endswith(".zip")
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder, or a link to one."""
+    """Return whether an entry is a folder, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a loop of links

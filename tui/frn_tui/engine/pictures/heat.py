@@ -57,7 +57,7 @@ def _centres(length: int) -> Floats:
 
 
 def _weights(places: Floats, cells: int, *, smooth: bool) -> Floats:
-    """What each cell of a map has to say at each place, (places, cells); nothing outside of [0, 1].
+    """Return the weight of each cell of a map at each place, (places, cells); zero outside of [0, 1].
 
     Smooth: between the centres of two cells the one gives way to the other, at their centres each is alone.
     """
