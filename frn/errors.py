@@ -15,6 +15,6 @@ class FrnWarning(UserWarning):
 
 
 def shorten(text: object, width: int = 160) -> str:
-    """Return the text of a library's error or a stranger's file as part of one line; its type if it is empty."""
+    """Return the text of a library's error or an untrusted file as part of one line; its type if it is empty."""
     line = " ".join(str(text).split()) or type(text).__name__
     return line if len(line) <= width else line[: width - 1] + "…"

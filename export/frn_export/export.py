@@ -98,7 +98,7 @@ def export_model(
 ) -> Exported:
     """Write preprocess.onnx, features.onnx, head.onnx of an FRN model and, with classes, both classifiers; a README.md.
 
-    The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why. FrnError if
+    The model is in evaluation mode; `warn` reports which images of the classes could not be used, and why. FrnError if
     a file differs from what it was made of, or int8 loses too much; then nothing is written. Files of an earlier export
     that this one does not have are removed: they would belong to another model.
     """

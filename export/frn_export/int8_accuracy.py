@@ -45,7 +45,7 @@ class Sample:
     """Held-out images of each class."""
     folder: Path
     broken: tuple[Broken, ...]
-    """Files that are no readable images."""
+    """Files that are not readable images."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class ClassFolders:
 def scan(root: Path) -> ClassFolders:
     """List the class folders of `root`, and what of them is not an image.
 
-    FrnError if `root` is no readable folder, has no class folders, or a class folder has no images.
+    FrnError if `root` is not a readable folder, has no class folders, or a class folder has no images.
     """
     loose, folders = _list(root)
     photos = [name for name in loose if looks_like_image(name)]

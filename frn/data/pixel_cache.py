@@ -4,7 +4,7 @@ A cache is a folder named by what it was made from (each file's path, size and t
 format version): a changed data set is another cache. It is written beside, synced and renamed, and carries lengths
 and checksums: a stale or torn one is never opened, but built again. Of processes that want the same one, ranks or runs
 that start side by side, one builds it while the others wait. All pixels are checked at the first opening, and again
-whenever their file has changed since. What was not used for the longest goes if a limit is passed
+whenever their file has changed since. The least recently used pixels are removed if a limit is passed
 (`frn.system.caches`).
 """
 
@@ -63,9 +63,9 @@ class StoredImages:
     pixels: Pixels
     """All images one after the other, each (h, w, 3)."""
     broken: tuple[Broken, ...]
-    """Files left out of `sizes`, and what in the class folders is not an image by its name."""
+    """Files skipped in `sizes`, and what in the class folders is not an image by its name."""
     checksum: int = 0
-    """Checksum of the pixels, where they are from files."""
+    """Checksum of the pixels, if they are from files."""
 
     def __len__(self) -> int:
         return len(self.heights)
@@ -149,7 +149,7 @@ def load_images(
 
 
 LARGE = 20_000_000_000
-"""Bytes of decoded images that are told before they are written."""
+"""Bytes of decoded images that are announced before they are written."""
 SAMPLE = 32
 """Images that are decoded to know how large all of them will be."""
 

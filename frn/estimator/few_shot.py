@@ -64,7 +64,7 @@ class FewShotClassifier(Estimator):
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
             threshold: share of a photo that a class must explain; None calibrates it from the examples.
             tta: "hflip" averages a photo with its mirror image: better answers in twice the time.
-            device: where the extractor runs; "auto" uses CUDA if it is available.
+            device: device of the extractor; "auto" uses CUDA if it is available.
 
         Raises:
             FrnError: if there is no such model.

@@ -20,7 +20,7 @@ Labels: TypeAlias = NDArray[Any]
 def as_labels(given: Iterable[Any]) -> Labels:
     """Labels (n,) as an array of their own type; of mixed types, where numpy would make text of all, of objects.
 
-    ValueError if they are no list of single labels.
+    ValueError if they are not a list of single labels.
     """
     if isinstance(given, str):
         raise ValueError("labels is a list, one for each photo")

@@ -91,7 +91,7 @@ def load_classifier(
     """Enroll a folder of class folders, or the classes of a project file.
 
     The model is the project's own unless another is given, or the default one. Returns the classifier, and why some of
-    its files were left out. FrnError if there are no classes, or a project was made with another model.
+    its files were skipped. FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
         found = scan(classes)  # before the model is loaded: a wrong path is told at once

@@ -71,7 +71,7 @@ def open_photo(photo: Photo) -> tuple[str, Image.Image]:
 
 
 def _picture(given: Any) -> Image.Image:
-    """Pixels as an image in RGB. ValueError if they are none."""
+    """Pixels as an image in RGB. ValueError if they are not."""
     is_tensor = hasattr(given, "detach")
     pixels = np.asarray(given.detach().cpu() if is_tensor else given)
     shape = pixels.shape

@@ -19,7 +19,7 @@ DROPOUT = 0.1
 
 
 class BiFRNHead(Head):
-    """Scores a query by how well it and each class's supports rebuild each other.
+    """Scores a query by how well it and each class's supports reconstruct each other.
 
     Errors are summed over the maps, so that of the supports grows with the shot; logits are divided by r d.
     """

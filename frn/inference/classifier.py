@@ -44,7 +44,7 @@ class Prediction:
     explained: dict[str, float]
     """Share of the image's energy that each class reconstructs."""
     threshold: float
-    """The share below which the image is none of the classes; it depends on how well they all rebuild it."""
+    """The share below which the image is none of the classes; it depends on how well they all reconstruct it."""
     familiarity: float
     """Statistic that separates known images from others (`unknown`)."""
     example_of: str | None = None
@@ -116,7 +116,7 @@ class Classifier:
 
         `known` content keys save opening files whose maps are stored; `read` embeds files in the extractor's place.
 
-        Returns why some files were left out (unreadable, or the same photo again); the rest of their class is used.
+        Returns why some files were skipped (unreadable, or the same photo again); the rest of their class is used.
         FrnError if a class has no readable image.
         """
         labels = [name for name, paths in classes.items() for _ in paths]

@@ -33,9 +33,9 @@ BATCH = 16
 AHEAD = 3
 """Batches on their way: one with whoever asks, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
-"""Pixels of all images of a run: fewer where they are larger, or layers would take gigabytes."""
+"""Pixels of all images of a run: fewer if they are larger, or layers would take gigabytes."""
 MAX_FEATURE = 1e12
-"""Largest value of a feature: sums of squares of larger ones are no float32 any more."""
+"""Largest value of a feature: sums of squares of larger ones exceed float32."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ class Session:
     def add(self, class_id: int, supports: Iterable[Support]) -> list[Duplicate]:
         """Add examples to a class, all in one edit.
 
-        Returns those left out because they are examples already, of this class or another.
+        Returns those skipped because they are examples already, of this class or another.
         """
         entry = self.state.find(class_id)
         holders = self.state.holders()
@@ -279,7 +279,7 @@ class Session:
 
 
 def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State, list[Duplicate]]:
-    """A state of classes with examples, and the examples left out because they are there twice.
+    """A state of classes with examples, and the examples skipped because they are there twice.
 
     FrnError if a name is there twice, empty or too long.
     """

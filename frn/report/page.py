@@ -21,7 +21,7 @@ from frn.images.transforms import Pixels
 from frn.system.overwriting import MARK
 
 SMALL = 64
-"""Pixels below which an image is stored without loss: there a JPEG is no smaller, and its blur shows."""
+"""Pixels below which an image is stored without loss: there a JPEG is not smaller, and its blur shows."""
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
 SHARES = "".join(f".s{percent}{{--share:{percent}%}}" for percent in range(101)) + "\n"

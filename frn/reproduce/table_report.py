@@ -90,7 +90,7 @@ class Report:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Report":
-        """A table from TABLE.json. TypeError, KeyError or AttributeError if it is none."""
+        """A table from TABLE.json. TypeError, KeyError or AttributeError if it is not one."""
         rows = [
             Line(**{**line, "figures": {shot: Figure(**figure) for shot, figure in line["figures"].items()}})
             for line in found["rows"]

@@ -209,7 +209,7 @@ def clear(unused_for: float | None = None) -> int:
 
 
 def discard(home: Path) -> None:
-    """Remove a split's folder, at once: what a kill leaves behind is no cache any more. Only files of ours go."""
+    """Remove a split's folder, at once: what a kill leaves behind is not a cache any more. Only files of ours go."""
     with contextlib.suppress(OSError):  # in use, on a system that keeps files in use
         _remove(home.rename(beside(home, REMOVED)))
 

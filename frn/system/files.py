@@ -204,7 +204,7 @@ def read_json(path: Path, most: int = MAX_JSON) -> Any:
 
 
 def decode_json(data: bytes) -> Any:
-    """The value of a JSON text. FrnError if it is none, or nested without end."""
+    """The value of a JSON text. FrnError if it is not one, or nested without end."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -43,7 +43,7 @@ def world() -> int:
 
 
 def own_rank() -> int:
-    """Which of them this process is, known before they have met; 0 where it is the only one."""
+    """Which of them this process is, known before they have met; 0 if it is the only one."""
     return _number("RANK") if world() > 1 else 0
 
 

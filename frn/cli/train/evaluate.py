@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
-"""Parameters of the command that are no `EvaluationOptions`."""
+"""Parameters of the command that are not `EvaluationOptions`."""
 
 
 def evaluate(

@@ -56,7 +56,7 @@ class Benchmark:
     checksums: Mapping[str, str] = field(default_factory=dict)
     """MD5 of the archives that it is made from, by file name."""
     archives: str = r"(?!)"
-    """Pattern for the names of further archives to open where they lie in a folder."""
+    """Pattern for the names of further archives to open that lie in a folder."""
     downloads: Callable[[], list[Download]] | None = None
     """What torchvision can fetch."""
 
@@ -99,7 +99,7 @@ def lines(file: Found) -> list[str]:
 def ready_made(found: list[Found], *names: str) -> list[Item]:
     """Items of a data set that is already laid out as train/ and test/ of class folders.
 
-    `val_pre`, `test_pre`, `refr` and `query` of the authors' archives are left out: the evaluation transform resizes,
+    `val_pre`, `test_pre`, `refr` and `query` of the authors' archives are skipped: the evaluation transform resizes,
     and the paper does not use the others. Of several data sets the one that is called by one of `names` is meant.
     """
     homes: dict[tuple[str, ...], dict[tuple[str, ...], Item]] = {}

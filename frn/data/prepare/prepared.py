@@ -79,7 +79,7 @@ def refuse_another(record: Record | None, benchmark: str, options: dict[str, obj
 
 
 def hold(out: Path, splits: list[str]) -> Holding:
-    """Count the files and bytes of every class folder; hidden files are left out."""
+    """Count the files and bytes of every class folder; hidden files are skipped."""
     holding: Holding = {}
     for split in splits:
         labels = holding[split] = {}

@@ -17,7 +17,7 @@ Settings = TypeVar("Settings")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file. FrnError if it cannot be read, or is no TOML."""
+    """The tables of a TOML file. FrnError if it cannot be read, or is not TOML."""
     data = read_regular(path, MAX_BYTES)
     try:
         return tomllib.loads(data.decode())

@@ -105,7 +105,7 @@ class ValidationProtocol:
     """None: that of training. The authors validate pre-training at 1 shot."""
     episodes: int = 1000
     start: bool = False
-    """Whether the model that training starts from is validated, too, and counts as the first best."""
+    """Whether the model that training starts from is also validated, and counts as the first best."""
     interpolation_weights: tuple[float, ...] = ()
     """Shares of the way from the weights that training starts from to those that it has: such mixtures are validated,
     too, and may be the best."""
@@ -154,7 +154,7 @@ class Preset:
     aux: Literal["reference", "paper", "off"] = "reference"
     """The auxiliary loss (Eq. 11)."""
     aux_heads: tuple[str, ...] = ()
-    """Methods whose heads score each episode, too, and are left behind when training ends. The paper has none."""
+    """Methods whose heads also score each episode, and are left behind when training ends. The paper has none."""
     classifier_weight: float = 0.0
     """Weight of a classifier of all classes beside the episodes' loss; it is left behind, too. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()

@@ -40,7 +40,7 @@ class TrainState:
     best: float = 0.0
     """Best validation accuracy so far, in percent."""
     start: float | None = None
-    """That of the model that training started from, where it was validated."""
+    """That of the model that training started from, if it was validated."""
     seconds: float = 0.0
     """Time spent training, over all pieces of the run."""
 
@@ -166,7 +166,7 @@ class RunFolder:
     def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
 
-        The validation of an epoch that it had not left is dropped, too, or of a start not yet saved: it comes again.
+        The validation of an epoch that it had not left is also dropped, or of a start not yet saved: it comes again.
         """
         if not self.metrics.exists():
             return

@@ -28,7 +28,7 @@ class TeachingRecipe:
     teacher_size: int = 160
     """Pixels that the teacher sees, and that photos are kept at."""
     own: str = "resnet9-photo"
-    """The model that teaches, too, on the first `own_sets` data sets."""
+    """The model that also teaches, on the first `own_sets` data sets."""
     own_sets: int = 3
     size: int = 120
     """Pixels of a training view."""

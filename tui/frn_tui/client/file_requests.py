@@ -17,7 +17,7 @@ class Entry(TypedDict):
 
 
 class Listing(TypedDict):
-    """What a file picker shows of a folder. Folders first, each kind by name; hidden ones left out."""
+    """What a file picker shows of a folder. Folders first, each kind by name; hidden ones are skipped."""
 
     path: str
     """Absolute, `~` and `..` resolved."""
@@ -118,7 +118,7 @@ class Stamps(TypedDict):
 
 
 class StampFiles(Request[Stamps], op="stamp", queue="files"):
-    """Ask how large files are, and when they were changed; those that are not there are left out."""
+    """Ask how large files are, and when they were changed; missing ones are skipped."""
 
     paths: list[str]
 
@@ -230,7 +230,7 @@ class WriteJournal(Request[Nothing], op="journal", queue="files"):
     model: str
     project: str | None
     place: str | None
-    """Folder that was opened, where it is not a project."""
+    """Folder that was opened, if it is not a project."""
     adding: dict[str, list[str]]
     saved: bool
 

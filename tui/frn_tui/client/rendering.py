@@ -20,7 +20,7 @@ async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Pi
 
 
 def read_picture(mode: Mode, message: protocol.Picture) -> Picture:
-    """A picture from a message; raises ValueError if it is no base64, or not that many cells."""
+    """A picture from a message; raises ValueError if it is not base64, or not that many cells."""
     width, height = message["photo"]
     view, seen = _box(message["view"]), _box(message["seen"])
     if mode in PIXELS:

@@ -214,7 +214,7 @@ class Controller(SyncedDocument):
         await self.engine.call(file_requests.ExportClasses(path, "arrays" if arrays else "classifier", replace))
 
     async def hide_and_test(self, shot: int) -> Confusion:
-        """How well the classes are told apart by so many examples of each."""
+        """How well the classes are separated by so many examples of each."""
         await self.sync()
         return await self.engine.call(HideAndTest(shot))
 

@@ -13,12 +13,12 @@ class Document:
         self.project: str | None = None
         """Path of the project that is open."""
         self.place: str | None = None
-        """Folder that was opened, where it is not a project."""
+        """Folder that was opened, if it is not a project."""
         self.sample_classes: frozenset[int] = frozenset()
         """Ids of the shipped classes, which step aside for the first one of the user's own."""
         self.model_name = ""
         self.first_threshold: float | None = None
-        """Threshold of classes that are begun again; None: calibrated."""
+        """Threshold of classes that are started again; None: calibrated."""
 
     @property
     def title(self) -> str:

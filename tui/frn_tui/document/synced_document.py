@@ -1,4 +1,4 @@
-"""A document that the engine knows: it is told the classes before it is asked, and asked again after edits."""
+"""A document that the engine knows: it gets the classes before it is asked, and asked again after edits."""
 
 import asyncio
 import dataclasses

@@ -24,7 +24,7 @@ class Settings:
     model: str = ""
     """To start with; empty: the shipped one."""
     threshold: float | None = None
-    """Threshold of classes that are begun again; None: calibrated from the examples."""
+    """Threshold of classes that are started again; None: calibrated from the examples."""
     keys: dict[str, object] = field(default_factory=dict)
     """Keys by the ids of `frn_tui.settings.keys`, as they stand in the file."""
     recent: list[str] = field(default_factory=list)

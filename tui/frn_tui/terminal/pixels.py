@@ -1,4 +1,4 @@
-"""Pictures as pixels: placeholders among the text, and what the terminal is told of the pictures that they stand for.
+"""Pictures as pixels: placeholders among the text, and what the terminal knows of the pictures that they stand for.
 
 Kitty's protocol (https://sw.kovidgoyal.net/kitty/graphics-protocol/#unicode-placeholders) lets a character stand for a
 cell of a picture: marks on it say which row and column, its colour says of which picture. So a picture is laid out,

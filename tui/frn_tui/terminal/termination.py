@@ -1,4 +1,4 @@
-"""The app is told to end, or its terminal goes: it keeps what is unsaved and restores what it can."""
+"""The app is asked to end, or its terminal goes: it keeps what is unsaved and restores what it can."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 EXIT_TIMEOUT = 3.0
-"""Seconds that the app has to end once it was told to."""
+"""Seconds that the app has to end once it was asked to."""
 
 
 class SignalHandlers:

@@ -217,7 +217,7 @@ def _calibrate(
 
 
 def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:
-    """How many other classes rebuild each example better than the rest of its own; errors are (k, way)."""
+    """How many other classes reconstruct each example better than the rest of its own; errors are (k, way)."""
     if len(keys) < 2:
         return {}
     better = np.less(errors, member.own_errors.mean(1)[:, None])

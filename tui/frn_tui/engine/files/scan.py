@@ -114,7 +114,7 @@ def look_inside(request: LookInside, job: Job) -> Inside:
 
 
 def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
-    """Images in a folder and all below it; a folder that cannot be listed is left out, and none else."""
+    """Images in a folder and all below it; a folder that cannot be listed is skipped."""
     waiting = [root]
     while waiting:
         try:

@@ -19,7 +19,7 @@ OUTSIDE = 0.3
 
 
 def read_map(heat: Heat) -> Floats:
-    """The map (h, w) as shares of its scale, in [0, 1]; FrnError if it is none."""
+    """The map (h, w) as shares of its scale, in [0, 1]; FrnError if it is not one."""
     try:
         errors = np.asarray(heat["map"], dtype=np.float64)
         low, high = float(heat["low"]), float(heat["high"])
