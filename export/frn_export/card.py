@@ -140,7 +140,8 @@ def embed(path):
 HEAD = Template("""\
 ## head.onnx
 
-Classes from a few examples, for any number of classes, examples and images in question.
+Classes from a few examples, for any number of classes, examples and query photos. It uses the model's trained lambda;
+`classifier.onnx` has the one that was chosen from its examples.
 
 $signature
 

@@ -138,11 +138,11 @@ def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Path:
-    """Thirty classes of seven rendered moths."""
+    """Thirty classes of ten rendered moths."""
     for label in range(30):
         home = tmp_path / "pool" / f"moth {label:02d}"
         home.mkdir(parents=True)
-        for number in range(7):
+        for number in range(10):
             draw_moth(species(label), np.random.default_rng([label, number]), 32).save(home / f"{number}.png")
     return tmp_path / "pool"
 

@@ -70,7 +70,7 @@ def reproduce(
         options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
         locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
         before = read(out / f"{chosen.name}.json")
-        for ending in ("md", "json") if before is None else ():
+        for ending in ("md", "json") if before is None and not dry_run else ():
             require_writable(out / f"{chosen.name}.{ending}")
         to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
         if dry_run:

@@ -119,7 +119,7 @@ def test_another_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("my home page")
     done = frn("export", "--web", tmp_path, "--model", "conv4", "--runtime", archive)
     assert done.exit_code == 1
-    assert "is no page of `frn export`" in done.stderr
+    assert "index.html: already exists, and nothing in it says that frn wrote it" in done.stderr
     assert (tmp_path / "index.html").read_text() == "my home page"
     assert not (tmp_path / "page.js").exists()
 

@@ -185,8 +185,9 @@ def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp
     assert CliRunner().invoke(app, words).exit_code == 0
     result = export("--classes", project, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.stderr
-    metadata = onnxruntime.InferenceSession(tmp_path / "out" / "classifier.onnx").get_modelmeta().custom_metadata_map
-    assert json.loads(metadata["frn.threshold"]) == 0.25
+    session = onnxruntime.InferenceSession(tmp_path / "out" / "classifier.onnx")
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert threshold_of(session) == 0.25
     assert json.loads(metadata["frn.classes"]) == sorted(path.name for path in folder.iterdir())
     assert 0.3 < exported_threshold(tmp_path, "--classes", folder, "--model", "conv4") < 1
     assert exported_threshold(tmp_path, "--classes", project, "--model", "conv4") == 0.25
@@ -196,8 +197,13 @@ def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp
 
 def exported_threshold(tmp_path: Path, *words: object) -> float:
     assert export(*words, "--out", tmp_path / "again").exit_code == 0
-    session = onnxruntime.InferenceSession(tmp_path / "again" / "classifier.onnx")
-    return float(json.loads(session.get_modelmeta().custom_metadata_map["frn.threshold"]))
+    return threshold_of(onnxruntime.InferenceSession(tmp_path / "again" / "classifier.onnx"))
+
+
+def threshold_of(session: onnxruntime.InferenceSession) -> float:
+    """Share that a class must explain of a photo, here of a grey one."""
+    grey = np.full((32, 32, 3), 128, dtype=np.uint8)
+    return float(session.run(["threshold"], {"image": grey})[0])
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="every name is text there")

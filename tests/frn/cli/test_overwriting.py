@@ -26,19 +26,21 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("explain", "--out"): ("x.png", [MOTHS, PHOTO]),
     ("score", "--csv"): ("x.csv", [MOTHS, MOTHS]),
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
-    ("import", "--out"): ("x.safetensors", ["torchvision:resnet18"]),
     ("average", "--out"): ("x.safetensors", [CONV4, CONV4]),
     ("eval", "--report"): ("x.html", ["conv4", "--data", MOTHS]),
     ("plot", "--out"): ("x.png", [MOTHS]),
     ("visualize render", "--out"): ("x.png", ["conv4", "--data", MOTHS, "--decoder", MOTHS]),
 }
 """Options that name a file: what it may be called, and what else the command takes."""
+TEN_CLASSES = "ten classes"
+"""Stands for a folder of ten classes of ten photos, which fine-tuning needs."""
 FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("export", "--out"): ("features.onnx", ["--model", "conv4"]),
     ("export", "--web"): ("page.js", ["--model", "conv4", "--runtime", MOTHS]),
     ("reproduce", "--out"): ("ablation.json", ["ablation"]),
     ("train", "--out"): ("config.toml", ["demo"]),
-    ("finetune", "--out"): ("config.toml", [MOTHS]),
+    ("finetune", "--out"): ("config.toml", [TEN_CLASSES]),
+    ("teach", "--out"): ("config.toml", [*["--data", MOTHS] * 5, "--photos", MOTHS]),
     ("visualize train", "--out"): ("config.toml", ["conv4", "--data", MOTHS]),
     ("data prepare", "--out"): ("train/x/y.jpg", ["folder", "--source", MOTHS]),
 }
@@ -74,12 +76,21 @@ def place(tmp_path: Path, key: tuple[str, str]) -> tuple[Path, Path]:
     return tmp_path / "out", tmp_path / "out" / name
 
 
+def many_photos(tmp_path: Path) -> Path:
+    for label in range(10):
+        (home := tmp_path / "photos" / f"{label}").mkdir(parents=True)
+        for number in range(10):
+            (home / f"{number}.png").symlink_to(PHOTO)
+    return tmp_path / "photos"
+
+
 @pytest.mark.parametrize("key", ALL, ids=" ".join)
 def test_a_file_of_others_stays_without_replace(tmp_path: Path, key: tuple[str, str]) -> None:
     given, file = place(tmp_path, key)
     file.write_bytes(b"of others")
     command, option = key
-    result = frn(*command.split(), *ALL[key][1], option, given)
+    words = [many_photos(tmp_path) if word == TEN_CLASSES else word for word in ALL[key][1]]
+    result = frn(*command.split(), *words, option, given)
     assert result.exit_code == 1
     assert str(file.name) in result.stderr or "already holds something else" in result.stderr
     assert result.stderr.startswith("error: ") or "\nerror: " in result.stderr

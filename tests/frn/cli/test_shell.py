@@ -208,7 +208,17 @@ def options(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, An
         yield from options(getattr(command, "commands", {}), f"{above}{name} ")
 
 
-INPUTS = {"--source", "--data", "--classes", "--config", "--weights", "--calibrate", "--runtime", "--decoder"}
+INPUTS = {
+    "--source",
+    "--data",
+    "--classes",
+    "--config",
+    "--weights",
+    "--calibrate",
+    "--runtime",
+    "--decoder",
+    "--photos",
+}
 """Options that name files which are read."""
 
 

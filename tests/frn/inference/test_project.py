@@ -1,17 +1,14 @@
 """Project files: what is written is read back, nothing is lost, and damage is told in one line."""
 
-import hashlib
 import json
 import os
 import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
 
 from frn.errors import FrnError
@@ -19,7 +16,6 @@ from frn.images.transforms import EvaluationTransform
 from frn.inference import project
 from frn.inference.project import ModelReference, Project, is_project, load_project, save_project
 from frn.inference.session import ClassEntry, State, Support
-from frn.models.zoo import shipped_extractors
 
 MODEL = ModelReference("conv4", "ab" * 32, EvaluationTransform(size=84, resize=92))
 
@@ -53,20 +49,6 @@ def test_a_project_travels_with_its_photos(tmp_path: Path) -> None:
     (tmp_path / "here").rename(tmp_path / "there")
     loaded = load_project(tmp_path / "there" / "x.frn.json")
     assert loaded.state.classes[0].supports[0].path == tmp_path / "there" / "a photo.jpg"
-
-
-@pytest.mark.parametrize("name", ["conv4", "resnet12-small"])
-def test_a_project_made_before_the_extractors_file_was_renewed_is_of_the_new_one(name: str, tmp_path: Path) -> None:
-    data = shipped_extractors()[name].read_bytes()
-    before, now = (hashlib.sha256(some).hexdigest() for some in (onnx_of_version(10, data), data))
-    save_project(tmp_path / "x.frn.json", Project(replace(MODEL, sha256=before), state(tmp_path)))
-    load_project(tmp_path / "x.frn.json").model.check(now, tmp_path, name)
-
-
-def onnx_of_version(version: int, data: bytes) -> bytes:
-    model = onnx.load_from_string(data)
-    model.ir_version = version
-    return model.SerializeToString(deterministic=True)
 
 
 def test_a_name_that_is_not_utf8_survives(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path: Path) -> None
 
 @pytest.mark.skipif(sys.platform == "win32" or "FRN_TEST_DEVICE" in os.environ, reason="a shell script; or run by it")
 def test_the_script_for_gpus_writes_its_page(tmp_path: Path) -> None:
-    script, page = Path(__file__).parents[2] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
+    script, page = Path(__file__).parents[3] / "assets" / "benchmarks" / "gpu.sh", tmp_path / "gpu.md"
     environment = os.environ | {"PYTHON": sys.executable, "PYTEST_ADDOPTS": "-k scored_where"}
     processes.run([script, "cpu", page], check=True, env=environment, timeout=200)
     written = page.read_text(encoding="utf-8")

@@ -57,7 +57,7 @@ def test_a_run_leaves_a_model_metrics_and_the_command_that_reproduces_it(tmp_pat
     assert model.record["data"] == "moths"
     config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     assert (config["episode"], config["schedule"]["epochs"]) == ({"way": 4, "shot": 2, "queries": 2}, 3)
-    assert (tmp_path / "run" / "config.toml").read_text().startswith("# frn train tiny\n")
+    assert (tmp_path / "run" / "config.toml").read_text().startswith("# Written by frn\n# frn train tiny\n")
     assert load_model(tmp_path / "run" / "last.safetensors").config == model.config
 
 

@@ -115,12 +115,12 @@ import torch._dynamo  # which an optimiser imports: once here, not in each fork
 from frn.training.loop import train
 from frn.training.runs.run import RunSettings
 from tests.forks import ended, fork
-from tests.frn.training.tiny import TINY, Schedule, ValidationProtocol, drawn, replace
+from tests.frn.training.tiny import TINY, Schedule, ValidationProtocol, sampled, replace
 
 torch.set_num_threads(1)
 validation = ValidationProtocol(every=3, episodes=20)
 preset = replace(TINY, schedule=Schedule(epochs=12, milestones=(8,)), validation=validation)
-images, val_images = drawn(8, 0), drawn(5, 1)
+images, val_images = sampled(8, 0), sampled(5, 1)
 
 def run(name, kill_after=None):
     out = Path(sys.argv[1]) / name

@@ -80,7 +80,7 @@ def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable
             await waiting
         answers: list[Message] = []
         await client.call(AskClasses(paths=[a]), answers.append)
-        assert answers[0]["scores"][0]["id"] == 0
+        assert {score["id"] for score in answers[0]["scores"]} == {0, 1}
         await eventually(lambda: bool(told))
         assert told == ["image"]
 
