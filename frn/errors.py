@@ -7,14 +7,14 @@ class FrnError(ValueError):
     def __init__(self, message: str, *, code: str = "") -> None:
         super().__init__(message)
         self.code = code
-        """Names the failure for a caller that goes on differently: "exists" where a file would be overwritten."""
+        """Names the failure for a caller that continues differently: "exists" where a file would be overwritten."""
 
 
 class FrnWarning(UserWarning):
-    """Something a person should know, though the work goes on."""
+    """Something a person should know, though the work continues."""
 
 
 def shorten(text: object, width: int = 160) -> str:
-    """Return the text of a library's error or a stranger's file as part of one line; its type if it is empty."""
+    """Return the text of a library's error or an untrusted file as part of one line; its type if it is empty."""
     line = " ".join(str(text).split()) or type(text).__name__
     return line if len(line) <= width else line[: width - 1] + "…"

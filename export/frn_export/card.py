@@ -20,7 +20,7 @@ PRECISIONS = {
     "int8": "int8: convolutions are computed with 8-bit integers",
 }
 OLDEST_RUNTIME = "1.17"
-"""Of onnxruntime, with which exported files are tested (tests/runtimes)."""
+"""Oldest version of onnxruntime, with which exported files are tested (tests/runtimes)."""
 TYPES = {
     TensorProto.FLOAT: "float32",
     TensorProto.INT64: "int64",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from frn.errors import FrnError
 
 CLASSIFIER_TOLERANCE = 2e-3
-"""Of the query's energy: resizing in the graph may differ from Pillow's by one grey level."""
+"""Tolerance, as a fraction of the query's energy: resizing in the graph may differ from Pillow's by one grey level."""
 
 
 @dataclass(frozen=True, slots=True)

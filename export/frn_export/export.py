@@ -57,7 +57,7 @@ class ExportOptions:
     replace: bool = False
     """Also overwrite files of other programs."""
     tta: Tta = "none"
-    """`hflip`: features.onnx and what is made of it look at the mirror image, too."""
+    """`hflip`: features.onnx and what is made of it look at the mirror image as well."""
     format: Format = "onnx"
     """Another format is written beside ONNX."""
 
@@ -73,7 +73,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written, how far each graph is from what it was made of, and what int8 costs."""
+    """Exported files, the difference of each graph from its original, and the cost of int8."""
 
     graphs: dict[str, Path]
     others: list[Path]
@@ -98,7 +98,7 @@ def export_model(
 ) -> Exported:
     """Write preprocess.onnx, features.onnx, head.onnx of an FRN model and, with classes, both classifiers; a README.md.
 
-    The model is in evaluation mode; `warn` is told which images of the classes could not be used, and why. FrnError if
+    The model is in evaluation mode; `warn` reports which images of the classes could not be used, and why. FrnError if
     a file differs from what it was made of, or int8 loses too much; then nothing is written. Files of an earlier export
     that this one does not have are removed: they would belong to another model.
     """

@@ -19,7 +19,7 @@ Values = Mapping[str, NDArray[Any]]
 Converter = Callable[[bytes, Path], tuple[dict[str, bytes], Callable[[Values], Values]]]
 
 TOLERANCE = 2e-5
-"""Of an output's largest number: other kernels add in another order."""
+"""Tolerance, as a fraction of an output's largest number: other kernels add in another order."""
 ENDINGS = (".ort", ".xml", ".bin")
 RESIZED_OTHERWISE = ("preprocess", "classifier")
 """OpenVINO shrinks photos with other weights than Pillow (by up to 21 grey levels): these two are not converted."""

@@ -1,7 +1,7 @@
 """What int8 costs: accuracy before and after, on the same random episodes of held-out images.
 
 One shot is the hardest case, and asks for the fewest images. Activations of another kind of image reach other values
-than those of the calibration, so the labels that int8 changes are counted on rendered moths, too.
+than those of the calibration, so the labels that int8 changes are counted on rendered moths as well.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Sample:
     """Held-out images of each class."""
     folder: Path
     broken: tuple[Broken, ...]
-    """Files that are no readable images."""
+    """Files that are not readable images."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 IMAGES = 4
 """Random images that an extractor is tried on."""
 FEATURE_TOLERANCE = 5e-6
-"""Of the largest feature; float32 in another order of summation stays well below."""
+"""Tolerance, as a fraction of the largest feature; float32 in another order of summation stays well below."""
 HALF_TOLERANCE = 1e-2
 """The same where weights are stored in half precision: each is off by up to 2^-11, the twelve layers of a ResNet-12
 add up to 3e-3."""

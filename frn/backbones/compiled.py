@@ -29,7 +29,7 @@ FEWEST = 64
 
 
 def compile_blocks(backbone: nn.Module) -> None:
-    """Have the blocks of a backbone go on by `finish` where they train. FrnError if it has no such blocks."""
+    """Have the blocks of a backbone continue by `finish` where they train. FrnError if it has no such blocks."""
     blocks: list[Any] = [module for module in backbone.modules() if hasattr(module, "compiled")]
     if not blocks:
         raise FrnError(f"--compile: nothing of a {type(backbone).__name__} is made for it. Leave it out.")
@@ -48,7 +48,7 @@ def fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
 def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, slope: float, pool: bool) -> Tensor:
     """Normalise maps (b, c, h, w) by the batch, add them up, take the largest of each 2 x 2 locations, and activate.
 
-    The running statistics of the norms move on, as theirs do. What is negative is multiplied by `slope`.
+    The running statistics of the norms move on, as theirs do. Negative values are multiplied by `slope`.
     """
     weights = [tensor for norm in norms for tensor in (norm.weight, norm.bias)]
     y: Tensor = _Finish.apply(list(norms), slope, pool, *maps, *weights)

@@ -29,7 +29,7 @@ class Convolution3x3(nn.Conv2d):
         return super().forward(x)
 
     def by_product(self, x: Tensor) -> bool:
-        """Whether the gradient of the weights is taken as one matrix product."""
+        """Return whether the gradient of the weights is taken as one matrix product."""
         in_bf16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") is torch.bfloat16
         enough = self.in_channels * self.out_channels >= WEIGHTS_PER_LOCATION * x.shape[2] * x.shape[3]
         return x.device.type == "cpu" and in_bf16 and enough

@@ -14,7 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from frn.backbones.backbone import Backbone
 
 TOLERANCE = 1e-3
-"""Of the largest number of the feature map; rounding is a thousandth of that."""
+"""Tolerance, as a fraction of the largest number of the feature map; rounding is a thousandth of that."""
 
 
 @torch.inference_mode()
@@ -38,7 +38,7 @@ def _fit(convolution: nn.Conv2d, norm: nn.BatchNorm2d) -> bool:
 
 
 def _agree(backbone: Backbone, lean: Backbone, size: int) -> bool:
-    """Whether both make the same feature map of noise, in the precision of the weights."""
+    """Return whether both make the same feature map of noise, in the precision of the weights."""
     like = next(backbone.parameters())
     noise = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0)).to(like)
     with torch.autocast(like.device.type, enabled=False):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
-"""Of a 2 x 2 window, in the order in which equal values go before each other."""
+"""Corners of a 2 x 2 window, in the order in which equal values go before each other."""
 NONE = 4
 """In the place of a corner, where an odd map's last row or column is in no window."""
 

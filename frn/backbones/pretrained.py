@@ -32,7 +32,7 @@ class Recipe:
     size: int
     """Side of the crop, in pixels."""
     ratio: float
-    """What the shorter side is resized to, as a multiple of `size`; at least 1."""
+    """Length of the resized shorter side, as a multiple of `size`; at least 1."""
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 
@@ -77,7 +77,7 @@ class Pretrained(Backbone):
         """Map normalised images (b, 3, S, S) to feature maps (b, d, h, w), each of a mean square of one.
 
         A network that was trained to classify answers some images more strongly than others: a class with such examples
-        would rebuild every query.
+        would reconstruct every query.
         """
         maps: Tensor = self.maps(images)
         return maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
@@ -150,7 +150,7 @@ class TorchvisionMaps(nn.Module):
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
-        """The recipe of the weights with that file name; of torchvision's default ones where none has it."""
+        """The recipe of the weights with that file name; of torchvision's default ones if none has it."""
         preset = _torchvision_weights(name, weights).transforms()
         size, ratio = preset.crop_size[0], preset.resize_size[0] / preset.crop_size[0]
         return Recipe(size=size, ratio=ratio, mean=tuple(preset.mean), std=tuple(preset.std))

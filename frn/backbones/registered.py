@@ -23,7 +23,7 @@ class Registered(Backbone):
     """A network of another package, trained like one of ours."""
 
     def __init__(self, network: nn.Module, name: str, size: int) -> None:
-        """Look at the map that it makes of images of `size` pixels. FrnError if it is none."""
+        """Look at the map that it makes of images of `size` pixels. FrnError if it is not one."""
         super().__init__()
         self.network, self.size = network, size
         training = network.training

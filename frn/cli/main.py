@@ -39,7 +39,7 @@ OTHER_NAMES = {
     **dict.fromkeys(("convert", "onnx"), "export"),
     **dict.fromkeys(("ui", "tui", "app", "gui"), "frn-tui"),
 }
-"""What people call commands elsewhere, and what they are called here."""
+"""Command names of other programs, and the matching commands."""
 
 
 class Commands(TyperGroup):

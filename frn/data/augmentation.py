@@ -1,4 +1,4 @@
-"""What training does to an image, as data: random numbers first, pixels later (`frn.data.batch_augmentation`).
+"""Training augmentation as data: random numbers first, pixels later (`frn.data.batch_augmentation`).
 
 Free of torch. The paper's augmentation is a crop, colour jitter and a flip, in the order of the authors' code.
 """

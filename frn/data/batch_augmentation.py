@@ -80,7 +80,7 @@ def crop_together(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> Te
 
 
 def resampling(pixels: Tensor, extents: Lengths, draw: Draw, size: int) -> tuple[Tensor, Tensor]:
-    """What a crop, its resize and flip do to rows (b, s, H), 255 becoming 1, and to columns (b, s, W)."""
+    """Return the crop, resize and flip as weights of rows (b, s, H), which map 255 to 1, and of columns (b, s, W)."""
     top, left, height, width = draw.boxes.T
     rows = axis_weights(top, height, extents[:, 0], pixels.shape[2], size, pixels.device)
     columns = axis_weights(left, width, extents[:, 1], pixels.shape[3], size, pixels.device, draw.flips)

@@ -24,7 +24,7 @@ class SplitReport:
     too_small: dict[str, int]
     """Classes that cannot serve an episode."""
     skipped: list[Broken]
-    """What is no image by its name or place."""
+    """What is not an image by its name or place."""
 
     def __str__(self) -> str:
         counts = self.sizes.values()

@@ -32,7 +32,7 @@ class ConcatImages:
 
     @property
     def broken(self) -> tuple[Broken, ...]:
-        """Files left out of `sizes`."""
+        """Files skipped in `sizes`."""
         return tuple(entry for part in self.parts for entry in part.broken)
 
     def gather(self, indices: Sequence[int] | NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:

@@ -17,7 +17,7 @@ SPLIT_NAMES = {
     **dict.fromkeys(("val", "valid", "validation", "dev", "development"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-"""What folders are called, in small letters, and the split that they mean."""
+"""Folder names in lower case, and their splits."""
 SYSTEM_FOLDERS = frozenset(
     {*("__macosx", "@eadir", "@recycle", "@recently-snapshot", "@tmp", "#recycle", "#snapshot"),
      *("$recycle.bin", "system volume information", "lost+found", "found.000")}
@@ -29,7 +29,7 @@ SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A file that is no image, or none that can be read, and why."""
+    """A file that is not an image, or none that can be read, and why."""
 
     path: str
     reason: str
@@ -67,9 +67,9 @@ class ClassFolders:
 
 
 def scan(root: Path) -> ClassFolders:
-    """List the class folders of `root`, and what of them is no image.
+    """List the class folders of `root`, and what of them is not an image.
 
-    FrnError if `root` is no readable folder, has no class folders, or a class folder has no images.
+    FrnError if `root` is not a readable folder, has no class folders, or a class folder has no images.
     """
     loose, folders = _list(root)
     photos = [name for name in loose if looks_like_image(name)]
@@ -146,12 +146,12 @@ def is_of_the_system(name: str) -> bool:
 
 
 def looks_like_image(name: str) -> bool:
-    """Whether a file is named like an image."""
+    """Return whether a file is named like an image."""
     return Path(name).suffix.lower() in EXTENSIONS
 
 
 def why_skipped(name: str) -> str:
-    """Why a file is no image, by its name."""
+    """Why a file is not an image, by its name."""
     suffix = Path(name).suffix
     if suffix.lower() in RAW_NAMES:
         return f"it is {RAW}"

@@ -4,7 +4,7 @@ A cache is a folder named by what it was made from (each file's path, size and t
 format version): a changed data set is another cache. It is written beside, synced and renamed, and carries lengths
 and checksums: a stale or torn one is never opened, but built again. Of processes that want the same one, ranks or runs
 that start side by side, one builds it while the others wait. All pixels are checked at the first opening, and again
-whenever their file has changed since. What was not used for the longest goes if a limit is passed
+whenever their file has changed since. The least recently used pixels are removed if a limit is passed
 (`frn.system.caches`).
 """
 
@@ -63,9 +63,9 @@ class StoredImages:
     pixels: Pixels
     """All images one after the other, each (h, w, 3)."""
     broken: tuple[Broken, ...]
-    """Files left out of `sizes`, and what in the class folders is no image by its name."""
+    """Files skipped in `sizes`, and what in the class folders is not an image by its name."""
     checksum: int = 0
-    """Of the pixels, where they are from files."""
+    """Checksum of the pixels, if they are from files."""
 
     def __len__(self) -> int:
         return len(self.heights)
@@ -77,7 +77,7 @@ class StoredImages:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all images have the same size."""
+        """Return whether all images have the same size."""
         return len(set(self.heights.tolist())) == 1 and len(set(self.widths.tolist())) == 1
 
     def images(self) -> Pixels:
@@ -112,7 +112,7 @@ class StoredImages:
 def load_images(
     folders: ClassFolders, transform: EvaluationTransform | int, *, progress: Progress | None = None
 ) -> StoredImages:
-    """Return the pixels of a split from the cache, decoding it first where there is none.
+    """Return the pixels of a split from the cache, decoding it first if it does not exist.
 
     The transform may be the length that shorter sides are scaled down to: training augments from larger images.
     FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
@@ -149,13 +149,13 @@ def load_images(
 
 
 LARGE = 20_000_000_000
-"""Bytes of decoded images that are told before they are written."""
+"""Bytes of decoded images that are announced before they are written."""
 SAMPLE = 32
 """Images that are decoded to know how large all of them will be."""
 
 
 def _check_space(home: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int) -> None:
-    """Refuse what will not fit on the disk, by an `FrnError`, and warn of what is large, before it is begun."""
+    """Refuse what will not fit on the disk, by an `FrnError`, and warn of what is large, before it is started."""
     if len(paths) <= SAMPLE:
         return
     sample = [_decoded(path, folders, transform) for path in paths[:: len(paths) // SAMPLE]]
@@ -235,7 +235,7 @@ def _pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def _open(home: Path) -> StoredImages | None:
-    """Return the cache, or None where there is none or it is not whole."""
+    """Return the cache, or None if it does not exist or it is not whole."""
     try:
         index: dict[str, Any] = read_json(home / INDEX, MAX_INDEX)
         if index["version"] != PIXEL_CACHE_VERSION or index.pop("crc32") != _crc32_of(index):
@@ -268,7 +268,7 @@ def _crc32_of(index: dict[str, Any]) -> int:
 
 
 def _is_checked(home: Path) -> bool:
-    """Whether the pixels are the ones whose checksum was compared when the stamp was written."""
+    """Return whether the pixels are the ones whose checksum was compared when the stamp was written."""
     return (home / USED).is_file() and (home / USED).read_bytes() == _state(home).encode()
 
 

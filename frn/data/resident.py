@@ -11,7 +11,7 @@ from frn.data.concat import ConcatImages
 from frn.data.pixel_cache import StoredImages
 
 SHARE = 0.25
-"""Of the device's free memory that pixels may take: the rest is for the network's maps."""
+"""Fraction of the device's free memory that pixels may take: the rest is for the network's maps."""
 PIECE = 1 << 26
 """Bytes that are copied at once."""
 

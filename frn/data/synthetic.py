@@ -26,7 +26,7 @@ GENERA = 12
 
 @dataclass(frozen=True, slots=True)
 class Species:
-    """What all moths of one kind have in common; lengths in units of half the picture."""
+    """Shared features of all moths of one species; lengths in units of half the picture."""
 
     ground: Colour
     marking: Colour

@@ -97,7 +97,7 @@ def concat_epoch(
 ) -> list[Episode]:
     """One epoch of several data sets: `training_epoch` of each, in shuffled order, so that no episode mixes them.
 
-    Images of different sets are told apart by their look alone, and an episode of both would teach that. A set's share
+    Images of different sets are separated by their look alone, and an episode of both would teach that. A set's share
     of the episodes goes by `balance`: at 1 each image comes about once.
 
     Raises:

@@ -64,7 +64,7 @@ class FewShotClassifier(Estimator):
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
             threshold: share of a photo that a class must explain; None calibrates it from the examples.
             tta: "hflip" averages a photo with its mirror image: better answers in twice the time.
-            device: where the extractor runs; "auto" takes CUDA where it answers.
+            device: device of the extractor; "auto" uses CUDA if it is available.
 
         Raises:
             FrnError: if there is no such model.
@@ -147,11 +147,11 @@ class FewShotClassifier(Estimator):
         return self._table(photos, lambda answer: answer.probabilities)
 
     def explained(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
-        """Share of each photo's energy that each class rebuilds, (n, way)."""
+        """Share of each photo's energy that each class reconstructs, (n, way)."""
         return self._table(photos, lambda answer: answer.explained)
 
     def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
-        """Whether no class explains at least `threshold_` of a photo, (n,)."""
+        """Return whether no class explains at least `threshold_` of a photo, (n,)."""
         return np.array([answer.unknown for answer in self._fitted.answers(photos)], dtype=bool)
 
     def answers(self, photos: Iterable[Photo]) -> Iterator["Answer"]:
@@ -217,7 +217,7 @@ class FewShotClassifier(Estimator):
             UserWarning: for each photo that is gone or has changed.
 
         Raises:
-            FrnError: if it is no project, or its model is missing or another.
+            FrnError: if it is not a project, or its model is missing or another.
         """
         path = Path(path).expanduser()
         project = load_project(path)
@@ -346,7 +346,7 @@ class Answer:
     label: Any = None
     """The class that explains it best, whether it is known or not."""
     probability: float = math.nan
-    """Of that class."""
+    """Probability of that class."""
     explained: float = math.nan
     """Share of the photo that that class explains."""
     unknown: bool = False
@@ -364,7 +364,7 @@ class _Fitted:
     opened: tuple[object, ...]
     """The parameters that the extractor was opened for."""
     maps: Mapping[str, Maps] | None
-    """Of every example by its content key; None, where a project was loaded, until they are needed."""
+    """Feature maps of every example by its content key; None, where a project was loaded, until they are needed."""
     document: Document
     """The project that was loaded, with the keys that this version does not know."""
 

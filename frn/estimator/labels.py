@@ -20,7 +20,7 @@ Labels: TypeAlias = NDArray[Any]
 def as_labels(given: Iterable[Any]) -> Labels:
     """Labels (n,) as an array of their own type; of mixed types, where numpy would make text of all, of objects.
 
-    ValueError if they are no list of single labels.
+    ValueError if they are not a list of single labels.
     """
     if isinstance(given, str):
         raise ValueError("labels is a list, one for each photo")
@@ -63,7 +63,7 @@ def joined(labels: Labels, more: Labels) -> Labels:
 
 
 def distinct(labels: Labels) -> Labels:
-    """Each label once, sorted where they can be; ValueError if two of them have the same name."""
+    """Each label once, sorted if they can be; ValueError if two of them have the same name."""
     try:
         found: Labels = np.unique(labels)
     except TypeError:  # labels that cannot be compared, as they came

@@ -66,7 +66,7 @@ class ClassFiles:
     """As the project remembers its model."""
 
     def is_made_with(self, model: str | None) -> bool:
-        """Whether a model, none for the project's own, is the one whose answers the threshold was set for."""
+        """Return whether a model, none for the project's own, is the one whose answers the threshold was set for."""
         return not model or not self.made_with or load_extractor(model, "cpu").plain_sha256 == self.made_with.sha256
 
 
@@ -91,7 +91,7 @@ def load_classifier(
     """Enroll a folder of class folders, or the classes of a project file.
 
     The model is the project's own unless another is given, or the default one. Returns the classifier, and why some of
-    its files were left out. FrnError if there are no classes, or a project was made with another model.
+    its files were skipped. FrnError if there are no classes, or a project was made with another model.
     """
     if not is_project(classes):
         found = scan(classes)  # before the model is loaded: a wrong path is told at once

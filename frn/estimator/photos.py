@@ -55,7 +55,7 @@ def several(photos: Iterable[Photo]) -> Iterable[Photo]:
 def open_photo(photo: Photo) -> tuple[str, Image.Image]:
     """A photo's content key and its pixels.
 
-    FrnError if a file cannot be read; ValueError if an array is no picture.
+    FrnError if a file cannot be read; ValueError if an array is not a picture.
     """
     if isinstance(photo, str | Path):
         path = path_of(photo)
@@ -71,7 +71,7 @@ def open_photo(photo: Photo) -> tuple[str, Image.Image]:
 
 
 def _picture(given: Any) -> Image.Image:
-    """Pixels as an image in RGB. ValueError if they are none."""
+    """Pixels as an image in RGB. ValueError if they are not."""
     is_tensor = hasattr(given, "detach")
     pixels = np.asarray(given.detach().cpu() if is_tensor else given)
     shape = pixels.shape

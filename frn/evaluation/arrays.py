@@ -27,12 +27,12 @@ Table: TypeAlias = NDArray[Any] | Sequence[Any] | str | Path
 """Values, or a file that holds them: `.npy`, or `.parquet` with columns `features` and `labels`."""
 
 MAX_BYTES = 1 << 40
-"""Of a file of features."""
+"""Size limit of a file of features."""
 UNREADABLE = (
     *(OSError, ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, MemoryError, RuntimeError),
     *(SyntaxError, tokenize.TokenError, struct.error, zlib.error, zipfile.BadZipFile),
 )
-"""What numpy, which reads a header as Python's text, and pyarrow raise for a file that is damaged or another."""
+"""Exceptions of numpy, which reads a header as Python, and of pyarrow for damaged or unsuitable files."""
 
 
 def evaluate(
@@ -127,7 +127,7 @@ def _by_class(features: Table, labels: Table | None) -> tuple[NDArray[np.float32
 
 
 def is_parquet(table: Table) -> bool:
-    """Whether it is a file of named columns."""
+    """Return whether it is a file of named columns."""
     return isinstance(table, str | Path) and Path(table).suffix.lower() == ".parquet"
 
 

@@ -58,7 +58,7 @@ class EvaluationOptions:
     """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
     tune: bool = False
     unknown: bool = False
-    """Also: how well photos of other classes are told from known ones."""
+    """Also measure how well photos of other classes are detected."""
 
 
 def evaluate(
@@ -69,7 +69,7 @@ def evaluate(
     inspect: Inspect | None = None,
     ranks: ProcessGroup = ALONE,
 ) -> list[Result]:
-    """Measure a model's accuracy over random episodes; `warn` is told which images could not be used, and why.
+    """Measure a model's accuracy over random episodes; `warn` receives the reasons why images were skipped.
 
     `inspect` is shown each shape's answers, for a report. Ranks share images and episodes; each gets the results.
 
@@ -116,7 +116,7 @@ def evaluate(
 
 
 def _load(options: EvaluationOptions, device: torch.device, precision: Precision) -> FeatureExtractor:
-    """The model, under the head of another method where one is asked for."""
+    """The model, under the head of another method if one is requested."""
     if is_exported(Path(options.model)):
         if options.method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")

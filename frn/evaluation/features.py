@@ -27,7 +27,7 @@ class FeatureExtractor(Protocol):
     transform: EvaluationTransform
     """How its images are prepared."""
     method: str
-    """What its head is called."""
+    """Name of its head."""
     untrained_head: bool
 
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:

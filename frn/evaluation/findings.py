@@ -48,7 +48,7 @@ class HardImage:
     supports: dict[str, list[Pixels]]
     """Crops of the examples of its own class and of the answer's."""
     error_maps: dict[str, NDArray[np.floating]]
-    """(h, w) of both classes; empty where the head rebuilds nothing, or maps are not square."""
+    """(h, w) of both classes; empty where the head reconstructs nothing, or maps are not square."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class HardEpisode:
     """In percent."""
     supports: dict[str, list[Pixels]]
     mistakes: dict[str, list[Mistake]]
-    """Of each class, the surest first; at most `MISTAKES`."""
+    """Mistakes of each class, the surest first; at most `MISTAKES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Findings:
     confusion: Counts
     calibration: Calibration
     explained: tuple[NDArray[np.floating], NDArray[np.floating]] | None
-    """Shares of known and of unknown queries that the best class explains; None where there is nothing to measure."""
+    """Shares of known and of unknown queries that the best class explains; None if there is nothing to measure."""
     images: list[HardImage]
     episodes: list[HardEpisode]
 

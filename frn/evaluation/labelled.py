@@ -19,7 +19,7 @@ from frn.inference.session import check_name
 from frn.inference.unknown import auroc
 
 BINS = 10
-"""Of the probability, for calibration."""
+"""Bins of the probability, for calibration."""
 Z_95 = 1.959964
 """Quantile of the normal distribution for an interval of 95 %."""
 
@@ -34,12 +34,12 @@ class Answer:
 
     @property
     def label(self) -> str:
-        """What it was called."""
+        """Return the predicted label."""
         return self.prediction.label
 
     @property
     def probability(self) -> float:
-        """Of that class."""
+        """Probability of that class."""
         return self.prediction.probabilities[self.label]
 
     @property
@@ -49,13 +49,13 @@ class Answer:
 
     @property
     def right(self) -> bool:
-        """Whether that is its class."""
+        """Return whether that is its class."""
         return self.label == self.truth
 
 
 @dataclass(frozen=True, slots=True)
 class ClassScore:
-    """One class; shares are NaN where there is nothing to take one of."""
+    """One class; shares are NaN if there is nothing to take one of."""
 
     name: str
     photos: int
@@ -114,7 +114,7 @@ class LabelledScore:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Of the accuracy, 95 %."""
+        """Confidence interval of the accuracy, 95 %."""
         return wilson(self.right, len(self.known))
 
     @property

@@ -1,4 +1,4 @@
-"""How well photos of unknown classes are told from those of known ones (`inference.unknown`), over random episodes.
+"""Detection of photos of unknown classes (`inference.unknown`), over random episodes.
 
 Each episode has twice `way` classes: the first half is enrolled, queries come from both. The area under the ROC curve
 is the chance that a known query looks more known than an unknown one: by its familiarity and, for comparison, by the
@@ -78,7 +78,7 @@ class Judged:
     likeliest: tuple[Scores, Scores]
     """Largest probability of each query."""
     familiarity: tuple[Scores, Scores]
-    """By which known queries are told from unknown ones."""
+    """Statistic that separates known from unknown queries."""
     least: float
     """Familiarity of known queries, calibrated from the supports."""
 

@@ -72,7 +72,7 @@ class EvaluationPlan:
     tune: bool = False
     """Also enroll the classes of each episode as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     unknown: bool = False
-    """Also measure how well unknown classes are told from known ones; needs twice as many classes."""
+    """Also measure how well unknown classes are detected; needs twice as many classes."""
     ranks: ProcessGroup = ALONE
     """Processes that share images and episodes."""
 

@@ -1,4 +1,4 @@
-"""What every query of an evaluation was taken for, and what can be counted from that.
+"""Predictions of all queries of an evaluation, and statistics of them.
 
 Shape letters: e episodes, way, q = way * queries query images of an episode, classes and images of the whole split.
 """
@@ -63,7 +63,7 @@ class Tally:
 
     @property
     def right(self) -> NDArray[np.bool_]:
-        """Whether each query got its own class, (e, q)."""
+        """Return whether each query got its own class, (e, q)."""
         return self.answer == self.class_of(self.image)
 
     def confusion(self) -> Counts:

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from frn.heads.head import Head
 
 DROPOUT = 0.1
-"""Of attention between maps, in training (the authors' code)."""
+"""Dropout of attention between maps, in training (the authors' code)."""
 
 
 class BiFRNHead(Head):
-    """Scores a query by how well it and each class's supports rebuild each other.
+    """Scores a query by how well it and each class's supports reconstruct each other.
 
     Errors are summed over the maps, so that of the supports grows with the shot; logits are divided by r d.
     """
@@ -30,9 +30,9 @@ class BiFRNHead(Head):
         self.itself = SelfReconstruction(d)
         self.projections = nn.Linear(d, 3 * d, bias=False)
         self.weight_forth = nn.Parameter(torch.tensor(0.5))
-        """Of the error of the query rebuilt from the supports (the code's `w2`)."""
+        """Weight of the error of the query reconstructed from the supports (the code's `w2`)."""
         self.weight_back = nn.Parameter(torch.tensor(0.5))
-        """Of the error of the supports rebuilt from the query (`w1`)."""
+        """Weight of the error of the supports reconstructed from the query (`w1`)."""
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """CrossTransformers (Doersch et al., NeurIPS 2020), as the paper's baseline has them (Sec. 3.5, Eq. 12).
 
-Like FRN it rebuilds a query map from each class's pool, but by attention between learned projections instead of a
+Like FRN it reconstructs a query map from each class's pool, but by attention between learned projections instead of a
 closed form. The text gives no width for them; here keys and values are as wide as the map.
 """
 
@@ -11,7 +11,7 @@ from frn.heads.head import Head
 
 
 class CTXHead(Head):
-    """Scores a query by how well attention over each class's pool rebuilds its values.
+    """Scores a query by how well attention over each class's pool reconstructs its values.
 
     Logits are divided by d and multiplied by the temperature gamma.
     """
@@ -28,7 +28,7 @@ class CTXHead(Head):
         return -self.gamma * self.class_error(support, query)
 
     def class_error(self, support: Tensor, query: Tensor) -> Tensor:
-        """Return mean squared errors of the rebuilt values per dimension, (queries, way)."""
+        """Return mean squared errors of the reconstructed values per dimension, (queries, way)."""
         with torch.autocast(query.device.type, enabled=False):
             dtype = torch.promote_types(query.dtype, torch.float32)
             pool, locations = support.flatten(1, 2).to(dtype), query.flatten(0, 1).to(dtype)  # way, p, d and n, d

@@ -3,7 +3,7 @@
 The optimal transport is a linear program, solved exactly by a library of the extra `emd`: it has no closed form, and
 that is what the paper compares FRN with (Sec. 3.5). Followed is the authors' code: cosine costs of features centred
 over their channels, weights by cross-reference, a fixed temperature, and a structured fully connected layer (SFC) that
-SGD fits to the supports where there are several per class.
+SGD fits to the supports if there are several per class.
 
 Shape letters: way classes, r locations, d channels, q queries, n transports (n = q * way).
 """

@@ -12,7 +12,7 @@ from frn.ridge.reconstruction import class_error
 
 
 class DummyMapHead(nn.Module):
-    """FRN pre-training: a learned map M_c stands in for the pool of each class, and rebuilds its images.
+    """FRN pre-training: a learned map M_c stands in for the pool of each class, and reconstructs its images.
 
     Lambda and rho are those of the FRN head with alpha and beta at zero and r pool rows; gamma is the head's.
     """
@@ -35,7 +35,7 @@ class CosineHead(nn.Module):
     """
 
     LENGTH, SCALE = 0.3, 10.0
-    """Of the vectors, which then turn ten times as fast as vectors of length 1; and of the cosines, at first."""
+    """Length of the vectors, which then turn ten times as fast as vectors of length 1; and of the cosines, at first."""
 
     def __init__(self, classes: int, d: int) -> None:
         super().__init__()

@@ -84,7 +84,7 @@ def match_key(image: Image.Image, raw: str) -> None:
 def rescale(image: Image.Image, raw: str, data: bytes) -> Image.Image:
     """Return a loaded image of 16 bits a colour, of which Pillow keeps the upper byte, with its values scaled.
 
-    Only if they do not reach the upper half: of each band the lower byte is read from `data`, too.
+    Only if they do not reach the upper half: of each band the lower byte is read from `data` as well.
     """
     if not raw.startswith(("RGB;16", "RGBA;16", "RGBX;16")) or image.mode not in ("RGB", "RGBA"):
         return image

@@ -14,13 +14,13 @@ FORMAT = "HEIF"
 
 
 def is_heif(data: bytes) -> bool:
-    """Whether an image file is HEIC, whatever its name."""
+    """Return whether an image file is HEIC, whatever its name."""
     brands = data[8 : min(int.from_bytes(data[:4]), 256)]
     return data[4:8] == b"ftyp" and brands[:4] in BRANDS and b"avif" not in brands
 
 
 def is_readable() -> bool:
-    """Whether the extra is installed."""
+    """Return whether the extra is installed."""
     return find_spec("pi_heif") is not None
 
 

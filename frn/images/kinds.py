@@ -1,4 +1,4 @@
-"""What a file that is not a photo is, by its first bytes, and what to do with it."""
+"""Recognise files that are not photos by their first bytes, and advise what to do with them."""
 
 import re
 from pathlib import PurePath

@@ -117,7 +117,7 @@ def _decode(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Imag
 
 
 def is_quick(data: bytes) -> bool:
-    """Whether the work of decoding is bounded by the size of the file and its pixels, whatever the file says.
+    """Return whether the work of decoding is bounded by the size of the file and its pixels, whatever the file says.
 
     It is not for compressed TIFF and BMP, whose decoders have loops of their own, nor for a JPEG with any number of
     scans over all of its pixels.

@@ -39,7 +39,7 @@ class EvaluationTransform:
 
     @property
     def length(self) -> int:
-        """What an image that is not left alone is resized to."""
+        """Return the length that images are resized to."""
         return self.resize or round(self.size * 92 / 84)
 
     def seen(self, size: tuple[int, int]) -> tuple[float, float, float, float]:
@@ -60,7 +60,7 @@ class EvaluationTransform:
         )
 
     def __call__(self, image: Image.Image, orientation: int = 1) -> Pixels:
-        """The crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, where it is not upright."""
+        """The crop (size, size, 3) uint8 of an image of any mode; `orientation` is EXIF's, if it is not upright."""
         convert = converter(image)
         across, down = image.size if orientation not in SIDEWAYS else image.size[::-1]
         if self.resize is None and (across, down) == (self.size, self.size):

@@ -74,7 +74,7 @@ def decode_in_worker(
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
-    """What the child does."""
+    """Run in the child process."""
     request = dict(question["request"])
     if request["transform"] is not None:
         request["transform"] = EvaluationTransform(**request["transform"])

@@ -1,4 +1,4 @@
-"""A classifier from a few images per class: a query goes to the enrolled class that rebuilds it best."""
+"""A classifier from a few images per class: a query goes to the enrolled class that reconstructs it best."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,22 +42,22 @@ class Prediction:
     errors: dict[str, float]
     """Mean squared reconstruction error of each class (Eq. 4)."""
     explained: dict[str, float]
-    """Share of the image's energy that each class rebuilds."""
+    """Share of the image's energy that each class reconstructs."""
     threshold: float
-    """The share below which the image is none of the classes; it depends on how well they all rebuild it."""
+    """The share below which the image is none of the classes; it depends on how well they all reconstruct it."""
     familiarity: float
-    """By which known images are told from others (`unknown`)."""
+    """Statistic that separates known images from others (`unknown`)."""
     example_of: str | None = None
     """The class that the image is an example of: it was judged without itself."""
 
     @cached_property
     def label(self) -> str:
-        """The class that rebuilds the image best."""
+        """The class that reconstructs the image best."""
         return min(self.errors, key=self.errors.__getitem__)
 
     @property
     def unknown(self) -> bool:
-        """Whether even that class explains too little."""
+        """Return whether even that class explains too little."""
         return self.explained[self.label] < self.threshold
 
 
@@ -116,7 +116,7 @@ class Classifier:
 
         `known` content keys save opening files whose maps are stored; `read` embeds files in the extractor's place.
 
-        Returns why some files were left out (unreadable, or the same photo again); the rest of their class is used.
+        Returns why some files were skipped (unreadable, or the same photo again); the rest of their class is used.
         FrnError if a class has no readable image.
         """
         labels = [name for name, paths in classes.items() for _ in paths]

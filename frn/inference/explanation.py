@@ -1,4 +1,4 @@
-"""Where a photo was and was not rebuilt: the error map over the very crop that the network saw.
+"""Where a photo was and was not reconstructed: the error map over the very crop that the network saw.
 
 Greys are the photo; colour, from violet over red to yellow, is the error. It covers more where the error is larger, so
 well explained parts stay visible. Blocks are the locations of the feature map (5 x 5 or so): that is all the map knows.

@@ -25,7 +25,7 @@ from frn.system.hardware import own_cores
 
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
-"""Metadata of an extractor that looks at mirror images, too: the SHA-256 of the one that does not."""
+"""Metadata of an extractor that looks at mirror images as well: the SHA-256 of the one that does not."""
 Tta = Literal["none", "hflip"]
 """Test-time augmentation: none, or the mean of the maps of a photo and of its mirror image."""
 BATCH = 16
@@ -33,9 +33,9 @@ BATCH = 16
 AHEAD = 3
 """Batches on their way: one with whoever asks, one in the network, one being decoded."""
 PIXELS = 16 * 256 * 256
-"""Of all images of a run: fewer where they are larger, or layers would take gigabytes."""
+"""Pixels of all images of a run: fewer if they are larger, or layers would take gigabytes."""
 MAX_FEATURE = 1e12
-"""Of a feature: sums of squares of larger ones are no float32 any more."""
+"""Largest value of a feature: sums of squares of larger ones exceed float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Embedded:
     """An image file's feature map."""
 
     key: str
-    """Of the file's bytes."""
+    """Hash of the file's bytes."""
     maps: Maps
     """(r, d)."""
 
@@ -67,7 +67,7 @@ class Extractor:
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
         self.plain_sha256 = metadata.get(PLAIN, self.sha256)
-        """Of the model without `tta`: what a project remembers."""
+        """Hash of the model without `tta`: what a project remembers."""
         if (version := metadata.get("frn.version")) != FEATURES_VERSION:
             told = shorten(version, 40)
             raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")
@@ -109,12 +109,12 @@ class Extractor:
 
     @property
     def tta(self) -> Tta:
-        """Whether it looks at mirror images, too."""
+        """Return whether it looks at mirror images as well."""
         return "none" if self.sha256 == self.plain_sha256 else "hflip"
 
     @property
     def prior(self) -> Prior:
-        """What the head is believed to be before the classes are known (`ridge.tuning`)."""
+        """Return the prior of the head's parameters (`ridge.tuning`)."""
         return UNTRAINED if self.untrained_head or self.head is None else Prior.trained(self.head)
 
     @property

@@ -25,7 +25,7 @@ from frn.errors import FrnError
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
 FEATURE_CACHE_VERSION = 3
-"""Of the table and of how images are decoded; a file of another version is replaced."""
+"""Version of the table and of how images are decoded; a file of another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0
 """Seconds to wait for another process."""
@@ -60,7 +60,7 @@ _BUSY_OR_FULL = {
 
 
 def content_key(data: bytes) -> str:
-    """What an image is called here, whatever its file is called: a hash of its bytes."""
+    """Return the key of an image: a hash of its bytes, independent of its name."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
@@ -187,7 +187,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the file is to blame. An error's lowest byte is its kind; text that is not UTF-8 has none."""
+    """Return whether the file is to blame. An error's lowest byte is its kind; text that is not UTF-8 has none."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF not in _BUSY_OR_FULL
 
 

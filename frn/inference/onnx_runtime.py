@@ -150,7 +150,7 @@ def open_session(
 
 
 def cuda_answers() -> bool:
-    """Whether onnxruntime has a CUDA provider and the driver a device; silent and quick either way."""
+    """Return whether onnxruntime has a CUDA provider and the driver a device; silent and quick either way."""
     import onnxruntime
 
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():

@@ -1,7 +1,7 @@
-"""An extractor to run: one of ours in this process, a stranger's in a child with limits on its time and memory.
+"""An extractor to run: one of ours in this process, an untrusted one in a child with limits on its time and memory.
 
 What a graph may be made of is checked first (`runtime`). What is allowed can still be far too much of it, and a
-runtime computes constants before any limit of its own counts: so parsing, checking and running a stranger's file is
+runtime computes constants before any limit of its own counts: so parsing, checking and running an untrusted file is
 done in a child, and one image is tried before the file counts as opened.
 """
 
@@ -20,7 +20,7 @@ from frn.inference.onnx_runtime import FEATURES_FORMAT, Device, check_model, ope
 from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
-"""That opening a stranger's file may take, one image included; as many again for each `PER_BYTES` that it has."""
+"""That opening an untrusted file may take, one image included; as many again for each `PER_BYTES` that it has."""
 PER_BYTES = 64 << 20
 TIMEOUT_FACTOR = 5.0
 """A run may take so many times what the one image of the opening leads to expect."""
@@ -32,7 +32,7 @@ CUDA_MEMORY = 8 << 30
 
 Maps = NDArray[np.float32]
 Value: TypeAlias = tuple[str, str, list[Any]]
-"""Name, type and shape of an input or output; a dimension that is not fixed is no number."""
+"""Name, type and shape of an input or output; a dimension that is not fixed is not a number."""
 
 
 class Session(Protocol):
@@ -126,7 +126,7 @@ _open: dict[str, Any] = {}
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
-    """What the child does."""
+    """Run in the child process."""
     if question["do"] == "run":
         images = np.frombuffer(blobs[0], dtype=np.float32).reshape(question["shape"])
         (maps,) = run_session(_open["session"], ["feature_map"], {"images": images})

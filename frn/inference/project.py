@@ -38,11 +38,11 @@ class ModelReference:
     id: str
     """A name of the model zoo, or a path to an extractor or model."""
     sha256: str
-    """Of the extractor's bytes."""
+    """Hash of the extractor's bytes."""
     preprocess: EvaluationTransform
     """How it sees a photo; the extractor says so itself, this is for people."""
     tta: Tta = "none"
-    """Whether it looks at mirror images, too: that changes answers."""
+    """Whether it looks at mirror images as well: that changes answers."""
 
     @classmethod
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
@@ -85,12 +85,12 @@ class Project:
 
 
 def is_project(path: Path) -> bool:
-    """Whether a path is named like a project."""
+    """Return whether a path is named like a project."""
     return path.name.lower().endswith(SUFFIX)
 
 
 def load_project(path: Path) -> Project:
-    """Read a project file. FrnError if it cannot be read, is no project, of a newer version, or damaged."""
+    """Read a project file. FrnError if it cannot be read, is not a project, of a newer version, or damaged."""
     data = read_regular(path, MAX_BYTES)
     try:
         document = decode_json(data)

@@ -1,4 +1,4 @@
-"""Answers to many photos in a file that grows line by line: a run that was stopped, or killed, goes on behind them.
+"""Answers to many photos in a file that grows line by line: a run that was stopped, or killed, continues behind them.
 
 Each line is one JSON object of a photo. It carries `run`, a digest of what decided the answer, so that no file mixes
 answers of different classes or models.

@@ -1,4 +1,4 @@
-"""What a user has built: classes of example photos. Plain frozen data; every edit can be undone.
+"""The user's work: classes of example photos. Plain frozen data; every edit can be undone.
 
 An edit makes a new `State` that shares what it did not touch with the old one, so undo and redo are a stack of states.
 Photos are known by their content (`Support.key`): the same photo is never an example twice, whatever its file's name.
@@ -38,7 +38,7 @@ class Support:
         return cls(path, key, status.st_size, status.st_mtime_ns)
 
     def is_unchanged(self) -> bool:
-        """Whether the file is as it was, or away: then what is known of its content still counts."""
+        """Return whether the file is as it was, or away: then what is known of its content still counts."""
         try:
             status = self.path.stat()
         except OSError:
@@ -65,7 +65,7 @@ class Moves:
     journal: str
     """Path of the file that it is written down in."""
     photos: tuple[tuple[str, str, bool], ...]
-    """Of each: where it was, where it is, and whether the same photo was there already."""
+    """State of each: where it was, where it is, and whether the same photo was there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Session:
 
     @property
     def is_saved(self) -> bool:
-        """Whether nothing was edited since `mark_saved`."""
+        """Return whether nothing was edited since `mark_saved`."""
         return self.state == self._saved
 
     def mark_saved(self, state: State | None = None) -> None:
@@ -136,12 +136,12 @@ class Session:
 
     @property
     def can_undo(self) -> bool:
-        """Whether there is an edit to take back."""
+        """Return whether there is an edit to take back."""
         return self._at > 0
 
     @property
     def can_redo(self) -> bool:
-        """Whether there is an undone edit."""
+        """Return whether there is an undone edit."""
         return self._at < len(self._states) - 1
 
     def undo(self) -> State:
@@ -192,7 +192,7 @@ class Session:
     def add(self, class_id: int, supports: Iterable[Support]) -> list[Duplicate]:
         """Add examples to a class, all in one edit.
 
-        Returns those left out because they are examples already, of this class or another.
+        Returns those skipped because they are examples already, of this class or another.
         """
         entry = self.state.find(class_id)
         holders = self.state.holders()
@@ -279,7 +279,7 @@ class Session:
 
 
 def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State, list[Duplicate]]:
-    """A state of classes with examples, and the examples left out because they are there twice.
+    """A state of classes with examples, and the examples skipped because they are there twice.
 
     FrnError if a name is there twice, empty or too long.
     """

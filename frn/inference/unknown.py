@@ -30,7 +30,7 @@ FALSE_REJECTIONS = 0.05
 RIVALS = 5
 """Classes after the best one that it is compared with."""
 WEIGHT = 0.5
-"""Of the rivals, beside the energy: never more than a third of a point of AUROC behind the best weight."""
+"""Weight of the rivals, beside the energy: never more than a third of a point of AUROC behind the best weight."""
 MAX_SAMPLED = 1000
 """Left-out supports that a limit is calibrated from; of more, an even selection."""
 
@@ -79,7 +79,7 @@ class RejectRule:
     least: float
     """Familiarity of a known photo."""
     weight: float = 0.0
-    """Of the rivals; 0 asks for the explained share alone, as a threshold that a person has set."""
+    """Weight of the rivals; 0 asks for the explained share alone, as a threshold that a person has set."""
 
     def thresholds(self, errors: Errors, whole: Shares) -> Shares:
         """Share of each query that a class must explain, (q,): from errors (q, way) and energies (q,)."""

@@ -16,7 +16,7 @@ class Network:
     package: str | None = None
     """The installed package that holds the weights; None looks in the library's cache and on its hub."""
     sha256: str | None = None
-    """Of the file of weights. Another file is refused."""
+    """Hash of the file of weights. Another file is refused."""
 
 
 def _efficientnet_lite(number: int, sha256: str) -> Network:

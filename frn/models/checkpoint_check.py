@@ -1,4 +1,4 @@
-"""Whether unpickling a torch checkpoint ends: tried in a child, with nothing in the place of every tensor.
+"""Check that unpickling a torch checkpoint ends: tried in a child, with nothing in the place of every tensor.
 
 Torch reads a checkpoint as weights only, so no code of the file runs. But a few hundred bytes of tuples in tuples take
 forever to hash, and an archive can unpack to more than there is memory. The same pickle without its tensors takes the
@@ -16,9 +16,9 @@ from frn.system.files import require_regular
 from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
 
 MAX_BYTES = 8 << 30
-"""Of a checkpoint."""
+"""Size limit of a checkpoint."""
 MAX_PICKLE = 64 << 20
-"""Of all in it but the tensors."""
+"""Size limit of all in it but the tensors."""
 SECONDS = 8.0
 MEMORY = 1 << 30
 
@@ -39,7 +39,7 @@ def check_checkpoint(path: Path) -> None:
 
 
 def answer(question: Message, _: list[bytes]) -> Answer:
-    """What the child does."""
+    """Run in the child process."""
     path, where = Path(question["path"]), question["where"]
     try:
         if zipfile.is_zipfile(path):

@@ -1,4 +1,4 @@
-"""What a model is apart from its weights, and the header of a model file that says so. Free of torch."""
+"""Description of a model apart from its weights, and the header of a model file that stores it. Free of torch."""
 
 import json
 import math
@@ -37,7 +37,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """What a model is, apart from its weights."""
+    """Description of a model, apart from its weights."""
 
     backbone: str
     method: str
@@ -57,12 +57,12 @@ class ModelConfig:
 
     @property
     def untrained_head(self) -> bool:
-        """Whether the head is untrained: `torchvision:NAME` or `timm:NAME`, imported with their own weights."""
+        """Return whether the head is untrained: `torchvision:NAME` or `timm:NAME`, imported with their own weights."""
         return is_pretrained(self.backbone)
 
 
 def is_pretrained(backbone: str) -> bool:
-    """Whether a backbone is a network of another library, `SOURCE:NAME`, under an untrained head."""
+    """Return whether a backbone is a network of another library, `SOURCE:NAME`, under an untrained head."""
     return ":" in backbone
 
 
@@ -98,7 +98,7 @@ def require_whole(path: Path) -> None:
 def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
     """What a model file says of itself, without reading its weights: its configuration and its record.
 
-    FrnError if the file is no model file of a known version.
+    FrnError if the file is not a model file of a known version.
     """
     require_regular(path, MAX_WEIGHTS)
     try:

@@ -36,7 +36,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 SCALARS = {"scale": "head.gamma", "w1": "head.weight_back", "w2": "head.weight_forth"}
 LEFT_OUT = ("cat_mat", "fsrm.transformer.positional_emb")
-"""Dummy maps of pre-training, which the authors, too, leave out of fine-tuning; and sines, which nothing learns."""
+"""Dummy maps of pre-training, which the authors also leave out of fine-tuning; and sines, which nothing learns."""
 SELF_RECONSTRUCTION = {
     "blocks.0.pre_norm": "before_attention",
     "blocks.0.self_attn.qkv": "attention",

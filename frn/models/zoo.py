@@ -76,12 +76,12 @@ def require_exported(model: str) -> Path:
 
 
 def is_exported(path: Path) -> bool:
-    """Whether a path is named like an exported model."""
+    """Return whether a path is named like an exported model."""
     return path.suffix.lower() == ".onnx"
 
 
 def is_bare(path: Path) -> bool:
-    """Whether a path is named like weights alone, as the authors share them."""
+    """Return whether a path is named like weights alone, as the authors share them."""
     return path.suffix in (".pth", ".pt")
 
 

@@ -12,7 +12,7 @@ WIDTH, HEIGHT = 420, 260
 LEFT, RIGHT, TOP, BOTTOM = 44, 22, 22, 40
 """Margins, for the axes' numbers and titles."""
 COLUMNS = 30
-"""Of a histogram."""
+"""Columns of a histogram."""
 
 
 def reliability(found: Calibration) -> str:

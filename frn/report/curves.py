@@ -37,7 +37,7 @@ class Curves:
     name: str
     loss: tuple[Values, Values]
     accuracy: tuple[Values, Values]
-    """Of training episodes, in percent."""
+    """Accuracy of training episodes, in percent."""
     validation: tuple[Values, Values]
     """In percent; one value per validation."""
 
@@ -68,7 +68,7 @@ def read_curves(folder: Path) -> Curves:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value of JSON is a finite number that float64 has."""
+    """Return whether a value of JSON is a finite number that float64 has."""
     return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 1 << 63)
 
 

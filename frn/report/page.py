@@ -21,7 +21,7 @@ from frn.images.transforms import Pixels
 from frn.system.overwriting import MARK
 
 SMALL = 64
-"""Pixels below which an image is stored without loss: there a JPEG is no smaller, and its blur shows."""
+"""Pixels below which an image is stored without loss: there a JPEG is not smaller, and its blur shows."""
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
 SHARES = "".join(f".s{percent}{{--share:{percent}%}}" for percent in range(101)) + "\n"
@@ -55,7 +55,7 @@ def page_pieces(title: str, lead: str, sections: Iterable[str], *, script: str =
 
 
 def policy(style: str, script: str) -> str:
-    """What a browser lets a page do: show what is in the file, by this style and this script, and nothing else."""
+    """Return the page's content policy: it allows the file's own content, this style and this script only."""
     scripts = _hashed(script) if script else "'none'"
     return (
         f"default-src 'none'; img-src data:; style-src {_hashed(style)}; script-src {scripts}; base-uri 'none'; "

@@ -44,7 +44,7 @@ class Answered:
 
     @property
     def key(self) -> str:
-        """What it is filtered by; a class may itself be called "unknown"."""
+        """Return the filter key; a class may itself be called "unknown"."""
         return "?" if self.prediction.unknown else f"={self.prediction.label}"
 
 

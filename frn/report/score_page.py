@@ -96,5 +96,5 @@ def _text(value: object) -> str:
 
 
 def _plain(value: object) -> str:
-    """Names of files may hold bytes that are no text."""
+    """Names of files may hold bytes that are not text."""
     return str(value).encode("utf-8", "backslashreplace").decode()

@@ -106,7 +106,7 @@ def cross_domain() -> list[Row]:
 
 
 REGENERATED_FROM = ("ground_truth", "same_class", "other_class")
-"""Columns of Table 10: an image's own feature map, and those rebuilt by its class and by others."""
+"""Columns of Table 10: an image's own feature map, and those reconstructed by its class and by others."""
 
 
 def regenerated(name: str, label: str, preset: str, epochs: int, published: tuple[float, ...]) -> Row:

@@ -1,4 +1,4 @@
-"""What of a table is there already, and which commands make the rest.
+"""Finished parts of a table, and the commands that make the rest.
 
 A run is finished when its checkpoint says so, and measured when NAME.json lies beside its folder. Both are what
 `frn train` and `frn eval --json` leave, so runs that were started by hand count too. So it is with decoders.
@@ -27,7 +27,7 @@ class Locations:
     options: tuple[str, ...] = ()
     """For every command: threads, device."""
     precision: str = "fp32"
-    """Of training; a run that has begun goes on in its own."""
+    """Precision of training; a run that has begun continues in its own."""
 
     def folder(self, run: Run) -> Path:
         """The run's folder."""
@@ -84,7 +84,7 @@ def remaining_commands(row: Row, locations: Locations) -> list[Command]:
 
 
 def unmeasured(row: Row, locations: Locations) -> bool:
-    """Whether an answer behind a row is missing."""
+    """Return whether an answer behind a row is missing."""
     return any(stored(measurement, locations) is None for measurement in measurements(row))
 
 
@@ -112,7 +112,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a measurement has found: figures by shot, or by what images were regenerated from."""
+    """Result of a measurement: figures by shot, or by what images were regenerated from."""
 
     figures: Mapping[str, Interval]
     way: int
@@ -133,7 +133,7 @@ class Answer:
 
 
 def stored(measurement: Measurement, locations: Locations) -> Answer | None:
-    """The answer of a measurement, or None where there is none or it is cut off."""
+    """The answer of a measurement, or None if it does not exist or it is cut off."""
     try:
         return Answer.from_json(read_json(locations.answer(measurement)))
     except (ValueError, KeyError, TypeError, IndexError):
@@ -152,7 +152,7 @@ class RunStatus:
 
 
 def run_status(run: Run, locations: Locations) -> RunStatus | None:
-    """How far a run has come, or None where it has not begun. FrnError if the folder holds another run."""
+    """How far a run has come, or None if it has not begun. FrnError if the folder holds another run."""
     folder = locations.folder(run)
     if not (folder / "last.safetensors").is_file():
         return None

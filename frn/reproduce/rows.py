@@ -1,4 +1,4 @@
-"""What a table is made of: rows, their figures, and the runs and measurements behind them."""
+"""Parts of a table: rows, their figures, and the runs and measurements behind them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ class Run(ABC):
     init: "Run | None"
     """The run whose result it starts from."""
     result: str
-    """What of its folder is the result; nothing where the folder itself is."""
+    """Path of the result in its folder; empty if the result is the folder itself."""
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class Regeneration(Measurement):
     """What a decoder makes of feature maps; the answer is that of `frn visualize render --json`."""
 
     def words(self, start: str, result: str) -> tuple[str, ...]:
-        """Its grid of pictures lies beside the decoder, too."""
+        """Its grid of pictures lies beside the decoder as well."""
         return ("visualize", "render", start, "--decoder", result, *self.flags, "--out", f"{result}.png")
 
 
@@ -141,7 +141,7 @@ class Elsewhere:
     published: str
     command: str
     here: str = ""
-    """What the command measures, by its own name, where that is not what the paper has measured."""
+    """Name of the measurement, if it differs from the paper's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,13 +155,13 @@ class Table:
     elsewhere: Sequence[Elsewhere] = ()
     note: str = ""
     unit: str = "in percent"
-    """Of its figures."""
+    """Unit of its figures."""
     digits: int = 2
-    """Of its figures, behind the point."""
+    """Decimals of its figures, behind the point."""
 
 
 def data_name(prepare: str) -> str:
-    """What a data set is called here: "cub-raw --split chen" is cub-raw-chen, "folder cub" is cub."""
+    """Return the name of a data set: "cub-raw --split chen" is cub-raw-chen, "folder cub" is cub."""
     return prepare.removeprefix("folder ").replace(" --split ", "-")
 
 
@@ -177,7 +177,7 @@ def run_of(preset: str) -> RunSpec:
 
 
 PublishedPair = tuple[tuple[float, ...], tuple[float, ...]]
-"""Accuracy at 1 and at 5 shot, each with the half-width of its interval where there is one."""
+"""Accuracy at 1 and at 5 shot, each with the half-width of its interval if there is one."""
 NONE: PublishedPair = ((), ())
 
 

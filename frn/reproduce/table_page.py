@@ -13,7 +13,7 @@ def figure(mean: float | None, ci95: float | None, digits: int = 2) -> str:
 
 
 def heading(column: str) -> str:
-    """Of figures by shot, or by what images are regenerated from."""
+    """Return the heading of figures by shot, or by what images are regenerated from."""
     return f"{column}-shot" if column.isdigit() else column.replace("_", " ")
 
 

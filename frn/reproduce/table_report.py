@@ -19,7 +19,7 @@ from frn.system.hardware import cores, processor
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One shot of a row, in percent, or one error of regenerated images; None where there is nothing."""
+    """One shot of a row, in percent, or one error of regenerated images; None if there is nothing."""
 
     measurement: str
     published: float | None
@@ -78,7 +78,7 @@ class Report:
     measurements: dict[str, Measured]
     elsewhere: list[dict[str, str]]
     quoted: list[dict[str, str]] = field(default_factory=list)
-    """What the paper has of other papers."""
+    """Results that the paper quotes from other papers."""
 
     def as_json(self) -> dict[str, Any]:
         """The table as TABLE.json has it."""
@@ -90,7 +90,7 @@ class Report:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Report":
-        """A table from TABLE.json. TypeError, KeyError or AttributeError if it is none."""
+        """A table from TABLE.json. TypeError, KeyError or AttributeError if it is not one."""
         rows = [
             Line(**{**line, "figures": {shot: Figure(**figure) for shot, figure in line["figures"].items()}})
             for line in found["rows"]
@@ -100,7 +100,7 @@ class Report:
         return cls(**{**found, "rows": rows, "runs": runs, "measurements": measured})
 
     def has(self, row: Row) -> bool:
-        """Whether every figure of a row is there, by the commands that it has today."""
+        """Return whether every figure of a row is there, by the commands that it has today."""
         line = next((line for line in self.rows if line.row == row.name), None)
         if line is None or any(figure.accuracy is None for figure in line.figures.values()):
             return False
@@ -108,7 +108,7 @@ class Report:
         return called.issuperset(commands(row))
 
     def excuses(self, row: Row) -> bool:
-        """Whether the table says why a row is not measured."""
+        """Return whether the table says why a row is not measured."""
         return any(line.row == row.name and line.missing for line in self.rows)
 
     def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
@@ -222,7 +222,7 @@ def described(table: Table) -> dict[str, object]:
 
 
 def read(path: Path) -> Report | None:
-    """The table that `frn reproduce` wrote as JSON, or None where there is none or it is cut off."""
+    """The table that `frn reproduce` wrote as JSON, or None if it does not exist or it is cut off."""
     try:
         return Report.from_json(read_json(path))
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -2,7 +2,7 @@
 
 In the eigenbasis of S S^T (singular values s_j, right singular vectors v_j) the squared error of a query location is
 |q|^2 - sum_j w_j (q . v_j)^2 with w_j = rho h_j (2 - rho h_j) and h_j = s_j^2 / (s_j^2 + lam). So a class is the rows
-sqrt|w_j| v_j with the signs of w_j (negative only where rho h_j > 2), or, where none is negative, any rotation of them.
+sqrt|w_j| v_j with the signs of w_j (negative only where rho h_j > 2), or, if none is negative, any rotation of them.
 Everything of a class is computed in float64.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, p = k r pool rows, m = min(p, d), M rows of
@@ -19,7 +19,7 @@ from frn.errors import FrnError
 from frn.ridge.parameters import HeadParameters
 
 MAX_FACTOR = 1e6
-"""Of a row's numbers, which are about rho at most: squares of products with larger ones may be no float32."""
+"""Limit of a row's numbers, which are about rho at most: squares of products with larger ones may be no float32."""
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 

@@ -20,7 +20,7 @@ CACHED = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of an episode's scoring."""
+    """Sizes of an episode's scoring."""
 
     way: int
     p: int

@@ -1,4 +1,4 @@
-"""Each support of a class rebuilt by the others of its class, all from one inverse. Free of torch.
+"""Each support of a class reconstructed by the others of its class, all from one inverse. Free of torch.
 
 Shape letters: k supports of a class, r locations, d channels, p = k r pool rows.
 """
@@ -18,7 +18,7 @@ def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> A
 
 
 def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
-    """Squared error of every location of every support (k, r, d), k >= 2, when the others rebuild it, (k, r).
+    """Squared error of every location of every support (k, r, d), k >= 2, when the others reconstruct it, (k, r).
 
     With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
     -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
@@ -35,7 +35,7 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
 
 
 def left_out_parts(feature_maps: NDArray[np.floating], lam: float) -> tuple[Array, Array, Array]:
-    """What `leave_one_out` is made of: |q|^2, q.q' and |q'|^2 of each location, q' rebuilt at rho = 1; (k, r) each."""
+    """Parts of `leave_one_out`: |q|^2, q.q' and |q'|^2 of each location, q' reconstructed at rho = 1; (k, r) each."""
     k, r, d = feature_maps.shape
     pool = pool_rows(feature_maps)
     images = pool.reshape(k, r, d)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_PARAMETER = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
-"""Size of what is believed to be learned: beyond, exponentials are no number that classes can be enrolled with."""
+"""Size of what is believed to be learned: beyond, exponentials are not a number that classes can be enrolled with."""
 LAMBDA_FLOOR = 1e-6
 """Added to lambda by the authors' released code, not by the paper; kept so that published weights give their logits."""
 

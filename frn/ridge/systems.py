@@ -16,7 +16,7 @@ MAX_RHO = 1.9
 
 
 class SingularError(ValueError):
-    """A system is not positive definite: the features or lambda are no numbers, or lambda is nothing beside them."""
+    """A system is not positive definite: the features or lambda are not numbers, or lambda is nothing beside them."""
 
 
 def gram(rows: Tensor) -> Tensor:

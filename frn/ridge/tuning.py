@@ -47,13 +47,13 @@ Maps = NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is believed of the parameters before any photo is left out; normal in alpha and in log gamma."""
+    """Prior of the parameters, before leave-one-out; normal in alpha and in log gamma."""
 
     alpha: float
-    """Of classes of one photo: lambda stays that of one photo."""
+    """Alpha of classes of one photo: lambda stays that of one photo."""
     beta: float
     gamma: float
-    """Of classes of `USUAL_SHOTS` photos."""
+    """Gamma of classes of `USUAL_SHOTS` photos."""
     alpha_spread: float = 0.5
     gamma_spread: float = 0.25
 
@@ -75,9 +75,9 @@ class Prior:
 
 
 UNTRAINED = Prior(4.0, 0.0, 40 * math.sqrt(USUAL_SHOTS), alpha_spread=1.0, gamma_spread=0.7)
-"""Of pretrained backbones, whose maps have a mean energy of one: no trained values, but typical ones."""
+"""Prior of pretrained backbones, whose maps have a mean energy of one: no trained values, but typical ones."""
 FLAT = Prior(0.0, 0.0, 1.0, alpha_spread=2.5, gamma_spread=2.5)
-"""Of any features: hundreds of queries of other classes decide alone."""
+"""Prior of any features: hundreds of queries of other classes decide alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ def tune(episodes: Sequence[TuningEpisode], prior: Prior, shots: float) -> HeadP
 
 
 def _log_likelihood(errors: Array, labels: NDArray[np.int64], gamma: float) -> float:
-    """Of the right classes (Eq. 9), from errors (q, way)."""
+    """Return the log-likelihood of the right classes (Eq. 9), from errors (q, way)."""
     logits = -gamma * errors
     logits -= logits.max(axis=1, keepdims=True)
     right = logits[np.arange(len(labels)), labels]
@@ -241,7 +241,7 @@ class _Rival:
 
 
 class _LeftOut:
-    """Supports of a class, each rebuilt by the others."""
+    """Supports of a class, each reconstructed by the others."""
 
     def __init__(self, spectrum: _Spectrum, chosen: slice) -> None:
         self.k, self.r, self.d = spectrum.pool.shape

@@ -51,7 +51,7 @@ class _WhitenedError(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-        """Of queries, pools, lambda and rho."""
+        """Return the gradients of queries, pools, lambda and rho."""
         query, pool, lam, rho, rows, damping, onto, damped, *energies = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second gradient is wanted
             return differentiable_gradient(plain_location_error, (query, pool, lam, rho), gradient)

@@ -1,4 +1,4 @@
-"""Archives of strangers: how many entries, and how much they may unpack to, is checked before it is done."""
+"""Archives from others: how many entries, and how much they may unpack to, is checked before it is done."""
 
 import bz2
 import gzip
@@ -115,7 +115,7 @@ def open_tar(file: IO[bytes]) -> tarfile.TarFile:
 
 
 def is_tar(path: Path) -> bool:
-    """Whether a file is a tar, whatever it is called."""
+    """Return whether a file is a tar, whatever it is called."""
     try:
         with path.open("rb") as file, open_tar(file):
             return True

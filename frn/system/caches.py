@@ -96,7 +96,7 @@ def retired_pointer() -> Path | None:
 
 
 def _is_free(folder: Path) -> bool:
-    """Whether a folder is ours, or nobody's: it is missing or empty."""
+    """Return whether a folder is ours, or nobody's: it is missing or empty."""
     others = {entry.name for entry in _entries(folder)} - {beside(folder / TAG, ending).name for ending in (LOCK, PART)}
     return not others or _is_tagged(folder)  # in this order: another process may just be making it
 
@@ -108,7 +108,7 @@ def _is_tagged(folder: Path) -> bool:
 
 
 def limit_in_bytes() -> int:
-    """How much decoded images may take. FrnError if $FRN_CACHE_LIMIT is no number."""
+    """How much decoded images may take. FrnError if $FRN_CACHE_LIMIT is not a number."""
     said = os.environ.get("FRN_CACHE_LIMIT") or LIMIT
     try:
         limit = float(said) * 2**30
@@ -140,7 +140,7 @@ def others() -> list[Path]:
 
 
 def _our_entries() -> list[Path]:
-    """What is in the folder of decoded images, if it is ours and no link."""
+    """Return the entries of the folder of decoded images, if it is ours and not a link."""
     folder = cache_folder()
     if not _is_tagged(folder) or (folder / IMAGES).is_symlink():
         return []
@@ -166,7 +166,7 @@ def features_size() -> int:
 
 
 def is_feature_store(path: Path) -> bool:
-    """Whether a file is a store of feature maps, as its first bytes say; damaged or not, and no link."""
+    """Return whether a file is a store of feature maps, as its first bytes say; damaged or not, and no link."""
     try:
         if path.is_symlink():
             return False
@@ -209,7 +209,7 @@ def clear(unused_for: float | None = None) -> int:
 
 
 def discard(home: Path) -> None:
-    """Remove a split's folder, at once: what a kill leaves behind is no cache any more. Only files of ours go."""
+    """Remove a split's folder, at once: what a kill leaves behind is not a cache any more. Only files of ours go."""
     with contextlib.suppress(OSError):  # in use, on a system that keeps files in use
         _remove(home.rename(beside(home, REMOVED)))
 

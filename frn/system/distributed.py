@@ -43,7 +43,7 @@ class ProcessGroup:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes and shows."""
+        """Return whether this process writes and shows."""
         return self.rank == 0
 
     def wait(self) -> None:
@@ -61,7 +61,7 @@ class ProcessGroup:
             self.wait()
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so."""
+        """Return whether any rank says so."""
         if self.world == 1:
             return flag
         said = torch.tensor(int(flag))
@@ -77,7 +77,7 @@ class ProcessGroup:
         return whole / self.world
 
     def assert_same(self, what: object) -> None:
-        """Refuse to go on where ranks see different things, by an `FrnError` on each of them."""
+        """Refuse to continue where ranks see different things, by an `FrnError` on each of them."""
         said = self._all(what)
         if other := _odd(said):
             raise FrnError(
@@ -107,7 +107,7 @@ class ProcessGroup:
             )
 
     def _all(self, what: Made) -> list[Made]:
-        """What each rank has to say."""
+        """Return the values of all ranks."""
         said = [what] * self.world
         if self.world > 1:
             dist.all_gather_object(said, what)
@@ -152,7 +152,7 @@ def _odd(said: Sequence[object]) -> int:
 
 
 def restarted() -> bool:
-    """Whether torchrun has started this process anew after a failure."""
+    """Return whether torchrun has started this process again after a failure."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 

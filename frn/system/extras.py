@@ -17,7 +17,7 @@ EXTRAS = {
 
 
 def install_command(extra: str) -> str:
-    """What installs an extra into the environment that is running, from a checkout too."""
+    """Return the command that installs an extra into this environment, also from a checkout."""
     return shlex.join([sys.executable or "python3", "-m", "pip", "install", *EXTRAS[extra]])
 
 

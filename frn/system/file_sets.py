@@ -1,7 +1,7 @@
 """Files that belong together: all of them appear in their folder, or none, whenever the program is killed.
 
 A new folder is filled beside its place and takes its name at the end. A folder that holds nothing else is exchanged in
-one step of the system where it has such a step (Linux); in any other the files are replaced one by one.
+one step of the system if it has such a step (Linux); in any other the files are replaced one by one.
 """
 
 import contextlib
@@ -83,7 +83,7 @@ def _at_work(path: Path, give_up_after: float) -> Iterator[Path]:
 
 
 def _is_exchangeable(folder: Path, mine: set[str]) -> bool:
-    """Whether a folder may become another one: it is ours alone, not where we stand, not a mount."""
+    """Return whether a folder may become another one: it is ours alone, not where we stand, not a mount."""
     entries = list(os.scandir(folder))
     is_ours = all(entry.name in mine and entry.is_file(follow_symlinks=False) for entry in entries)
     return is_ours and bool(entries) and not os.path.ismount(folder) and not os.path.samefile(folder, os.curdir)  # noqa: PTH121

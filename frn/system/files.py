@@ -146,7 +146,7 @@ def is_there(path: Path | str) -> bool:
 def read_regular(path: Path, most: int) -> bytes:
     """The bytes of a file; never of a pipe or device, which could have no end.
 
-    FrnError if it is missing, cannot be read, is no regular file, or has more than `most` bytes.
+    FrnError if it is missing, cannot be read, is not a regular file, or has more than `most` bytes.
     """
     try:
         # A pipe without a writer would hold the opening, too, if it were not for this.
@@ -204,7 +204,7 @@ def read_json(path: Path, most: int = MAX_JSON) -> Any:
 
 
 def decode_json(data: bytes) -> Any:
-    """The value of a JSON text. FrnError if it is none, or nested without end."""
+    """The value of a JSON text. FrnError if it is not one, or nested without end."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -43,12 +43,12 @@ def world() -> int:
 
 
 def own_rank() -> int:
-    """Which of them this process is, known before they have met; 0 where it is the only one."""
+    """Which of them this process is, known before they have met; 0 if it is the only one."""
     return _number("RANK") if world() > 1 else 0
 
 
 def is_first() -> bool:
-    """Whether this process is rank 0."""
+    """Return whether this process is rank 0."""
     return own_rank() == 0
 
 

@@ -1,4 +1,4 @@
-"""Work on a stranger's bytes in a child process that ends with its time, and may take only so much memory.
+"""Work on untrusted bytes in a child process that ends with its time, and may take only so much memory.
 
 Decoders and runtimes are C code: no exception reaches into it and no timer of Python's ends it, but a process can be
 killed. What crosses the pipe is JSON and plain bytes, so a child that was taken over could only give a wrong answer.

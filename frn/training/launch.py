@@ -43,7 +43,7 @@ class PreparedRun:
     init: Model | None = None
     """What it starts from."""
     classifier: Mapping[str, Tensor] | None = None
-    """Of the run that `init` is of, where that is distilled."""
+    """Classifier of the run that `init` is of, where that is distilled."""
 
     @property
     def best(self) -> Path:

@@ -103,7 +103,7 @@ def train(
     """Train a model by a preset; `best.safetensors` in `out` is the result.
 
     Without images of the preset's validation split, under its transform, the last weights are the result. With `init`
-    training starts from that model's weights instead of random ones; distilling needs its run's `classifier`, too.
+    training starts from that model's weights instead of random ones; distilling needs its run's `classifier` as well.
     `report` is called after every episode and validation, `stop` asked after every episode: True saves and returns.
     FrnError if the classes cannot serve the episodes, the folder is taken or cannot be written, or training diverges.
     """
@@ -116,7 +116,7 @@ def train(
 
 
 class _Step(nn.Module):
-    """What a rank does with its images: the loss, and logits and targets of what was classified."""
+    """One rank's training step: the loss, and logits and targets of what was classified."""
 
     def __init__(self, model: Model, objective: Objective, settings: RunSettings, distil: float = 0.0) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class _Trainer:
             self.objective.classifier.begin_with(class_means(self.model, self.images, self.preset, self.settings))
 
     def tunes_head(self, init: Model) -> bool:
-        """Whether the head is to be tuned first: after training with another head, or if the preset says so."""
+        """Return whether the head is to be tuned first: after training with another head, or if the preset says so."""
         return self.preset.pretraining.tune_head_at_start or init.config.method != self.preset.method
 
     def tune_head(self) -> None:

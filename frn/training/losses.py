@@ -1,4 +1,4 @@
-"""What an episode is trained on: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
+"""Training losses of an episode: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
 from typing import Literal
 

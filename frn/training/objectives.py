@@ -1,4 +1,4 @@
-"""What an optimiser step is made of: an episode, or in pre-training a batch of images of all classes."""
+"""Data of an optimiser step: an episode, or in pre-training a batch of images of all classes."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ class Objective(nn.Module, ABC):
     """Draws the images of each step and scores their feature maps. What it learns itself is not part of the model."""
 
     teacher: "Teacher | None"
-    """Whose answers count, too."""
+    """Whose answers count as well."""
 
     def __init__(self) -> None:
         super().__init__()

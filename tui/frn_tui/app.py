@@ -296,7 +296,7 @@ class FrnApp(App[None]):
         self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
     def _help_of(self, binding: Binding) -> str:
-        """What a command does, and its key."""
+        """Return the help of a command, with its key."""
         key = self.workspace.own_keys.get(str(binding.id), binding.key).split(",")[0]
         shown = self.get_key_display(replace(binding, key=key))
         meaning = meanings().get(str(binding.id), "")

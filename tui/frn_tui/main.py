@@ -81,7 +81,7 @@ def _refused(place: str) -> str:
 
 
 def _require_model(name: str) -> None:
-    """End with a line where there is no such model, or none that the app can run."""
+    """End with a line if there is no such model, or none that the app can run."""
     from frn.errors import FrnError
     from frn.models.zoo import require_exported
 

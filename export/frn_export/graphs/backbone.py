@@ -57,7 +57,7 @@ def features_graph(model: Model) -> onnx.ModelProto:
 
 
 def learned_scalars(head: nn.Module) -> dict[str, float]:
-    """What a head has learned, as far as it is single numbers; layers of its own stay with the torch model."""
+    """Return the scalar parameters of a head; layers of its own stay with the torch model."""
     return {name: parameter.item() for name, parameter in head.named_parameters() if not parameter.dim()}
 
 

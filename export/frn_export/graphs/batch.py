@@ -38,7 +38,7 @@ def batch_graph(
 
     `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`, `explained`
     (n, way), `threshold` (n) that the largest `explained` must reach, and `error_map` (n, way, h, w). FrnError if there
-    is no class.
+    is not a class.
     """
     graph = GraphBuilder("s_")
     backbone = onnx.load_model_from_string(extractor.data).graph

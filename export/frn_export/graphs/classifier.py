@@ -53,10 +53,10 @@ def classifier_graph(
         features: bytes of the `features.onnx` that the classes were enrolled with.
         classes: enrolled classes by name.
         rule: when an image is unknown.
-        gamma: the temperature, where it was chosen with the classes; None takes what the extractor's head learned.
+        gamma: the temperature, if it was chosen with the classes; None takes what the extractor's head learned.
 
     Raises:
-        FrnError: if the extractor is refused, there is no class or too many for a file, or the name of one is no text.
+        FrnError: if the extractor is refused, there is no class or too many for a file, or the name of one is not text.
     """
     require_text(classes)
     extractor = Extractor(features, "the extractor", device="cpu", threads=1)
@@ -125,7 +125,7 @@ def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
 
 
 def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
-    """The centre of an image that is no strip and large."""
+    """The centre of an image that is large and not a strip."""
     graph = GraphBuilder("shrink_")
     wanted = _wanted(graph, transform, length, whole, shorter)
     start = graph.node("Gather", offsets, wanted)
@@ -258,7 +258,7 @@ def _score(
 
 
 def explain(graph: GraphBuilder, energy: str) -> None:
-    """`unknown.explained`: 1 - error / energy, at least 0; where there is no energy there is no error either, so 0."""
+    """`unknown.explained`: 1 - error / energy, at least 0; if there is no energy there is no error either, so 0."""
     share = graph.node("Div", graph.node("Sub", energy, "class_error"), _positive(graph, energy))
     graph.node("Relu", share, output="explained")
 

@@ -15,7 +15,7 @@ MATRIX = 64
 """Up to so many classes their sums are a product with a matrix of signs, (way, M); of a thousand that would be most of
 the work and of the file."""
 MAX_CLASS_BYTES = 1_900_000_000
-"""Bytes of rows: an ONNX file has 2 GiB at most, and the network is in it, too."""
+"""Bytes of rows: an ONNX file has 2 GiB at most, and the network is in it as well."""
 
 
 def join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:

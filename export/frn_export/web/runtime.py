@@ -18,7 +18,7 @@ SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 OLDEST = (1, 20)
 """The first with `SCRIPT`."""
 MAX_BYTES = 64 << 20
-"""Of one file; the binary has about 14 MB."""
+"""Size limit of one file; the binary has about 14 MB."""
 MAX_ARCHIVE = 1 << 30
 """Bytes of the package, with its other binaries."""
 FETCH = f"Fetch it once, by `npm pack {PACKAGE}`, and give --runtime the file that it writes"

@@ -31,7 +31,7 @@ SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.j
 WORKER = "sw.js"
 """Keeps the other files for use without a network. It holds their checksum, by which a browser sees a new export."""
 SERVED = "ort.wasm.bundle.min.js"
-"""What the runtime's script is called in a page: some file servers do not know `.mjs`, and browsers then refuse it."""
+"""Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then refuse it."""
 PAGE = "page.json"
 COMPARED = 5
 """Photos that the written graphs are tried on."""
@@ -77,7 +77,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
 
 
 def _example_maps(classifier: Classifier) -> dict[str, Maps]:
-    """Feature maps (k, r, d) of the examples of each class, from the store where it has them."""
+    """Feature maps (k, r, d) of the examples of each class, from the store if it has them."""
     found: dict[str, Maps] = {}
     for entry in classifier.state.classes:
         known = {support.path: support.key for support in entry.supports}

@@ -83,7 +83,7 @@ def _nowhere() -> io.TextIOWrapper:
 
 
 def _shortage(error: BaseException) -> str:
-    """What the machine, or a limit set on this process, has too little of; empty if the error is of another kind."""
+    """Return the exhausted resource (memory, disk, ...), or an empty string for other errors."""
     number = error.errno if isinstance(error, OSError) else 0
     if number in (errno.EMFILE, errno.ENFILE):
         return "too many files are open: allow more (ulimit -n), or do less at a time"
@@ -137,7 +137,7 @@ def command_line() -> str:
 
 
 def end_stopped_run(steps: int) -> NoReturn:
-    """Say how to go on with a run that was stopped, and exit as after Ctrl-C."""
+    """Say how to continue with a run that was stopped, and exit as after Ctrl-C."""
     command = shlex.join(["frn", *(word for word in sys.argv[1:] if word != "--resume"), "--resume"])
     note(f"saved after {steps} steps. Go on with: {command}")
     raise typer.Exit(INTERRUPTED)

@@ -21,7 +21,7 @@ Found = tuple[list[str], list[str]]
 def find_photos(words: Sequence[str]) -> Found:
     """The photos that words stand for: a file for itself, a folder for its images, `-` for what stdin lists, or a glob.
 
-    FrnError if a word stands for nothing. What a list names is never a glob, and stops nothing: where it is no photo,
+    FrnError if a word stands for nothing. Names in a list are never globs, and stop nothing: if one is not a photo,
     it is reported in its turn.
     """
     names: list[str] = []

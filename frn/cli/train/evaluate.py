@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
-"""Parameters of the command that are no `EvaluationOptions`."""
+"""Parameters of the command that are not `EvaluationOptions`."""
 
 
 def evaluate(
@@ -130,7 +130,7 @@ def describe(result: "Result") -> str:
 
 
 def describe_unknown(found: "Unknown") -> str:
-    """How well unknown classes are told from known ones, as a line of rich markup."""
+    """Describe how well unknown classes are detected, as a line of rich markup."""
     return (
         f"known from unknown: AUROC [bold]{found['auroc']:.2f} ± {found['auroc_ci95']:.2f} %[/bold] by familiarity, "
         f"{found['auroc_softmax']:.2f} ± {found['auroc_softmax_ci95']:.2f} % by the probability; the calibrated "

@@ -63,7 +63,7 @@ def _show(preset: "Preset") -> None:
 
 
 def describe_step(preset: "Preset") -> str:
-    """What an optimiser step is made of."""
+    """Describe an optimiser step."""
     if not preset.trains_on_episodes:
         return f"batch {preset.pretraining.batch}"
     return f"{preset.episode} {preset.episode.queries}-query"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
 SMOOTHING = 0.98
-"""Of the loss and accuracy shown; the metrics file has the raw ones."""
+"""Smoothing of the loss and accuracy shown; the metrics file has the raw ones."""
 
 LASTING = 50
 """Steps that divergence may last before a warning: some recover."""
@@ -102,7 +102,7 @@ class TrainingDisplay:
             )
 
     def _note_epoch(self, event: StepReport, rate: float) -> None:
-        """A line for a log, where there is no bar."""
+        """A line for a log, if there is no bar."""
         epochs = self.preset.schedule.epochs
         left = (epochs - event.epoch) * event.steps_in_epoch / rate / 60 if rate else 0.0
         note(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from frn.report.photos_page import Album
 
 COLUMNS = ("image", "label", "probability", "explained", "threshold", "unknown", "error")
-"""Of CSV, before each class's probability."""
+"""Columns of CSV, before each class's probability."""
 BAR = 24
 """Width of a full bar, in characters."""
 

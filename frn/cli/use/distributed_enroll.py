@@ -15,7 +15,7 @@ def enroll_together(
 ) -> list[FrnError]:
     """As `Classifier.enroll`; ranks other than the first stay without classes.
 
-    FrnError if they see other files or another model, too.
+    FrnError if they see other files or another model as well.
     """
     files = [path for paths in classes.values() for path in paths]
     ranks.assert_same([__version__, classifier.extractor.sha256, list(classes), [str(path) for path in files]])

@@ -1,4 +1,4 @@
-"""`frn explain`: where a photo was and was not rebuilt by each class, as a picture."""
+"""`frn explain`: where a photo was and was not reconstructed by each class, as a picture."""
 
 import math
 from pathlib import Path

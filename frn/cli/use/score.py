@@ -103,7 +103,7 @@ def score(
 
 
 def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, object]:
-    """All numbers; shares, where there are none, are null."""
+    """All numbers; shares, if none exist, are null."""
     return {
         "classes": str(classes),
         "labelled": str(labelled),

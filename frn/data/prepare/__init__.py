@@ -58,7 +58,7 @@ def prepare(
         progress: called with MiB done and in all while archives are looked through, then with images done and in all.
 
     Returns:
-        Classes and images of each split; what was left out of a folder stands in `Record.skipped`.
+        Classes and images of each split; files skipped in a folder stand in `Record.skipped`.
 
     Raises:
         FrnError: if the name is unknown, a source is not what it should be, or `out` cannot be written.

@@ -1,4 +1,4 @@
-"""What a benchmark is: where its files come from, which image goes where, and how many there must be."""
+"""Benchmark data sets: the sources, the place of each image, and the expected counts."""
 
 import re
 import tomllib
@@ -27,7 +27,7 @@ class Item:
     file: str
     source: Found
     convert: Callable[[Image.Image], Image.Image] | None = None
-    """What happens to its pixels before they are written as PNG; None: the file is copied as it is."""
+    """Conversion before the image is written as PNG; None copies the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Plan:
 
     items: list[Item]
     official: Counts = field(default_factory=dict)
-    """What the published benchmark has."""
+    """Counts of the published benchmark."""
     alike: Counts = field(default_factory=dict)
-    """What another release of it has, where its own numbers are not published: a difference is told."""
+    """Counts of another release, if its own are not published; differences are reported."""
     skipped: list[str] = field(default_factory=list)
-    """Files of a folder of yours that are no images, each with the reason."""
+    """Files of a folder of yours that are not images, each with the reason."""
     by: str = ""
     """How a folder of yours was split, in words."""
 
@@ -56,7 +56,7 @@ class Benchmark:
     checksums: Mapping[str, str] = field(default_factory=dict)
     """MD5 of the archives that it is made from, by file name."""
     archives: str = r"(?!)"
-    """Pattern for the names of further archives to open where they lie in a folder."""
+    """Pattern for the names of further archives to open that lie in a folder."""
     downloads: Callable[[], list[Download]] | None = None
     """What torchvision can fetch."""
 
@@ -77,7 +77,7 @@ def read_split(name: str) -> dict[str, Any]:
 
 
 def below(found: list[Found], marker: str) -> dict[str, Found]:
-    """Files by their path from the folder that holds the file `marker`; nothing where there is no such file.
+    """Files by their path from the folder that holds the file `marker`; nothing if there is no such file.
 
     Of several such folders the first is taken: loose files come before archives.
     """
@@ -99,7 +99,7 @@ def lines(file: Found) -> list[str]:
 def ready_made(found: list[Found], *names: str) -> list[Item]:
     """Items of a data set that is already laid out as train/ and test/ of class folders.
 
-    `val_pre`, `test_pre`, `refr` and `query` of the authors' archives are left out: the evaluation transform resizes,
+    `val_pre`, `test_pre`, `refr` and `query` of the authors' archives are skipped: the evaluation transform resizes,
     and the paper does not use the others. Of several data sets the one that is called by one of `names` is meant.
     """
     homes: dict[tuple[str, ...], dict[tuple[str, ...], Item]] = {}

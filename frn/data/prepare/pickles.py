@@ -1,4 +1,4 @@
-"""Data sets that were released as Python pickles: nothing but lists, dictionaries, bytes and arrays is rebuilt.
+"""Data sets that were released as Python pickles: nothing but lists, dictionaries, bytes and arrays are built.
 
 Arrays are made of their bytes here: numpy's own way back from a pickle believes what it is told, and a damaged state of
 a dtype ends the process.

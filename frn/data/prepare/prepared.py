@@ -30,14 +30,14 @@ class Record:
     holding: Holding = field(default_factory=dict)
     """Empty until it is whole."""
     skipped: list[str] | None = None
-    """Files of a folder that are no images, each with the reason; None until they are known."""
+    """Files of a folder that are not images, each with the reason; None until they are known."""
     split_by: str = ""
     """How a folder was split, in words."""
     differs: list[str] = field(default_factory=list)
     """Where its numbers are not those of another release of the benchmark, in words."""
 
     def is_whole(self, sources: list[str], out: Path) -> bool:
-        """Whether all of it is in `out` and nothing of its sources has changed."""
+        """Return whether all of it is in `out` and nothing of its sources has changed."""
         known = self.sources == sources and self.skipped is not None
         return known and bool(self.holding) and hold(out, [*self.holding]) == self.holding
 
@@ -79,7 +79,7 @@ def refuse_another(record: Record | None, benchmark: str, options: dict[str, obj
 
 
 def hold(out: Path, splits: list[str]) -> Holding:
-    """Count the files and bytes of every class folder; hidden files are left out."""
+    """Count the files and bytes of every class folder; hidden files are skipped."""
     holding: Holding = {}
     for split in splits:
         labels = holding[split] = {}

@@ -64,7 +64,7 @@ class Sources:
 
     paths: Sequence[Path]
     archives: re.Pattern[str] = re.compile(r".*\.zip", re.IGNORECASE)
-    """Names of the archives to open where they lie in a folder or in a tar; those given by name are always opened."""
+    """Names of the archives to open that lie in a folder or in a tar; those given by name are always opened."""
     checksums: Mapping[str, str] = field(default_factory=dict)
     """MD5 of archives as released, by file name."""
     unofficial: bool = False
@@ -111,7 +111,7 @@ class Sources:
         return sorted(found, key=lambda image: image.parts)
 
     def skipped(self) -> list[str]:
-        """Why files are no images, a line each, and what of a folder is no file; sorted."""
+        """Why files are not images, a line each, and what of a folder is not a file; sorted."""
         others = [file for file in self.files() if not looks_like_image(file.parts[-1])]
         skipped = [
             f"{file.where}: is left out: {why_skipped(file.parts[-1])}"
@@ -246,7 +246,7 @@ def fingerprint(path: Path, leave_out: Path | None) -> str:
 
 
 def _folders(source: Path, leave_out: Path | None) -> Iterator[tuple[str, list[str]]]:
-    """Every folder from `source` down, hidden ones left out, and its files."""
+    """Every folder from `source` down, hidden ones are skipped, and its files."""
     for folder, subfolders, files in os.walk(source):
         subfolders[:] = sorted(
             entry

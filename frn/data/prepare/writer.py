@@ -1,4 +1,4 @@
-"""Writing a data set so that an interrupted call can go on and a second call changes nothing."""
+"""Writing a data set so that an interrupted call can continue and a second call changes nothing."""
 
 import os
 from collections import Counter
@@ -63,7 +63,7 @@ def _path(item: Item, out: Path) -> Path:
 
 
 def _is_whole(item: Item, out: Path) -> bool:
-    """Whether its file is there: by its size if it is a copy, by its end if it is a PNG of ours."""
+    """Return whether its file is there: by its size if it is a copy, by its end if it is a PNG of ours."""
     try:
         with _path(item, out).open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -11,7 +11,7 @@ from frn.heads.vectors import squared_distances, vectors
 class SimpleShotHead(Head):
     """Scores a query by its squared distance from each class's centroid on the unit sphere.
 
-    What is centred on is the mean of the training images' features: a running mean, kept with the weights.
+    The centre is the mean of the training images' features: a running mean, kept with the weights.
     """
 
     momentum = 0.05

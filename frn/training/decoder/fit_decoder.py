@@ -45,7 +45,7 @@ def decoder_for(model: Model) -> Decoder:
 
 
 def decoder_input(maps: Tensor) -> Tensor:
-    """Maps (..., r, d) times sqrt(d): what is rebuilt and decoded.
+    """Maps (..., r, d) times sqrt(d): what is reconstructed and decoded.
 
     The text multiplies ResNet-12's by sqrt(640), which takes its normalisation off: next to larger features lambda is
     small, and reconstructions stay where the decoder has learned. Conv-4 has none to take off; sqrt(64) does the same.

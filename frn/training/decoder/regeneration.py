@@ -1,4 +1,4 @@
-"""Images regenerated from true and from rebuilt feature maps, and how far they are from the originals.
+"""Images regenerated from true and from reconstructed feature maps, and how far they are from the originals.
 
 Shape letters: way classes, r locations, d channels, S pixels of a side.
 """
@@ -43,9 +43,9 @@ class PixelErrors:
     truth: PixelError
     """Its own feature map."""
     same: PixelError
-    """The map rebuilt from supports of its class."""
+    """The map reconstructed from supports of its class."""
     other: PixelError
-    """Maps rebuilt from supports of other classes."""
+    """Maps reconstructed from supports of other classes."""
 
 
 class Regenerator:
@@ -54,7 +54,7 @@ class Regenerator:
     def __init__(
         self, model: Model, decoder: Decoder, images: StoredImages, *, progress: Progress | None = None
     ) -> None:
-        """Compute the feature maps; a model without an FRN head rebuilds nothing and is refused."""
+        """Compute the feature maps; a model without an FRN head reconstructs nothing and is refused."""
         head = model.head
         if not isinstance(head, FRNHead):
             raise FrnError(f"a {model.config.method} model rebuilds nothing: this needs one of --method frn")
@@ -63,7 +63,7 @@ class Regenerator:
 
     @torch.inference_mode()
     def rebuild(self, supports: Tensor, query: Tensor) -> Tensor:
-        """Maps (way, queries, r, d) of query maps (queries, r, d) rebuilt from support maps (way, shot, r, d)."""
+        """Maps (way, queries, r, d) of query maps (queries, r, d) reconstructed from support maps (way, shot, r, d)."""
         pool = supports.flatten(1, 2)
         lam, rho = self.head.lam(*pool.shape[1:]), self.head.rho()
         return reconstruct(query.flatten(0, 1), pool, lam, rho).unflatten(1, query.shape[:2])

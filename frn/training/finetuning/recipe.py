@@ -21,7 +21,7 @@ from frn.training.presets.preset import TrainingData, ValidationProtocol
 MIN_CLASSES = 10
 """Below, or of fewer than `PER_CLASS` photos, what is learned is these photos."""
 HELD_OUT = 0.25
-"""Share of the classes that validate where there is no val/; at least three where there are seven or more."""
+"""Share of the classes that validate if there is no val/; at least three if there are seven or more."""
 PER_CLASS = 10
 """Photos of a class in an episode at most, half of them supports, and at most five."""
 MAX_WAYS = 20
@@ -33,7 +33,7 @@ SCHEDULE = Schedule(epochs=8, milestones=(3, 5, 6, 7), learning_rate=0.002, lr_d
 SHARES = (0.25, 0.5, 0.75)
 """Of the way from the model that it starts from: what that knows of such pictures goes where weights go far."""
 CLASSICAL = 0.5
-"""Weight of telling all classes apart beside the episodes, where a few are to be told apart at a time."""
+"""Weight of telling all classes apart beside the episodes, where a few are to be distinguished at a time."""
 
 
 def finetuning_folders(data: Path, seed: int) -> tuple[ClassFolders, ClassFolders]:
@@ -129,7 +129,7 @@ def finetuning_preset(
 
 
 def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
-    """The largest usual episode that classes of so many photos can serve; the smallest quarter of them may be left out.
+    """The largest usual episode that classes of so many photos can serve; the smallest quarter of them may be skipped.
 
     Of many classes an episode takes a half, so that no two are alike.
 

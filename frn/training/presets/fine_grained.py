@@ -53,7 +53,7 @@ def cub_raw() -> Preset:
 
 
 def aircraft(backbone: str) -> Preset:
-    """Aircraft, cropped; SM leaves out where Conv-4's rate falls, the authors' script says."""
+    """Aircraft, cropped; SM does not say where Conv-4's rate falls, the authors' script says."""
     return replace(cub_cropped(backbone), about="Aircraft, FRN", data=photos("aircraft"), schedule=LONG)
 
 

@@ -10,7 +10,7 @@ from frn.training.presets.preset import Preset, Pretraining, Schedule, TrainingD
 RELATIVES = ("n01944390", "n03179701", "n03902125", "n04008634")
 """Classes of Tiny-ImageNet with a relative among the test classes of CIFAR-FS: snail, desk, pay-phone, missile."""
 SHIPPED = TrainingData(prepare="folder", max_side=32, exclude_classes=RELATIVES)
-"""What the shipped models are trained on: --data cifar-fs --data tiny-imagenet."""
+"""Training data of the shipped models: --data cifar-fs --data tiny-imagenet."""
 
 
 def demo() -> Preset:
@@ -63,10 +63,10 @@ def cifar_fs_resnet12() -> Preset:
 
 
 def cifar_fs_conv4_pretrain() -> Preset:
-    """FRN pre-training (Sec. 3.6): all training classes at once, each rebuilt from its dummy map.
+    """FRN pre-training (Sec. 3.6): all training classes at once, each reconstructed from its dummy map.
 
     The paper pre-trains ResNet-12 only, whose maps are divided by sqrt(640). Those of Conv-4 are not, and at the full
-    rate its temperature is negative after five steps and stays so: a class then claims what its map rebuilds worst.
+    rate its temperature is negative after five steps and stays so: a class then claims what its map reconstructs worst.
     """
     return replace(
         cifar_fs_conv4(),

@@ -31,7 +31,7 @@ def mini_imagenet() -> Preset:
 
 
 def mini_imagenet_pretrain() -> Preset:
-    """All 64 classes at once, each rebuilt from its dummy map."""
+    """All 64 classes at once, each reconstructed from its dummy map."""
     return replace(
         mini_imagenet(),
         about="mini-ImageNet, FRN pre-training",

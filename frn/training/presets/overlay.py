@@ -17,7 +17,7 @@ Settings = TypeVar("Settings")
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file. FrnError if it cannot be read, or is no TOML."""
+    """The tables of a TOML file. FrnError if it cannot be read, or is not TOML."""
     data = read_regular(path, MAX_BYTES)
     try:
         return tomllib.loads(data.decode())
@@ -28,7 +28,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: bool = False) -> Settings:
     """A dataclass with some of its fields from a table, the fields of its parts from tables in that one.
 
-    TOML has no None: of a `whole` table, as a run writes it, what is missing is None where it can be. FrnError if there
+    TOML has no None: of a `whole` table, as a run writes it, what is missing is None if it can be. FrnError if there
     is no such field, or the value is of another kind; it calls the table `where`.
     """
     hints = get_type_hints(type(settings))
@@ -50,7 +50,7 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """Whether a value of TOML can be a field of that type."""
+    """Return whether a value of TOML can be a field of that type."""
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
         return value in args

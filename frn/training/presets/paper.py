@@ -1,4 +1,4 @@
-"""What the paper's runs have in common: 84 pixels, 15 queries, validation at the shot of training over 1,000 episodes.
+"""Common settings of the paper's runs: 84 pixels, 15 queries, validation at the shot of training over 1,000 episodes.
 
 Taken from the authors' training scripts; what only the supplement tells is marked SM. Where the two differ, see
 `docs/paper-and-code.md`.

@@ -61,7 +61,7 @@ class Published:
     """What the paper reports for a run: 5-way, 16 queries, 10,000 episodes."""
 
     table: int
-    """Of the paper; those of the supplement go on counting."""
+    """Table of the paper; those of the supplement continue counting."""
     accuracy: Mapping[int, float]
     """In percent, by test shot."""
     ci95: Mapping[int, float] = field(default_factory=dict)
@@ -105,12 +105,12 @@ class ValidationProtocol:
     """None: that of training. The authors validate pre-training at 1 shot."""
     episodes: int = 1000
     start: bool = False
-    """Whether the model that training starts from is validated, too, and counts as the first best."""
+    """Whether the model that training starts from is also validated, and counts as the first best."""
     interpolation_weights: tuple[float, ...] = ()
     """Shares of the way from the weights that training starts from to those that it has: such mixtures are validated,
     too, and may be the best."""
     split: Literal["val", "test"] = "val"
-    """"test", where there is no validation split: its accuracy is only logged, and the last weights are the result."""
+    """"test", if there is no validation split: its accuracy is only logged, and the last weights are the result."""
 
     def __post_init__(self) -> None:
         if not all(0 < share < 1 for share in self.interpolation_weights):
@@ -154,11 +154,11 @@ class Preset:
     aux: Literal["reference", "paper", "off"] = "reference"
     """The auxiliary loss (Eq. 11)."""
     aux_heads: tuple[str, ...] = ()
-    """Methods whose heads score each episode, too, and are left behind when training ends. The paper has none."""
+    """Methods whose heads also score each episode, and are left behind when training ends. The paper has none."""
     classifier_weight: float = 0.0
     """Weight of a classifier of all classes beside the episodes' loss; it is left behind, too. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
-    """What FRN does not learn but leaves at its start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
+    """Parameters of FRN that stay at their start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
     data: TrainingData
     episode: EpisodeShape
     schedule: Schedule
@@ -205,5 +205,5 @@ class Preset:
 
     @property
     def trains_on_episodes(self) -> bool:
-        """Whether a step is an episode, not a batch of pre-training."""
+        """Return whether a step is an episode, not a batch of pre-training."""
         return self.objective == "episodes"

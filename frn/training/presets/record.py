@@ -10,7 +10,7 @@ from frn.training.presets.preset import Preset
 DESCRIPTION = ("about", "published")
 """What a preset says of itself that decides nothing."""
 LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
-"""What may change if a run is resumed for more epochs than it was started with."""
+"""Settings that may change if a run is extended."""
 
 
 def deciding_fields(preset: Preset) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class TrainState:
     best: float = 0.0
     """Best validation accuracy so far, in percent."""
     start: float | None = None
-    """That of the model that training started from, where it was validated."""
+    """That of the model that training started from, if it was validated."""
     seconds: float = 0.0
     """Time spent training, over all pieces of the run."""
 
@@ -64,7 +64,7 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
         self.pixels: list[int] = []
-        """Checksums of the photos that are seen: with others a run goes on, but not in silence."""
+        """Checksums of the photos that are seen: with others a run continues, but not in silence."""
 
     def claim(self) -> None:
         """Keep other processes from training here. FrnError if one does, or the folder cannot be made."""
@@ -155,18 +155,18 @@ class RunFolder:
         return TrainState(**{name: value for name, value in training["place"].items() if name in known})
 
     def warn_of_other_photos(self) -> None:
-        """Say that a run goes on with other photos than before."""
+        """Say that a run continues with other photos than before."""
         told = "photos have changed under their names since it last trained; it goes on with those that are there now"
         warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
 
     def is_lengthened(self, run: Mapping[str, object]) -> bool:
-        """Whether the checkpoint is of a run that was to have fewer epochs."""
+        """Return whether the checkpoint is of a run that was to have fewer epochs."""
         return lengthens(read_header(self.last)[1]["training"]["run"], run)
 
     def rewind_metrics(self, position: TrainState) -> None:
         """Drop the lines that a killed run wrote after its last checkpoint.
 
-        The validation of an epoch that it had not left is dropped, too, or of a start not yet saved: it comes again.
+        The validation of an epoch that it had not left is also dropped, or of a start not yet saved: it comes again.
         """
         if not self.metrics.exists():
             return

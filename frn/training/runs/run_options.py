@@ -89,7 +89,7 @@ class RunOptions:
         return self.override(find_preset(self.preset))
 
     def configured(self) -> "RunOptions":
-        """With the seed and precision of the file, where it has any and they were not asked for otherwise."""
+        """With the seed and precision of the file, if it has any and they were not asked for otherwise."""
         if self.config is None:
             return self
         table, default = read_settings(self.config), RunOptions(preset="")

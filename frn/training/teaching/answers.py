@@ -63,7 +63,7 @@ class Classifier(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Of one teacher to the first n photos, as memory maps of half precision."""
+    """Answers of one teacher to the first n photos, as memory maps of half precision."""
 
     maps: NDArray[np.float16]
     """(n, r, c)."""
@@ -75,7 +75,7 @@ class Answers:
 def record_answers(
     teacher: Callable[[Tensor], tuple[Tensor, Tensor]], images: ConcatImages, n: int, folder: Path, progress: Progress
 ) -> Answers:
-    """Ask a teacher about the first n photos, or go on where a killed program has stopped."""
+    """Ask a teacher about the first n photos, or continue where a killed program has stopped."""
     folder.mkdir(parents=True, exist_ok=True)
     count = folder / "answered"
     done = int(count.read_text()) if count.is_file() else 0

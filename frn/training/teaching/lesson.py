@@ -133,7 +133,7 @@ def _asked(own: Model) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 
 
 class _Lesson:
-    """What is drawn for a step, and what is learned from it."""
+    """Data of a step, and its losses."""
 
     def __init__(self, recipe: TeachingRecipe, photos: Photos, settings: RunSettings) -> None:
         self.recipe, self.photos, self.settings = recipe, photos, settings

@@ -1,4 +1,4 @@
-"""What a student is taught: to have a teacher's maps, pooled features, classes and neighbours, and to fit FRN.
+"""Objectives of the student: to match a teacher's maps, pooled features, classes and neighbours, and to fit FRN.
 
 Shape letters: b views, r locations of the student's map, d its channels, c the teacher's, f its pooled features.
 """
@@ -16,7 +16,7 @@ SHARPENED = 0.1
 
 
 class Student(nn.Module):
-    """What learns beside the backbone and is left behind; and the running mean of the backbone, which is kept."""
+    """Temporary layers that learn beside the backbone, and the running mean of the backbone, which is kept."""
 
     def __init__(self, backbone: nn.Module, d: int, c: int, f: int, classes: int, own_d: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Whitening(nn.Module):
     directions: Tensor
 
     def __init__(self, sample: Tensor) -> None:
-        """Of a sample of locations (n, c)."""
+        """Fit the whitening of a sample of locations (n, c)."""
         super().__init__()
         mean = sample.mean(0)
         centred = sample - mean

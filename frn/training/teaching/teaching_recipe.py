@@ -9,7 +9,7 @@ from frn.training.presets.overlay import overlay, read_settings
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weights:
-    """Of the losses, which `frn.training.teaching.objective` has."""
+    """Weights of the losses, which `frn.training.teaching.objective` has."""
 
     maps: float = 2.0
     pooled: float = 1.0
@@ -28,7 +28,7 @@ class TeachingRecipe:
     teacher_size: int = 160
     """Pixels that the teacher sees, and that photos are kept at."""
     own: str = "resnet9-photo"
-    """The model that teaches, too, on the first `own_sets` data sets."""
+    """The model that also teaches, on the first `own_sets` data sets."""
     own_sets: int = 3
     size: int = 120
     """Pixels of a training view."""
@@ -49,7 +49,7 @@ class TeachingRecipe:
     """Shares of the labelled data sets in the batch; the unlabelled ones have the rest, by the roots of their sizes."""
     epochs: int = 32
     steps: int = 100
-    """Of an epoch."""
+    """Steps of an epoch."""
     learning_rate: float = 1e-3
     head_rate: float = 3.0
     """Rate of lambda, rho and gamma, as a multiple."""

@@ -1,7 +1,7 @@
 """The app's end of the pipe: asks the engine, and outlives it.
 
 The engine may be killed by a file it reads, by the system or by us. A call never waits on a dead pipe: it fails, the
-engine is started again and given its model and classes, and the app is told.
+engine is started again and given its model and classes, and the app is notified.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ __all__ = ["EngineClient", "EngineError"]
 CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request has to stop before the engine is killed."""
 SILENCE_TIMEOUT = 10.0
-"""Seconds without a sign of life, while someone waits, from which on the app is told."""
+"""Seconds without a sign of life, while someone waits, from which on the app is notified."""
 EXIT_TIMEOUT = 0.3
 """Seconds that the engine has to leave."""
 CRASHES, WITHIN = 3, 60.0
 """So many crashes within so many seconds, and the engine is not started again by itself."""
 REPLAYED = (OpenModel, SetClasses)
-"""What a new engine is told first: the last of each that succeeded."""
+"""Requests that a new engine gets first: the last successful one of each."""
 RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", AskClasses: "answer"}
-"""What goes on in a new engine without the file that was being read, and its event for a file."""
+"""Requests that continue in a new engine without the current file, and their events."""
 
 Message = dict[str, Any]
 
@@ -98,7 +98,7 @@ class EngineClient:
         await self._ready()
 
     async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
-        """Ask the engine and wait for the end; `on_event` is told of events on the way.
+        """Ask the engine and wait for the end; `on_event` receives the events on the way.
 
         Cancelling the task that waits cancels the request. EngineError tells why it failed, or that the engine died.
         """
@@ -221,7 +221,7 @@ class EngineClient:
             raise
 
     async def _ask_whoever_is_there(self, request: Request[Any], on_event: OnEvent | None) -> Message:
-        """Ask for what a new engine is told anyway, of that one too where another request had the first one ended."""
+        """Ask for what a new engine gets anyway, of that one too where another request had the first one ended."""
         try:
             return await self._ask(request, on_event)
         except EngineDiedError as death:
@@ -230,7 +230,7 @@ class EngineClient:
         return await self._ask(request, on_event)
 
     async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> Message:
-        """Ask about files; where one of them kills the engine, go on once with the others."""
+        """Ask about files; where one of them kills the engine, continue once with the others."""
         paths, file_event = request.paths, RESUMED[type(request)]
         answered = 0
 

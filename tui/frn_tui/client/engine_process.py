@@ -24,7 +24,7 @@ class EngineError(Exception):
     def __init__(self, reason: str, code: str = "") -> None:
         super().__init__(reason)
         self.code = code
-        """Names failures that the app goes on from, see `protocol`."""
+        """Names failures that the app continues from, see `protocol`."""
 
 
 async def spawn(command: Sequence[str]) -> Process:

@@ -17,7 +17,7 @@ class Entry(TypedDict):
 
 
 class Listing(TypedDict):
-    """What a file picker shows of a folder. Folders first, each kind by name; hidden ones left out."""
+    """What a file picker shows of a folder. Folders first, each kind by name; hidden ones are skipped."""
 
     path: str
     """Absolute, `~` and `..` resolved."""
@@ -56,9 +56,9 @@ class Found(TypedDict):
     """One image; a folder of images; a folder of class folders; a project, or one with its photos in a zip; none of
     these (then `reason` says why)."""
     files: list[str]
-    """Of an image or a folder of images; beside the folders where there are classes."""
+    """Files of an image or a folder of images; beside the folders if there are classes."""
     classes: dict[str, list[str]]
-    """Of a folder of class folders."""
+    """Classes of a folder of class folders."""
     reason: NotRequired[str]
 
 
@@ -118,7 +118,7 @@ class Stamps(TypedDict):
 
 
 class StampFiles(Request[Stamps], op="stamp", queue="files"):
-    """Ask how large files are, and when they were changed; those that are not there are left out."""
+    """Ask how large files are, and when they were changed; missing ones are skipped."""
 
     paths: list[str]
 
@@ -181,7 +181,7 @@ class SortPhotos(Request[SortedPhotos], op="sort", queue="compute"):
     verdicts: tuple[str, ...] = ()
     """Those of all photos, where these are some of them: no two have one folder."""
     journal: str = ""
-    """That of an act of moving which goes on; empty: a new one."""
+    """That of an act of moving which continues; empty: a new one."""
 
 
 class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
@@ -189,7 +189,7 @@ class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
 
     journal: str
     photos: list[tuple[str, str, bool]]
-    """Of each: where it was before, where it was moved to, and whether it had a twin there."""
+    """Places of each: where it was before, where it was moved to, and whether it had a twin there."""
     back: bool
 
 
@@ -230,13 +230,13 @@ class WriteJournal(Request[Nothing], op="journal", queue="files"):
     model: str
     project: str | None
     place: str | None
-    """Folder that was opened, where it is no project."""
+    """Folder that was opened, if it is not a project."""
     adding: dict[str, list[str]]
     saved: bool
 
 
 class Recovered(TypedDict, total=False):
-    """What an app that is gone has left unsaved; empty where there is nothing."""
+    """Unsaved work of an app that has ended; empty if there is none."""
 
     journal: str
     """Path of the file that holds it."""

@@ -67,7 +67,7 @@ class Model(TypedDict):
     model: str
     sha256: str
     side: int
-    """Of the crop that the network sees, in pixels."""
+    """Side of the crop that the network sees, in pixels."""
     grid: list[int]
     """h, w of a feature map."""
     d: int
@@ -75,7 +75,7 @@ class Model(TypedDict):
 
 
 MIRROR = "+mirror"
-"""Behind a model's name: it looks at a photo's mirror image, too."""
+"""Behind a model's name: it looks at a photo's mirror image as well."""
 
 
 class OpenModel(Request[Model], op="open_model", queue="compute"):
@@ -161,7 +161,7 @@ class AskClasses(Request[Nothing], op="query", queue="compute"):
 
 
 class Confusion(TypedDict):
-    """How well the classes are told apart."""
+    """How well the classes are separated."""
 
     ids: list[int]
     """Classes that have more than `shot` examples, in order of rows and columns."""
@@ -218,7 +218,7 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     heat: Heat | None = None
     """What to show over the photo unless `look` is the photo alone."""
     zoom: float = 1.0
-    """2 shows half of the photo's width and height, about `centre`, where it is larger than the room then."""
+    """2 shows half of the photo's width and height, about `centre`, if it is larger than the room then."""
     centre: list[float] = field(default_factory=lambda: [0.5, 0.5])
     """x and y in shares of the photo."""
     framed: bool = False
@@ -230,7 +230,7 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
 
 
 class ProtocolError(Exception):
-    """A line that is no message, or a message that is no request."""
+    """A line that is not a message, or a message that is not a request."""
 
 
 def encode(message: object) -> bytes:
@@ -239,7 +239,7 @@ def encode(message: object) -> bytes:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """A line as a message; raises ProtocolError if it is no JSON object."""
+    """A line as a message; raises ProtocolError if it is not a JSON object."""
     try:
         message = json.loads(line)
     except ValueError as error:

@@ -12,7 +12,7 @@ from frn_tui.terminal.rendered_picture import Box, Picture
 
 
 async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Picture | None:
-    """A picture, or None where there is none."""
+    """A picture, or None if it does not exist."""
     try:
         return read_picture(request.mode, await engine.call(request))
     except EngineError:
@@ -20,7 +20,7 @@ async def render(engine: protocol.Engine, request: protocol.RenderPreview) -> Pi
 
 
 def read_picture(mode: Mode, message: protocol.Picture) -> Picture:
-    """A picture from a message; raises ValueError if it is no base64, or not that many cells."""
+    """A picture from a message; raises ValueError if it is not base64, or not that many cells."""
     width, height = message["photo"]
     view, seen = _box(message["view"]), _box(message["seen"])
     if mode in PIXELS:

@@ -46,7 +46,7 @@ def state_to_json(state: State) -> StateJson:
 
 
 def state_from_json(data: object) -> State:
-    """The state that `state_to_json` made; raises FrnError if the data is no state."""
+    """The state that `state_to_json` made; raises FrnError if the data is not a state."""
     try:
         entries = cast(Mapping[str, Any], data)
         threshold = entries["threshold"]

@@ -63,7 +63,7 @@ SIGNS = [
 
 
 def meanings() -> dict[str, str]:
-    """What each binding does, by its id; where a line tells of several, the whole line."""
+    """Return the help of each binding by its id; bindings that share a line get the whole line."""
     told = [line for lines in KEYS.values() for line in lines]
     return {"help": "all keys", **{name: meaning for cell, meaning in told for name in re.findall(r"{(.+?)}", cell)}}
 

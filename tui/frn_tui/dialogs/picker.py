@@ -173,7 +173,7 @@ class Picker(Dialog[list[str] | None]):
             self._show(None, "nothing here is called that")
 
     def _refresh(self) -> None:
-        """Draw the marks anew."""
+        """Draw the marks again."""
         if (at := self.list.highlighted) is not None:
             self.list.replace_option_prompt_at_index(at, self.list.options[at].prompt)
 

@@ -1,4 +1,4 @@
-"""What the app does, whatever it looks like: opening, saving, adding, asking, correcting.
+"""The app's actions, apart from its screens: opening, saving, adding, asking, correcting.
 
 The app shows what is here and calls its methods; a listener is told when something has changed. Only this module edits
 the session.
@@ -40,12 +40,12 @@ class Added:
 
 
 def not_added(count: int) -> str:
-    """What became of photos that have no place any more."""
+    """Describe photos whose place has gone."""
     return "1 photo was not added" if count == 1 else f"{count:,} photos were not added"
 
 
 class Controller(SyncedDocument):
-    """What can be done with the document that is open."""
+    """Actions on the open document."""
 
     def __init__(self, engine: Engine, listener: Callable[[], None] = lambda: None) -> None:
         super().__init__(engine, listener)
@@ -178,7 +178,7 @@ class Controller(SyncedDocument):
 
     @contextmanager
     def begun(self, classes: dict[str, list[str]]) -> Iterator[None]:
-        """While photos are being added: an app that is killed meanwhile goes on with them."""
+        """While photos are being added: an app that is killed meanwhile continues with them."""
         self.adding.append(classes)
         try:
             yield
@@ -214,7 +214,7 @@ class Controller(SyncedDocument):
         await self.engine.call(file_requests.ExportClasses(path, "arrays" if arrays else "classifier", replace))
 
     async def hide_and_test(self, shot: int) -> Confusion:
-        """How well the classes are told apart by so many examples of each."""
+        """How well the classes are separated by so many examples of each."""
         await self.sync()
         return await self.engine.call(HideAndTest(shot))
 

@@ -6,19 +6,19 @@ from frn.inference.session import ClassEntry, Session, State
 
 
 class Document:
-    """A project, a folder of class folders, the samples, or something begun anew."""
+    """A project, a folder of class folders, the samples, or something begun again."""
 
     def __init__(self) -> None:
         self.session = Session()
         self.project: str | None = None
         """Path of the project that is open."""
         self.place: str | None = None
-        """Folder that was opened, where it is no project."""
+        """Folder that was opened, if it is not a project."""
         self.sample_classes: frozenset[int] = frozenset()
         """Ids of the shipped classes, which step aside for the first one of the user's own."""
         self.model_name = ""
         self.first_threshold: float | None = None
-        """Of classes that are begun anew; None: calibrated."""
+        """Threshold of classes that are started again; None: calibrated."""
 
     @property
     def title(self) -> str:
@@ -39,7 +39,7 @@ class Document:
 
     @property
     def shows_samples(self) -> bool:
-        """Whether the classes are the shipped ones, and none of the user's own."""
+        """Return whether the classes are the shipped ones, and none of the user's own."""
         return bool(self.sample_classes) and self.names.keys() <= self.sample_classes
 
     def begin(self, state: State, *, is_saved: bool = True) -> None:

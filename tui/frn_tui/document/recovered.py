@@ -1,4 +1,4 @@
-"""What an app that is gone has left, in words."""
+"""Describe the unsaved work of an app that has ended."""
 
 from datetime import datetime
 

@@ -9,7 +9,7 @@ from frn_tui.document.queries import Query, best_score
 
 UNKNOWN, UNREADABLE = "unknown", "not readable"
 NO_CLASS = "none of the classes"
-"""What is unknown is called in files, and sorted into, where a class is called unknown."""
+"""Name and folder of unknown photos, if a class is itself called unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Reviewed:
 
     @property
     def said(self) -> str:
-        """The person's word where there is one, else the classes'."""
+        """The person's word if there is one, else the classes'."""
         return self.verdict if self.label is None else self.label
 
     @property
@@ -40,12 +40,12 @@ class Reviewed:
 
     @property
     def is_unknown(self) -> bool:
-        """Asked of the answer: a class may be called unknown, too."""
+        """Asked of the answer: a class may be called unknown as well."""
         return bool(self.answer.get("unknown"))
 
     @property
     def is_changed(self) -> bool:
-        """Whether corrections have changed the answer."""
+        """Return whether corrections have changed the answer."""
         return self.first is not None and self.verdict != self.first
 
 
@@ -73,7 +73,7 @@ def margin(answer: Answer) -> float:
 
 
 def explained(answer: Answer) -> float:
-    """What the likeliest class explains of the photo; -1 where nothing is known."""
+    """What the likeliest class explains of the photo; -1 if nothing is known."""
     best = best_score(answer)
     return best["explained"] if best else -1.0
 
@@ -146,12 +146,12 @@ class Arrangement:
     said: str = ""
     """Only answers that say this; empty: any."""
     wanted: str = ""
-    """What the path or the verdict has in it."""
+    """Text to find in the path or the verdict."""
     paths: list[str] = field(default_factory=list)
     _asked: tuple[str, ...] = ()
 
     def choose(self, items: Sequence[Reviewed], **chosen: str) -> None:
-        """Arrange anew, with another order or choice."""
+        """Arrange again, with another order or choice."""
         for name, value in chosen.items():
             setattr(self, name, value)
         wanted = self.wanted.casefold()
@@ -168,7 +168,7 @@ class Arrangement:
         self._asked = tuple(item.path for item in items)
 
     def follow(self, items: Sequence[Reviewed]) -> None:
-        """Arrange anew only where other photos were asked about."""
+        """Arrange again only where other photos were asked about."""
         if self._asked != tuple(item.path for item in items):
             self.choose(items)
 

@@ -1,4 +1,4 @@
-"""A document that the engine knows: it is told the classes before it is asked, and asked again after edits."""
+"""A document that the engine knows: it gets the classes before it is asked, and asked again after edits."""
 
 import asyncio
 import dataclasses
@@ -37,9 +37,9 @@ class SyncedDocument(Document):
         self.arrangement = Arrangement()
         """Which of the answers to go through, and in which order."""
         self._synced: State | None = None
-        """What the engine was told last."""
+        """Last state sent to the engine."""
         self._renewed: State | None = None
-        """What all answers are of."""
+        """State that all answers belong to."""
         self._syncing, self._opening = asyncio.Lock(), asyncio.Lock()
 
     def _changed(self) -> None:
@@ -61,7 +61,7 @@ class SyncedDocument(Document):
         self.arrangement = Arrangement()
 
     async def open_model(self, name: str) -> None:
-        """Open a model; examples are embedded anew by it."""
+        """Open a model; examples are embedded again by it."""
         async with self._opening:
             await self._open_model(name)
 
@@ -150,7 +150,7 @@ class SyncedDocument(Document):
 
     @property
     def _paths(self) -> dict[str, None]:
-        """Of all examples, each once."""
+        """Return the paths of all examples, each once."""
         return {str(support.path): None for entry in self.session.state.classes for support in entry.supports}
 
     async def _follow_model(self) -> None:

@@ -11,7 +11,7 @@ from frn_tui.client.protocol import PROTOCOL_VERSION
 from frn_tui.engine.pipes import Sender, redirect_stdout
 
 BEHIND = 7
-"""Niceness of the engine: where there are few cores, keys come first."""
+"""Niceness of the engine: if there are few cores, keys come first."""
 AUTOGROUP = Path("/proc/self/autogroup")
 """Where Linux shares the processor between sessions, only this counts between them."""
 

@@ -1,4 +1,4 @@
-"""What the engine can do, by the names of the protocol."""
+"""Operations of the engine, by the names of the protocol."""
 
 from frn_tui.engine.classes.embedding import Embedding
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses

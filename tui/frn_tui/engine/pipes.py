@@ -8,7 +8,7 @@ from pathlib import Path
 from frn_tui.client.protocol import encode
 
 MAX_LOG = 1 << 20
-"""Bytes from which on a log is begun anew."""
+"""Bytes from which on a log is started again."""
 
 
 def redirect_stdout(log: Path) -> int:

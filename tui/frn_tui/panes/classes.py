@@ -188,7 +188,7 @@ class ClassesPane(Pane):
         }
 
     def tell_of_troubles(self, outcome: Added) -> None:
-        """List what was left out."""
+        """List the skipped files."""
         if outcome.duplicates:
             self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
             self.controller.listener()

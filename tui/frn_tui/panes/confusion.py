@@ -1,4 +1,4 @@
-"""How well the classes are told apart, as a table to read."""
+"""How well the classes are separated, as a table to read."""
 
 from collections.abc import Mapping
 

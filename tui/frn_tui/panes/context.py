@@ -44,7 +44,7 @@ class Context:
         self.watchers: list[Callable[[], object]] = []
         """Told whenever something has changed: screens over the workspace."""
         self.left: Recovered = {}
-        """What an app that is gone has left unsaved."""
+        """Unsaved work of an app that has ended."""
         self.browsed = "."
         """Folder that the file picker was in last."""
         self._job_began = 0.0
@@ -123,7 +123,7 @@ class Context:
             self.screen.notify(display_name(text), severity=severity, markup=False)  # type: ignore[arg-type]
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
-        """Ask for photos, a folder or a project, and go on with their paths."""
+        """Ask for photos, a folder or a project, and continue with their paths."""
         picker = Picker(self.controller.engine, title, self.mode, self.places, start=self.browsed)
 
         def picked(paths: list[str] | None) -> None:
@@ -134,7 +134,7 @@ class Context:
         self.screen.app.push_screen(picker, picked)
 
     def ask(self, dialog: Dialog[Given | None], then: Callable[[Given], object]) -> None:
-        """Show a dialogue, and go on with what it gives unless it is left."""
+        """Show a dialogue, and continue with what it gives unless it is left."""
 
         def answered(given: Given | None) -> None:
             if given is not None:
@@ -152,7 +152,7 @@ class Context:
         self.ask(dialog, named)
 
     def is_named(self, path: str) -> bool:
-        """Whether a place was typed; who typed none is told."""
+        """Return whether a place was typed; who typed none is told."""
         if not path.strip():
             self.say("no name was given: nothing is written", severity="warning")
         return bool(path.strip())
@@ -180,7 +180,7 @@ class Pane(Vertical):
     """A part of the workspace with a border of its own."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = ()
-    """What the pane does, wherever the focus is."""
+    """Bindings of the pane, independent of the focus."""
 
     def __init__(self, context: Context, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id, classes="pane")

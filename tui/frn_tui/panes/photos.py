@@ -34,7 +34,7 @@ class PhotosPane(Pane):
         """The class whose photos these are."""
         self.by_fit = False
         self.wanted_name = ""
-        """What the names of the photos must have in them."""
+        """Text to find in the names of the photos."""
         self._wanted: dict[str, RenderPreview] = {}
         """Pictures that the gallery lacks, by their paths."""
 

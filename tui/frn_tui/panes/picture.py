@@ -51,7 +51,7 @@ class PicturePane(Vertical):
         self._path = ""
         self._wanted: dict[Preview, RenderPreview] = {}
         self._rendered: dict[Preview, RenderPreview | None] = {}
-        """What the pictures on show, or on their way, were asked for with."""
+        """Requests of the pictures that are shown or loading."""
 
     def compose(self) -> ComposeResult:
         with Container(id="pictures"):
@@ -97,7 +97,7 @@ class PicturePane(Vertical):
 
     @property
     def has_map(self) -> bool:
-        """Whether the map lies beside the photo."""
+        """Return whether the map lies beside the photo."""
         return (self.has_class("-beside") or self.has_class("-below")) and not self.has_class("-no-map")
 
     def _caption(self, answer: Answer | None) -> Text:

@@ -45,7 +45,7 @@ class ProjectBar(Static):
         path: str
 
     class RecoveryWanted(Message):
-        """What an app that is gone has left should be opened."""
+        """Requests to open the unsaved work of an app that has ended."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(id="title")
@@ -79,7 +79,7 @@ class ProjectBar(Static):
         self.context.say(self.context.step_back(undo=False))
 
     def action_save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
-        """Save the project, ask for its name where it has none, and go on once it is saved."""
+        """Save the project, ask for its name if it has none, and continue once it is saved."""
         if self.controller.project is not None:
             self.context.start(self._save, self.controller.project, then)
         else:
@@ -200,13 +200,13 @@ class ProjectBar(Static):
 
     @property
     def at_stake(self) -> str:
-        """What would be lost with the document that is open, in words; nothing where all is saved."""
+        """Describe the unsaved work of the open document; empty if everything is saved."""
         if self.controller.adding:
             return "Photos are still being added: they would be left out"
         return "" if self.controller.session.is_saved else "There are unsaved changes"
 
     async def may_forget(self) -> bool:
-        """Whether what is unsaved may go."""
+        """Return whether what is unsaved may go."""
         options = ["go on, and forget what is unsaved", "stay"]
         return not self.at_stake or await self.context.chosen(self.at_stake, options) == 0
 

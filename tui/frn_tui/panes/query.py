@@ -128,7 +128,7 @@ class QueryPane(Pane):
                 self.context.say(f"no answer matches: {self.controller.arrangement.words}   l: all")
 
     def assign(self, target: ClassEntry) -> None:
-        """Say of which class the photo on show is, and go on to the next."""
+        """Say of which class the photo on show is, and continue to the next."""
         answer = self.controller.query.answer
         self.verdicts.label([] if answer is None else [answer], target.id)
         self.action_step(1)

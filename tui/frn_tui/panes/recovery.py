@@ -1,4 +1,4 @@
-"""What is unsaved is kept aside by the engine, and found again after a crash or a lost terminal."""
+"""Recovery: the engine stores unsaved work, to restore it after a crash or a lost terminal."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ class Recovery:
     def __init__(self, controller: Controller, context: Context) -> None:
         self.controller, self.context = controller, context
         self._written: tuple[object, ...] = (controller.session.state, True, [])
-        """What the journal was written for last."""
+        """State of the last journal."""
         self._writing: Worker[None] | None = None
         self._failed = False
 
@@ -45,7 +45,7 @@ class Recovery:
             self._written, self._failed = now, False
 
     async def keep_at_the_end(self) -> None:
-        """Write the journal where the app has no time left, or remove it where nothing is left to keep."""
+        """Write the journal where the app has no time left, or remove it if nothing is left to keep."""
         if self.controller.model is not None:
             with contextlib.suppress(EngineError, TimeoutError):
                 async with asyncio.timeout(1):
@@ -58,7 +58,7 @@ class Recovery:
                 await self.controller.engine.call(LockProject(None))
 
     async def find(self) -> Recovered:
-        """What an app that is gone has left last, if there is something."""
+        """Return the last unsaved work of an app that has ended, if any."""
         self.context.left = await self.controller.engine.call(Recover())
         return self.context.left
 
@@ -86,7 +86,7 @@ class Recovery:
         )
 
     def is_of(self, found: Recovered, place: str) -> bool:
-        """Whether what is left belongs to a project or folder."""
+        """Return whether what is left belongs to a project or folder."""
         return absolute(place) in (found["project"], found["place"])
 
     async def open(self, found: Recovered) -> None:

@@ -22,7 +22,7 @@ from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 from frn_tui.widgets.histogram import Histogram
 
 SIGNS = {True: "●", False: "○"}
-"""Of photos that were seen, and that were not; one that is labelled has a ✓."""
+"""Signs of photos that were seen, and that were not; one that is labelled has a ✓."""
 KEYS = (
     "space v ctrl+a: select   1-9 m: of class   y: right   d: drop   s: order   f: only   c: class   /: find   "
     "g: grid   { }: size   - + % 0: threshold   e: sort into folders   w: write   p: ask more   u: undo   enter: show"

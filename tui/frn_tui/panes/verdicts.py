@@ -1,4 +1,4 @@
-"""What is done with answers, from wherever it is asked for: labelled, told unknown from, sorted, written."""
+"""Actions on answers: label them, set the threshold, sort and write them."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,1 +1,1 @@
-"""What opens over the workspace. Each dialogue gives back a value, or None where it was left."""
+"""What opens over the workspace. Each dialogue gives back a value, or None if it was left."""

@@ -24,7 +24,7 @@ class Settings:
     model: str = ""
     """To start with; empty: the shipped one."""
     threshold: float | None = None
-    """Of classes that are begun anew; None: calibrated from the examples."""
+    """Threshold of classes that are started again; None: calibrated from the examples."""
     keys: dict[str, object] = field(default_factory=dict)
     """Keys by the ids of `frn_tui.settings.keys`, as they stand in the file."""
     recent: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Settings:
     guided: bool = False
     """Whether the steps from the samples to own photos were followed."""
     tta: str = "none"
-    """Whether the model to start with looks at mirror images, too: "hflip"."""
+    """Whether the model to start with looks at mirror images as well: "hflip"."""
     query_share: int = 50
     """Percent of the width that the query shares with the photos."""
     tile_width: int = 0

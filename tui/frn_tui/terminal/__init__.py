@@ -1,1 +1,1 @@
-"""What the terminal can do, and how it is drawn on."""
+"""Capabilities of the terminal, and drawing on it."""

@@ -23,7 +23,7 @@ def absolute(path: str) -> str:
 def parse_paths(text: str) -> list[str]:
     """The paths that a piece of text names.
 
-    One per line; a line may hold several where they are quoted or have their blanks escaped. A line that is a plain
+    One per line; a line may hold several if they are quoted or have their blanks escaped. A line that is a plain
     path with blanks in it is one path.
     """
     return [path for line in text.splitlines() if line.strip() for path in _of_line(line.strip())]

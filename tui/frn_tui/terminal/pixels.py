@@ -1,4 +1,4 @@
-"""Pictures as pixels: placeholders among the text, and what the terminal is told of the pictures that they stand for.
+"""Pictures as pixels: placeholders among the text, and what the terminal knows of the pictures that they stand for.
 
 Kitty's protocol (https://sw.kovidgoyal.net/kitty/graphics-protocol/#unicode-placeholders) lets a character stand for a
 cell of a picture: marks on it say which row and column, its colour says of which picture. So a picture is laid out,
@@ -64,7 +64,7 @@ def _row(y: int, columns: int, block: int) -> list[str]:
 
 
 class Graphics:
-    """What the terminal can show, and the pictures that it was given."""
+    """Graphics of the terminal: its capabilities and stored pictures."""
 
     def __init__(self, write: Callable[[str], object] = lambda data: None) -> None:
         """Tell the terminal by `write`."""
@@ -74,7 +74,7 @@ class Graphics:
         self.cell = 10, 20
         """Width and height of a cell in pixels."""
         self.colours = 256
-        """Of a picture of Sixel."""
+        """Colours of a picture of Sixel."""
         self.in_page = IN_PAGE
         self.in_tmux = "TMUX" in os.environ and not IN_PAGE
         self._pictures: WeakValueDictionary[int, Picture] = WeakValueDictionary()
@@ -144,7 +144,7 @@ class Graphics:
 
 
 PAGE_COMMAND = 8117
-"""Of the page of `frn-tui --web`: an OSC that no terminal knows."""
+"""Command of the page of `frn-tui --web`: an OSC that no terminal knows."""
 
 
 def _kitty_id(number: int) -> int:

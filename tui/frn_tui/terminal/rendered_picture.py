@@ -33,7 +33,7 @@ class Picture:
     data: str = ""
     """Its pixels, as the terminal takes them."""
     number: int = 0
-    """Of a picture of pixels."""
+    """Number of a picture of pixels."""
 
     def __post_init__(self) -> None:
         if self.is_pixels:
@@ -84,7 +84,7 @@ class Picture:
         return (share - first) / (last - first) * (self.rows if axis else self.columns)
 
     def cell_at(self, x: float, y: float) -> tuple[int, int] | None:
-        """Column and row of a point of what the network sees, in shares of its sides; None where it is out of view."""
+        """Column and row of a point of what the network sees, in shares of its sides; None if it is out of view."""
         left, top, right, bottom = self.seen
         column, row = floor(self._place(left + x * (right - left), 0)), floor(self._place(top + y * (bottom - top), 1))
         return (column, row) if 0 <= column < self.columns and 0 <= row < self.rows else None

@@ -44,7 +44,7 @@ def translated(text: str, rows_of: Callable[[int, str], Rows | None]) -> str:
 
     Args:
         text: with placeholders, each with three marks.
-        rows_of: the picture by a colour and a third mark; None where it is gone.
+        rows_of: the picture by a colour and a third mark; None if it is gone.
     """
 
     def replaced(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""What a terminal says of itself when it is asked: whether it shows pixels, and how large its cells are.
+"""Ask the terminal for its capabilities: whether it shows pixels, and how large its cells are.
 
 It is asked once, after the first paint. The last question is the one that every terminal answers (DA1), so nobody waits
 for an answer that does not come.
@@ -17,7 +17,7 @@ from textual.message import Message
 from frn_tui.terminal.modes import Mode
 
 QUESTIONS = "\x1b[>0q\x1b[16t\x1b[c"
-"""What is its name, how large is a cell, what can it do?"""
+"""Query of the name, cell size and capabilities."""
 MORE_COLOURS = "\x1b[?1;3;256S"
 """May a picture of Sixel have 256 colours? (An xterm that is asked to be a VT340 gives 16 unasked.)"""
 _ANSWER = re.compile(
@@ -39,7 +39,7 @@ class Answered(Message):
     cell: tuple[int, int] | None = None
     """Width and height of a cell in pixels."""
     can: tuple[str, ...] | None = None
-    """What it can do: the numbers of DA1. The last answer."""
+    """Capabilities: the numbers of DA1, the last answer."""
     colours: int | None = None
 
 
@@ -50,7 +50,7 @@ class Answers:
         self._begun = ""
 
     def taken(self, text: str) -> tuple[str, list[Answered]]:
-        """What was typed, and what was answered."""
+        """Return the typed keys and the answers."""
         text, self._begun = self._begun + text, ""
         found = [_read(match) for match in _ANSWER.finditer(text)]
         text = _ANSWER.sub("", text)

@@ -1,4 +1,4 @@
-"""The app is told to end, or its terminal goes: it keeps what is unsaved and restores what it can."""
+"""The app is asked to end, or its terminal goes: it keeps what is unsaved and restores what it can."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 EXIT_TIMEOUT = 3.0
-"""Seconds that the app has to end once it was told to."""
+"""Seconds that the app has to end once it was asked to."""
 
 
 class SignalHandlers:
@@ -44,7 +44,7 @@ def end_without_terminal() -> None:
 
 
 def terminal_is_gone(descriptor: int) -> bool:
-    """Whether the other side of a terminal has been closed; never on systems that cannot tell."""
+    """Return whether the other side of a terminal has been closed; never on systems that cannot tell."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()

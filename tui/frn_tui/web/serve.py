@@ -55,7 +55,7 @@ def _server(command: str, port: int) -> "Server":
             logging.basicConfig(level=logging.WARNING, format="%(message)s")
 
         async def on_startup(self, app: web.Application) -> None:
-            """The address was told already."""
+            """The address was already printed."""
 
         async def handle_index(self, request: web.Request) -> web.Response:
             """The app's own page: with pictures, and nothing from elsewhere."""

@@ -1,1 +1,1 @@
-"""What the screens are made of. Widgets are given plain values and answer with messages; none asks the engine."""
+"""Widgets of the screens. They are given plain values and answer with messages; none asks the engine."""

@@ -1,4 +1,4 @@
-"""The screen behind a dialogue, dimmed. Textual mixes the colours of each cell anew at every paint; here once."""
+"""The screen behind a dialogue, dimmed. Textual mixes the colours of each cell again at every paint; here once."""
 
 from collections.abc import Iterable
 from functools import lru_cache

@@ -15,7 +15,7 @@ from frn_tui.terminal.text import bar, display_name, percent
 from frn_tui.widgets.dragging import Dragging
 
 DRAWN_GAUGE = 4
-"""Lines from which on the gauge is drawn; below, it is told in words."""
+"""Lines from which on the gauge is drawn; below, it is shown in words."""
 
 Part = tuple[str, str]
 """Text and the component class of its style."""
@@ -28,9 +28,9 @@ class BarRow:
     name: str
     probability: float
     explained: float
-    """Share of the photo that the class can rebuild, in [0, 1]."""
+    """Share of the photo that the class can reconstruct, in [0, 1]."""
     number: int | None = None
-    """Of the key that names the class, 1 to 9."""
+    """Number of the key that names the class, 1 to 9."""
     class_id: int = 0
 
 

@@ -92,7 +92,7 @@ def _mean(ink: ColorTriplet, ground: ColorTriplet) -> tuple[int, int, int]:
 
 
 def decile(value: float, low: float, high: float) -> str:
-    """Where a value lies between two others, as a digit; "?" where it is no number."""
+    """Where a value lies between two others, as a digit; "?" if it is not a number."""
     if not isfinite(value):
         return "?"
     if high <= low:

@@ -11,7 +11,7 @@ class Dragging(Widget):
     _dragging = False
 
     def grips(self, event: events.MouseDown) -> bool:
-        """Whether what is under the mouse can be dragged."""
+        """Return whether what is under the mouse can be dragged."""
         raise NotImplementedError
 
     def drag(self, event: events.MouseEvent, *, released: bool) -> None:

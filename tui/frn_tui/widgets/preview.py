@@ -69,7 +69,7 @@ class Preview(Widget, can_focus=True):
         self._rendered: tuple[object, list[Strip]] = (None, [])
 
     def request(self, path: str, **more: Any) -> RenderPreview | None:
-        """What to ask the engine for; None where there is no room for a picture, or none is wanted."""
+        """What to ask the engine for; None if there is no room for a picture, or none is wanted."""
         if self.mode == "none" or not all(self.size):
             return None
         about = graphics_of(self.app).wanted(self.mode, framed=self.framed)

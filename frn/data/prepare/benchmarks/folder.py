@@ -12,7 +12,7 @@ from frn.errors import FrnError
 
 SPLIT_WORD = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:$|[^a-z])")
 SHARE = 0.2
-"""Of the classes, for validation and for test, where nobody says another."""
+"""Default fraction of the classes, for validation and for test, where nobody says another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class SampledSplit:
 
     @property
     def asked_for(self) -> bool:
-        """Whether classes are drawn whatever the folders are called."""
+        """Return whether classes are drawn whatever the folders are called."""
         return (self.val, self.test, self.seed) != (None, None, None)
 
     @property
     def shares(self) -> tuple[float, float]:
-        """Of validation and test. FrnError if they leave nothing."""
+        """Return the fractions of validation and test. FrnError if they leave nothing."""
         val, test = SHARE if self.val is None else self.val, SHARE if self.test is None else self.test
         if val + test >= 1:
             raise FrnError(f"--val {val:g} and --test {test:g} leave no class to train on")

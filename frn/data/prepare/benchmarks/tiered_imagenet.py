@@ -19,7 +19,7 @@ from frn.data.prepare.stored_images import PNG_START
 from frn.errors import FrnError
 
 OFFICIAL: Counts = {"train": (351, 448_695), "val": (97, 124_261), "test": (160, 206_209)}
-"""Of Ren et al.; DeepEMD's release has the same classes, its number of images was not published."""
+"""Counts of Ren et al.; DeepEMD's release has the same classes, its number of images was not published."""
 CLASSES: Counts = {part: (classes, None) for part, (classes, _) in OFFICIAL.items()}
 
 

@@ -35,7 +35,7 @@ class ClassErrors:
     def errors(
         self, groups: Sequence[Group], classes: Sequence[EnrolledClass], maps: Mapping[str, Maps], check: Check
     ) -> Array:
-        """Class errors (n, way), the rows by the keys in `groups`, in order; NaN where there was too much to do."""
+        """Class errors (n, way), the rows by the keys in `groups`, in order; NaN if there was too much to do."""
         keys = [key for group in groups for key in group]
         errors = self._known(keys, groups)
         missing = np.isnan(errors).sum(0)

@@ -77,7 +77,7 @@ class Embedding:
 
 
 def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:
-    """What the app is told of a file; it is called as the app calls it."""
+    """Describe a file to the app, under the app's name for it."""
     if isinstance(outcome, FrnError):
         return {"path": name, "reason": " ".join(str(outcome).splitlines())}
     return {**support_to_json(Support.of(Path(name), outcome.key)), "path": name}

@@ -1,4 +1,4 @@
-"""The enrolled classes. A class is enrolled anew only where its examples have changed: one more example costs little.
+"""The enrolled classes. A class is enrolled again only where its examples have changed: one more example costs little.
 
 Shape letters: way classes, n examples of all classes together, k examples of a class, r locations, d channels.
 """
@@ -52,7 +52,7 @@ class Classes:
     """The classes that queries are asked about: those with examples."""
 
     sha256: str
-    """Of the model they were enrolled with."""
+    """Hash of the model they were enrolled with."""
     head: HeadParameters
     """Chosen with these classes."""
     entries: tuple[ClassEntry, ...]
@@ -193,7 +193,7 @@ class EnrolledClasses:
 
 
 def keys_of(entry: ClassEntry) -> Keys:
-    """What makes a class what it is."""
+    """Return the keys that determine a class."""
     return tuple(support.key for support in entry.supports)
 
 
@@ -217,7 +217,7 @@ def _calibrate(
 
 
 def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:
-    """How many other classes rebuild each example better than the rest of its own; errors are (k, way)."""
+    """How many other classes reconstruct each example better than the rest of its own; errors are (k, way)."""
     if len(keys) < 2:
         return {}
     better = np.less(errors, member.own_errors.mean(1)[:, None])
@@ -227,7 +227,7 @@ def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[
 
 
 def _rivals(keys: Keys, errors: Array, column: int, ranks: dict[str, int], ids: Sequence[int]) -> dict[str, int]:
-    """The class that rebuilds an example best of those that do so better than its own; errors are (k, way)."""
+    """The class that reconstructs an example best of those that do so better than its own; errors are (k, way)."""
     others = errors.copy()
     others[:, column] = np.inf
     return {key: ids[int(others[row].argmin())] for row, key in enumerate(keys) if ranks.get(key, 0) > 0}

@@ -21,7 +21,7 @@ cropped to 97, 95 and 90 % of each side: 89, 80 and 36 %; shrunk to half: 45 %; 
 """
 BLOCK = 512
 DISTANCE_TOLERANCE = 1e-5
-"""Of float32."""
+"""Rounding tolerance of float32."""
 
 
 class NearDuplicates:
@@ -49,7 +49,7 @@ class NearDuplicates:
 
 
 def _average(maps: Maps) -> Floats:
-    """Of a map (r, d) of length one, times sqrt r."""
+    """Return the average of a map (r, d) of length one, times sqrt r."""
     length = float(np.linalg.norm(maps)) or 1.0
     average: Floats = maps.sum(0) / (np.float32(length) * np.sqrt(np.float32(len(maps))))
     return average

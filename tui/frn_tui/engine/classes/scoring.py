@@ -18,7 +18,7 @@ from frn_tui.engine.worker_queues import Check, Job
 CHUNK = 16
 """Queries scored together."""
 SEED = 0
-"""Of the examples that are hidden: the same each time, so that two tests can be compared."""
+"""Seed of the examples that are hidden: the same each time, so that two tests can be compared."""
 
 
 class Queries:
@@ -29,7 +29,7 @@ class Queries:
         self._embedding = embedding
         self._classes = classes
         self._directions: dict[str, Floats] = {}
-        """Of the features of examples, averaged over locations, (d,); by key."""
+        """Directions of the features of examples, averaged over locations, (d,); by key."""
         self._sha256 = ""
         """Model of these."""
 

@@ -1,6 +1,6 @@
 """A project with its photos, in one folder or zip that opens on another machine.
 
-Inside is `NAME.frn.json`, a folder of photos for each class, and the model where it is none that ships.
+Inside is `NAME.frn.json`, a folder of photos for each class, and the model if it is not a shipped one.
 """
 
 import os
@@ -73,7 +73,7 @@ class Bundles:
 def unpack(request: UnpackBundle, job: Job) -> Unpacked:
     """Unpack a bundle's project, its photos and its model, whole or not at all; nothing else that is in it.
 
-    FrnError if it is no bundle, or leads out of its folder.
+    FrnError if it is not a bundle, or leads out of its folder.
     """
     folder = Path(request.folder)
     if folder.exists():

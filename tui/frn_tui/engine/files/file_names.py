@@ -23,7 +23,7 @@ def numbered(name: str) -> Iterator[str]:
 
 
 def fresh_name(name: str, taken: set[str]) -> str:
-    """The name, with a number where it is taken; two that differ in case alone are one on some systems."""
+    """The name, with a number if it is taken; two that differ in case alone are one on some systems."""
     fresh = next(one for one in numbered(name) if one.casefold() not in taken)
     taken.add(fresh.casefold())
     return fresh

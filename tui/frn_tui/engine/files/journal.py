@@ -84,7 +84,7 @@ def _lock_of(path: Path) -> Lock:
 
 
 def _is_left(path: Path) -> bool:
-    """Whether the app of a journal is gone."""
+    """Return whether the app of a journal is gone."""
     lock = _lock_of(path)
     with contextlib.suppress(OSError):
         if not lock.acquire():

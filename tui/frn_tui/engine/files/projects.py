@@ -99,7 +99,7 @@ class Exports:
 
 
 def write_text(request: WriteText, job: Job) -> Nothing:
-    """Write results; file names in them that are no UTF-8 become the bytes they are."""
+    """Write results; file names in them that are not UTF-8 become the bytes they are."""
     path = Path(request.path)
     data = request.text.encode("utf-8", "surrogateescape")
     refuse_overwriting(path, replace=request.replace)

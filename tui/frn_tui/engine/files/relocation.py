@@ -48,7 +48,7 @@ def relocate(request: RelocatePhotos, job: Job) -> Relocated:
 
 
 def _images(root: str, check: Check) -> Iterator[tuple[str, int]]:
-    """Image files in a folder and all below it, with their sizes; what is gone meanwhile is left out."""
+    """Image files in a folder and all below it, with their sizes; files that have gone are skipped."""
     for path in images_below(root, set(), check):
         with suppress(OSError):
             yield path, os.stat(path).st_size  # noqa: PTH116

@@ -53,17 +53,17 @@ def scan(request: ScanPath, job: Job) -> Found:
 
 
 def looks_like_image(name: str) -> bool:
-    """Whether a file is named like an image."""
+    """Return whether a file is named like an image."""
     return os.path.splitext(name)[1].lower() in EXTENSIONS  # noqa: PTH122
 
 
 def is_bundle(name: str) -> bool:
-    """Whether a file is named like a project with its photos."""
+    """Return whether a file is named like a project with its photos."""
     return name.lower().endswith(".zip")
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a folder, or a link to one."""
+    """Return whether an entry is a folder, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:  # a loop of links
@@ -114,7 +114,7 @@ def look_inside(request: LookInside, job: Job) -> Inside:
 
 
 def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
-    """Images in a folder and all below it; a folder that cannot be listed is left out, and none else."""
+    """Images in a folder and all below it; a folder that cannot be listed is skipped."""
     waiting = [root]
     while waiting:
         try:

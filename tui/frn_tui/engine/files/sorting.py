@@ -17,7 +17,7 @@ from frn_tui.engine.worker_queues import Job
 
 
 def sort_photos(request: SortPhotos, job: Job) -> SortedPhotos:
-    """Sort photos into folders; one that cannot be is told of, and stops no other."""
+    """Sort photos into folders; one that cannot be is reported, and stops no other."""
     root = Path(request.folder)
     if root.exists() and not root.is_dir():
         raise FrnError(f"{root}: is a file; name a folder")

@@ -23,7 +23,7 @@ class Photo(NamedTuple):
 
 
 class Photos:
-    """Decodes photos. The same one in another size, or under another map, comes at once where it was fine enough."""
+    """Decodes photos. The same one in another size, or under another map, comes at once if it was fine enough."""
 
     def __init__(self) -> None:
         self._pixels: ByteLimitedLRU[Pixels] = ByteLimitedLRU(MAX_CACHED)

@@ -19,7 +19,7 @@ OUTSIDE = 0.3
 
 
 def read_map(heat: Heat) -> Floats:
-    """The map (h, w) as shares of its scale, in [0, 1]; FrnError if it is none."""
+    """The map (h, w) as shares of its scale, in [0, 1]; FrnError if it is not one."""
     try:
         errors = np.asarray(heat["map"], dtype=np.float64)
         low, high = float(heat["low"]), float(heat["high"])
@@ -57,7 +57,7 @@ def _centres(length: int) -> Floats:
 
 
 def _weights(places: Floats, cells: int, *, smooth: bool) -> Floats:
-    """What each cell of a map has to say at each place, (places, cells); nothing outside of [0, 1].
+    """Return the weight of each cell of a map at each place, (places, cells); zero outside of [0, 1].
 
     Smooth: between the centres of two cells the one gives way to the other, at their centres each is alone.
     """

@@ -25,7 +25,7 @@ MAX_ZOOM = 64
 MAX_CELL = 64
 """Pixels of a cell's side at most."""
 MAX_PIXELS = 1_500_000
-"""Of a picture for Kitty, which enlarges what is coarser."""
+"""Pixel limit of a picture for Kitty, which enlarges what is coarser."""
 NO_MODEL = EvaluationTransform(size=84)
 
 

@@ -1,4 +1,4 @@
-"""What an item of the gallery looks like, and the pictures that are in memory."""
+"""Tiles of the gallery, and the pictures in memory."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,10 +39,10 @@ class GalleryItem:
     path: str
     name: str
     key: str | None = None
-    """Of its content, once known."""
+    """Hash of its content, once known."""
     mark: Mark = ""
     note: str = ""
-    """What the mark means here, like the reason why a file is broken."""
+    """Meaning of the mark, such as why a file is broken."""
 
 
 class Tiles:
