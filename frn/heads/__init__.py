@@ -25,7 +25,7 @@ SMALL = 64
 HEADS: dict[str, Callable[[int], Head]] = {
     "frn": lambda d: FRNHead(),
     "proto": lambda d: ProtoHead(pooled=d > SMALL),
-    "dsn": lambda d: DSNHead(),
+    "dsn": lambda d: DSNHead(pooled=d > SMALL),
     "ctx": CTXHead,
     "covariance": lambda d: CovarianceHead(),
     "simpleshot": SimpleShotHead,

@@ -21,7 +21,7 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
     torch multiplies float32 with MKL, which reaches less than half of an AMD processor's speed; oneDNN, which torch
     has for its layers, reaches it there, but has no gradient here.
     """
-    if a.is_cpu and a.dtype == torch.float32 and not _wants_gradient(a, b) and _prefers_onednn():
+    if not transformed() and a.is_cpu and a.dtype == torch.float32 and not _wants_gradient(a, b) and _prefers_onednn():
         result: Tensor = torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
         return result
     return a @ b.mT
@@ -34,12 +34,26 @@ def matmul_small(a: Tensor, b: Tensor) -> Tensor:
     that has no gradient, does not share the stack among many threads, and starts its own for matrices of some size,
     which then contend with each other.
     """
+    if transformed():
+        return a @ b
     n, k, m = *a.shape[-2:], b.shape[-1]
     if a.is_cpu and not _wants_gradient(a, b) and n * k * m <= _small() and torch.get_num_threads() <= FEW_THREADS:
         result = a.new_empty(*a.shape[:-1], m)  # begins on a cache line, which numpy's own need not
         np.matmul(a.detach().numpy(), b.detach().numpy(), out=result.numpy())
         return result
     return a @ b
+
+
+def transformed() -> bool:
+    """Return whether torch compiles, exports or traces, or a transform of `torch.func` is at work.
+
+    Then only plain operations do: no values can be looked at, and no other library's kernels be called.
+    """
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return True
+    # torch.autograd.Function asks the same; there is no public name.
+    active: bool = torch._C._are_functorch_transforms_active()
+    return active
 
 
 def _wants_gradient(a: Tensor, b: Tensor) -> bool:

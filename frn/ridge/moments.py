@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from frn.ridge.matmul import matmul_nt, matmul_small
+from frn.ridge.plain import differentiable_gradient, plain_class_error
 from frn.ridge.systems import pool_operator, residual_of, solved_pool
 
 BLOCK = 1 << 23
@@ -51,14 +51,15 @@ class _MomentError(torch.autograd.Function):
         solved, left = solved_pool(pool, lam)
         residual = residual_of(left, rho)
         squared = matmul_small(residual, residual)
-        ctx.save_for_backward(query, rho, solved, left, squared)
+        ctx.save_for_backward(query, pool, lam, rho, solved, left, squared)
         return _errors(query, squared)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         """Return the gradients of queries, pools, lambda and rho."""
-        query, rho, solved, left, squared = ctx.saved_tensors
+        query, pool, lam, rho, solved, left, squared = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second gradient is wanted
+            return differentiable_gradient(plain_class_error, (query, pool, lam, rho), gradient)
         flat, weighted = squared.flatten(1), torch.zeros_like(squared).flatten(1)
         of_query = []
         for maps, share in zip(_blocks(query), gradient.split(_block(query)), strict=True):

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from frn.ridge.forms import Form, Sizes
-from frn.ridge.matmul import matmul_nt
+from frn.ridge.matmul import matmul_nt, transformed
 from frn.ridge.moments import moment_error
-from frn.ridge.systems import MAX_RHO, explaining_rows, gram, pool_operator, ridge_factor
+from frn.ridge.plain import plain_class_error, plain_location_error, reconstruction
+from frn.ridge.systems import MAX_RHO, explaining_rows, pool_operator
 from frn.ridge.whitened import in_blocks, whitened_error
 
 
@@ -33,13 +34,7 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
         ValueError: if the channels differ, lambda is not positive (on a processor), or a class's system is singular.
     """
     with torch.autocast(query.device.type, enabled=False):
-        query, pool, lam, rho = _prepared(query, pool, lam, rho)
-        factor = ridge_factor(pool, lam)
-        if pool.shape[1] < pool.shape[2]:  # Eq. 8: rho Q S^T (S S^T + lam I)^-1 S
-            projector = pool.double().mT @ torch.cholesky_solve(pool.double(), factor)
-        else:  # Eq. 10: rho Q (S^T S + lam I)^-1 S^T S
-            projector = torch.cholesky_solve(gram(pool), factor)
-        return query @ (rho * projector).to(query.dtype)
+        return reconstruction(*_prepared(query, pool, lam, rho))
 
 
 def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
@@ -49,6 +44,9 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
     |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes. Arguments
     and errors are those of `reconstruct`.
     """
+    if transformed():
+        with torch.autocast(query.device.type, enabled=False):
+            return plain_location_error(*_prepared(query, pool, lam, rho))
     way, p, d = pool.shape
     form = Sizes(way, p, len(query), 1, d).cheapest(gradient=_wants_gradient(query, pool, lam, rho))
     with torch.autocast(query.device.type, enabled=False):
@@ -60,6 +58,9 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 
     The other arguments, and errors, are those of `reconstruct`.
     """
+    if transformed():
+        with torch.autocast(query.device.type, enabled=False):
+            return plain_class_error(*_prepared(query, pool, lam, rho))
     queries, r, d = query.shape
     way, p, _ = pool.shape
     form = Sizes(way, p, queries, r, d).cheapest(gradient=_wants_gradient(query, pool, lam, rho))
@@ -101,6 +102,6 @@ def _prepared(
         raise ValueError(f"query has {query.shape[-1]} channels but pool has {pool.shape[-1]}")
     dtype = torch.promote_types(torch.promote_types(query.dtype, pool.dtype), torch.float32)
     lam, rho = (torch.as_tensor(value, dtype=torch.float64, device=query.device) for value in (lam, rho))
-    if lam.device.type == "cpu" and lam <= 0:  # elsewhere the question would wait for the device
+    if not transformed() and lam.device.type == "cpu" and lam <= 0:  # a question to another device would wait for it
         raise ValueError(f"lambda is {float(lam)}, but must be positive")
     return query.to(dtype), pool.to(dtype), lam, rho

@@ -9,7 +9,7 @@ Shape letters: way classes, p pool rows (p = shot * r), d channels, m = min(p, d
 import torch
 from torch import Tensor
 
-from frn.ridge.matmul import matmul_small
+from frn.ridge.matmul import matmul_small, transformed
 
 MAX_RHO = 1.9
 """Up to this, C C^T of `explaining_rows` has eigenvalues of 0.1 rho and more; at two they are lost in rounding."""
@@ -28,11 +28,11 @@ def gram(rows: Tensor) -> Tensor:
 def cholesky(system: Tensor, lam: Tensor) -> Tensor:
     """Lower factors of symmetric systems (way, m, m) that hold lambda.
 
-    SingularError if one of them is not positive definite; elsewhere than on a processor its factor is no number then,
-    so that nothing waits for the device.
+    SingularError if one of them is not positive definite; on other devices, and under a compiler or a transform, its
+    factor is NaN instead, because nothing can look at the values.
     """
     factor, failed = torch.linalg.cholesky_ex(system)
-    if not system.is_cpu:
+    if transformed() or not system.is_cpu:
         return factor.masked_fill(failed[..., None, None] != 0, torch.nan)
     if failed.any():
         classes = failed.nonzero().flatten().tolist()
@@ -47,8 +47,7 @@ def ridge_factor(pool: Tensor, lam: Tensor) -> Tensor:
     """Cholesky factor of the smaller of S S^T + lam I and S^T S + lam I: (way, p, d) to (way, m, m)."""
     rows = pool.double()
     system = matmul_small(rows, rows.mT) if pool.shape[1] < pool.shape[2] else gram(rows)
-    system.diagonal(dim1=-2, dim2=-1).add_(lam)
-    return cholesky(system, lam)
+    return cholesky(system + lam * identity_like(system), lam)
 
 
 def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:

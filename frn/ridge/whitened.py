@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from frn.ridge.matmul import matmul_nt
+from frn.ridge.plain import differentiable_gradient, plain_location_error
 from frn.ridge.systems import whiten
 
 CACHED = 1024
@@ -45,15 +45,16 @@ class _WhitenedError(torch.autograd.Function):
         energies = [_project(rows, block) for block in in_blocks(query)]  # V q of each piece, (way, p, n)
         onto = torch.cat([_length(energy) for energy in energies], dim=-1)
         damped = torch.cat([_length(damping.mT @ energy) for energy in energies], dim=-1)
-        ctx.save_for_backward(query, lam, rho, rows, damping, onto, damped, *energies)
+        ctx.save_for_backward(query, pool, lam, rho, rows, damping, onto, damped, *energies)
         kept = (rho * (2 - rho)).to(onto.dtype)
         return torch.linalg.vector_norm(query, dim=-1).square() - kept * onto - rho.square().to(onto.dtype) * damped
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
         """Return the gradients of queries, pools, lambda and rho."""
-        query, lam, rho, rows, damping, onto, damped, *energies = ctx.saved_tensors
+        query, pool, lam, rho, rows, damping, onto, damped, *energies = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second gradient is wanted
+            return differentiable_gradient(plain_location_error, (query, pool, lam, rho), gradient)
         of_rho = -2 * (gradient * ((1 - rho).to(onto.dtype) * onto + rho.to(onto.dtype) * damped)).sum(dtype=rho.dtype)
         kept, squared, single = (value.to(rows.dtype) for value in (rho * (2 - rho), rho.square(), rho))
         weighted, of_query = torch.zeros_like(rows).flatten(0, 1), []

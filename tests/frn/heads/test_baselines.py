@@ -12,6 +12,7 @@ from frn.heads import HEADS, build_head
 from frn.heads.covariance import ROOT_FLOOR, CovarianceHead
 from frn.heads.ctx import CTXHead
 from frn.heads.dsn import DSNHead
+from frn.heads.proto import ProtoHead
 from frn.heads.vectors.cosine import CosineHead
 from frn.heads.vectors.ridge import RidgeHead
 from frn.heads.vectors.simpleshot import SimpleShotHead
@@ -20,7 +21,7 @@ from frn.ridge.reconstruction import location_error
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
 TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]
 """All but DeepEMD, whose SGD takes several shots in batches and gives them no gradient: `test_deepemd.py`."""
-IN_PLACE = ("proto", "proto-tdm", "ridge", "bifrn")
+IN_PLACE = ("proto", "proto-tdm", "dsn", "ridge", "bifrn")
 """Where channels are few, these compare locations in place; Bi-FRN tells locations apart by their positions."""
 Score = Callable[[Tensor, Tensor], Tensor]
 
@@ -49,19 +50,28 @@ def onto_span(q: Tensor, rows: Tensor) -> Tensor:
     return rows.T @ weights
 
 
-def test_dsn_is_the_distance_from_the_span_of_the_pooled_supports() -> None:
+@pytest.mark.parametrize("pooled", [True, False])
+def test_dsn_is_the_distance_from_the_span_of_the_supports(pooled: bool) -> None:
     def score(q: Tensor, s: Tensor) -> Tensor:
-        pooled = q.mean(0)
-        return -(pooled - onto_span(pooled, s.mean(1))).square().sum() / D
+        point, rows = (q.mean(0), s.mean(1)) if pooled else (q.flatten(), s.flatten(1))
+        return -(point - onto_span(point, rows)).square().mean()
 
-    check(DSNHead(), score)
+    check(DSNHead(pooled=pooled), score)
+
+
+@pytest.mark.parametrize(("d", "pooled"), [(64, False), (640, True)])
+def test_dsn_compares_whole_maps_of_few_channels_as_proto_does(d: int, pooled: bool) -> None:
+    dsn, proto = build_head("dsn", d), build_head("proto", d)
+    assert isinstance(dsn, DSNHead)
+    assert isinstance(proto, ProtoHead)
+    assert dsn.pooled == proto.pooled == pooled
 
 
 def test_dsn_is_frn_with_one_location_and_its_lambda() -> None:
     support, query = episode()
     pool = support.mean(2)
     expected = -location_error(query.mean(1), pool, 0.01, 1.0).T / D
-    torch.testing.assert_close(DSNHead().double()(support, query), expected)
+    torch.testing.assert_close(DSNHead(pooled=True).double()(support, query), expected)
 
 
 def test_ctx_is_equation_12() -> None:
@@ -113,7 +123,7 @@ def test_simpleshots_centre_follows_training_only() -> None:
     torch.testing.assert_close(head.centre, mean, rtol=1e-3, atol=1e-4)
 
 
-def test_cosine_is_the_angle_to_the_mean_direction() -> None:
+def test_cosine_is_the_nearest_cosine_prototype() -> None:
     def score(q: Tensor, s: Tensor) -> Tensor:
         directions = torch.stack([m.mean(0) / m.mean(0).norm() for m in s]).mean(0)
         return 10 * torch.cosine_similarity(q.mean(0), directions, dim=0)

@@ -19,18 +19,18 @@ SHAPE = EpisodeShape(way=3, shot=2, queries=4)
 DRAWN = np.arange(18).reshape(3, 6)
 
 
-@pytest.mark.parametrize(("method", "pooled"), [("frn", False), ("ctx", False), ("dsn", True)])
-def test_the_auxiliary_loss_compares_what_the_method_compares(method: str, pooled: bool) -> None:
-    """SM: "the actual (normalized) support points" of DSN, which has one per image; FRN's are all locations."""
+@pytest.mark.parametrize(("method", "whole"), [("frn", False), ("ctx", False), ("dsn", True)])
+def test_the_auxiliary_loss_compares_what_the_method_compares(method: str, whole: bool) -> None:
+    """SM: "the actual (normalized) support points" of DSN, one whole map per image; FRN's are all locations."""
     model = Model(ModelConfig(backbone="conv4", method=method))
     maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
     loss, logits, target = EpisodicObjective(SHAPE, "reference").score(model, maps, DRAWN)
     support = maps.unflatten(0, (3, 6))[:, :2]  # way, shot, r, d
-    points = support.mean(2) if pooled else support.flatten(1, 2)
+    points = support.flatten(2) if whole else support.flatten(1, 2)
     points = points / points.norm()
     pairs = sum((points[i] @ points[j].T).square().sum() for i in range(3) for j in range(i))
     torch.testing.assert_close(loss, F.cross_entropy(logits, target) + AUX_WEIGHT * pairs)
-    assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or pooled
+    assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or whole
 
 
 def test_all_classes_are_told_apart_beside_the_episodes() -> None:
