@@ -55,7 +55,7 @@ SMALL = (32, 64, 128, 256)
 
 
 PATCHES = (64, 128, 256)
-"""Of three blocks behind a stem of 4 x 4 patches: 84 x 84 images for little more work than `SMALL` has at 32 x 32."""
+"""Three blocks behind a stem of 4 x 4 patches: 84 x 84 images for little more work than `SMALL` has at 32 x 32."""
 WIDE_PATCHES = (96, 192, 384)
 """The same, with twice the parameters and the work."""
 

@@ -61,7 +61,7 @@ class ClassFiles:
     tta: Tta = "none"
     """As the project's answers are given."""
     skipped: list[str] = field(default_factory=list)
-    """Why other files in a class folder are none of its images."""
+    """Why other files in a class folder were skipped."""
     made_with: ModelReference | None = None
     """As the project remembers its model."""
 

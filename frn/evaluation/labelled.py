@@ -1,6 +1,6 @@
 """A classifier scored on photos whose class is known: accuracy, each class, calibration, unknown photos. Free of torch.
 
-A photo that is itself an example of a class is left out: it would be right, and say nothing. Photos of classes that are
+A photo that is itself an example of a class is skipped: it would be right, and say nothing. Photos of classes that are
 not enrolled have no right answer; they tell how many of such photos are called unknown.
 """
 

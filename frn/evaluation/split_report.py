@@ -97,7 +97,7 @@ def evaluate_images(
     """Evaluate a model on images prepared by its own transform. The model stays as it is.
 
     An untrained FRN head is tuned on `validation`, images of other classes, for each shape. An error calls the images
-    `where`; progress is told over images, and over the episodes of one shape; `inspect` is shown each shape's answers.
+    `where`; progress counts images, and over the episodes of one shape; `inspect` is shown each shape's answers.
     FrnError if a class is too small for one of the shapes, or the model's numbers are not finite.
     """
     keep_freed_memory()

@@ -102,7 +102,7 @@ class Tally:
     def hardest_images(self, most: int) -> Counts:
         """Images that were taken for another class, those with the largest share of wrong answers first.
 
-        Of each, one wrong answer is counted less, so that an image that was asked once does not lead.
+        For each, one wrong answer is counted less, so that an image that was asked once does not lead.
         """
         asked, wrong = self.asked()
         order = np.argsort(-(wrong - 1) / np.maximum(asked, 1), kind="stable")

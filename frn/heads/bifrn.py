@@ -1,11 +1,11 @@
-"""Bi-FRN (Wu et al., AAAI 2023): query and supports rebuild each other by attention, after each has rebuilt itself.
+"""Bi-FRN (Wu et al., AAAI 2023): query and supports reconstruct each other by attention, after each has rebuilt itself.
 
 Followed is the authors' code (PRIS-CV/Bi-FRN). Its two modules: feature self-reconstruction (FSRM), a small transformer
 within each map, and feature mutual reconstruction (FMRM), softmax attention between learned projections. It shares
 with FRN what is measured, not how: no ridge regression, no lambda and rho, no auxiliary loss.
 
 Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels, q queries; m rows that are
-rebuilt, g groups of n rows that they are rebuilt from.
+rebuilt, g groups of n rows to use for it.
 """
 
 import torch

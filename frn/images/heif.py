@@ -8,7 +8,7 @@ from frn.system.extras import install_command
 
 EXTENSIONS = frozenset({".heic", ".heif", ".hif"})
 BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
-"""Bytes 8 to 12 of such a file. AVIF may begin like that, too, but names itself among the compatible brands."""
+"""Bytes 8 to 12 of such a file. AVIF may also begin like that, but names itself among the compatible brands."""
 FORMAT = "HEIF"
 """Pillow's name of the format, once `register` has been called."""
 

@@ -36,7 +36,7 @@ EXTENSIONS = heif.EXTENSIONS | {
 
 MAX_BYTES = 256 * 1024 * 1024
 QUICK_BYTES = 8 << 20
-"""Of a file that is decoded in this process: its header may be a million entries that are looked at one by one."""
+"""Size limit of files decoded in this process: a header may have a million entries, read one by one."""
 QUICK_SCANS = 16
 """Passes over all pixels of a JPEG; encoders make up to ten."""
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")

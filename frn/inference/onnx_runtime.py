@@ -1,7 +1,7 @@
 """ONNX files run with onnxruntime: checked before a session exists, quiet, on a device that is really there.
 
 A file that comes from anywhere may name other files, ask for unbounded loops or memory, or carry code of its own.
-What is run here is parsed first and must consist of plain tensors and known operators.
+A graph is parsed before it runs here, and must consist of plain tensors and known operators.
 """
 
 import ctypes

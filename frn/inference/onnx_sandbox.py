@@ -1,6 +1,6 @@
 """An extractor to run: one of ours in this process, an untrusted one in a child with limits on its time and memory.
 
-What a graph may be made of is checked first (`runtime`). What is allowed can still be far too much of it, and a
+The operators of a graph are checked first (`runtime`). What is allowed can still be far too much of it, and a
 runtime computes constants before any limit of its own counts: so parsing, checking and running an untrusted file is
 done in a child, and one image is tried before the file counts as opened.
 """

@@ -61,7 +61,7 @@ def rebuilt_by_others(own: Array, squared: Array, gram: Array, lam: float) -> tu
 
 
 def _inverse(systems: Array) -> Array:
-    """Of (..., m, m). FrnError where lambda is nothing beside the features, as in no trained model."""
+    """Inverse of (..., m, m). FrnError if lambda is nothing beside the features, as in no trained model."""
     try:
         return np.asarray(np.linalg.inv(systems), dtype=np.float64)
     except np.linalg.LinAlgError as error:

@@ -30,7 +30,7 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
 def matmul_small(a: Tensor, b: Tensor) -> Tensor:
     """A_i B_i of stacks of matrices, (..., n, k) and (..., k, m), that may be small.
 
-    Here, too, torch has MKL alone, and on an AMD processor numpy's OpenBLAS takes half of its time on one thread. But
+    Here torch also has MKL alone, and on an AMD processor numpy's OpenBLAS takes half of its time on one thread. But
     that has no gradient, does not share the stack among many threads, and starts its own for matrices of some size,
     which then contend with each other.
     """

@@ -40,7 +40,7 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
     """Squared distance of every query location from its reconstruction (the summand of Eq. 4), (way, n).
 
-    No rebuilt map is formed: it is |q|^2 less what the class's whitened pool takes off, or, where supports are many,
+    No reconstruction is formed: it is |q|^2 less what the class's whitened pool takes off, or, where supports are many,
     |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes. Arguments
     and errors are those of `reconstruct`.
     """

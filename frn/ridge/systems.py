@@ -1,6 +1,6 @@
 """The class's side of the closed form: Gram matrices, Cholesky factors and the residual operator, in float64.
 
-They are small, and in float32 they lose lambda next to large or repeated features. What they give has a norm of about
+They are small, and in float32 they lose lambda next to large or repeated features. Their results have a norm of about
 one at most, so queries meet it in their own precision.
 
 Shape letters: way classes, p pool rows (p = shot * r), d channels, m = min(p, d) the side of the system.

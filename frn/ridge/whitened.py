@@ -4,7 +4,7 @@ With S S^T + lam I = L L^T, V = L^-1 S and M = sqrt(lam) L^-1, neither with a no
 
     |q - rho S^T (L L^T)^-1 S q|^2 = |q|^2 - rho (2 - rho) |V q|^2 - rho^2 |M^T V q|^2,
 
-so no rebuilt map is formed, and one product of all queries with all classes does nearly all of it. Autograd would go
+so no reconstruction is formed, and one product of all queries with all classes does nearly all of it. Autograd would go
 back through the float64 factors one by one. With incoming gradients g, H = sum_q g_q q q^T, A = M^T V H,
 E = I - V^T V and U = 2 (1 - rho) A + rho (A E + M^T M A),
 

@@ -38,7 +38,7 @@ def own_cores() -> int:
 
 
 def world() -> int:
-    """Processes that torchrun has started to work together; 1 without it. FrnError if their number is none."""
+    """Processes that torchrun has started to work together; 1 without it. FrnError if their number is invalid."""
     return _number("WORLD_SIZE") if _by_torchrun() else 1
 
 
@@ -53,7 +53,7 @@ def is_first() -> bool:
 
 
 def _by_torchrun() -> bool:
-    """Whether torchrun started this process: schedulers set some of these variables, too, and start one program."""
+    """Whether torchrun started this process: schedulers also set some of these variables and start one program."""
     return all(name in os.environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"))
 
 

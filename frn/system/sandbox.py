@@ -1,7 +1,7 @@
 """Work on untrusted bytes in a child process that ends with its time, and may take only so much memory.
 
 Decoders and runtimes are C code: no exception reaches into it and no timer of Python's ends it, but a process can be
-killed. What crosses the pipe is JSON and plain bytes, so a child that was taken over could only give a wrong answer.
+killed. Only JSON and plain bytes cross the pipe, so a child that was taken over could only give a wrong answer.
 A child outlives its questions, as starting one takes a quarter of a second; it ends with the process that started it.
 """
 

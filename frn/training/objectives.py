@@ -20,7 +20,7 @@ from frn.training.presets import Preset
 
 
 class Objective(nn.Module, ABC):
-    """Draws the images of each step and scores their feature maps. What it learns itself is not part of the model."""
+    """Draws the images of each step and scores their feature maps. Its own parameters are not part of the model."""
 
     teacher: "Teacher | None"
     """Whose answers count as well."""

@@ -2,7 +2,7 @@
 
 The tracer is the TorchScript one that comes with torch: the newer exporter needs another package. It writes chains of
 nodes that work out shapes, with operators that no extractor may have (`inference.runtime`), and notes of source lines.
-What depends on nothing but the number of images n is therefore evaluated for two values of n: what stays the same
+Values that depend only on the number of images n are therefore evaluated for two values of n: what stays the same
 becomes a constant, what grows with n is taken from the input's shape. Names and notes are left behind.
 """
 

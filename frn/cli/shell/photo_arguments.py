@@ -15,7 +15,7 @@ MAX_LIST = 256 << 20
 """Bytes of names that stdin may list."""
 
 Found = tuple[list[str], list[str]]
-"""Names of photos, as they were given, and why other files in folders among them are none."""
+"""Names of photos, as they were given, and why other files in those folders were skipped."""
 
 
 def find_photos(words: Sequence[str]) -> Found:

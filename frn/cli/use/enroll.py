@@ -77,7 +77,7 @@ def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[Fr
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
-    """The files of each class, and why others in their folders are none of them."""
+    """The files of each class, and why others in their folders were skipped."""
     from frn.data.folders import list_images
     from frn.estimator.loading import class_files
     from frn.inference.project import is_project

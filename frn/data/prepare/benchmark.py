@@ -79,7 +79,7 @@ def read_split(name: str) -> dict[str, Any]:
 def below(found: list[Found], marker: str) -> dict[str, Found]:
     """Files by their path from the folder that holds the file `marker`; nothing if there is no such file.
 
-    Of several such folders the first is taken: loose files come before archives.
+    If there are several such folders, the first is taken: loose files come before archives.
     """
     home = next((file.parts[:-1] for file in found if file.parts[-1] == marker), None)
     if home is None:

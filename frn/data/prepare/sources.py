@@ -74,7 +74,7 @@ class Sources:
     progress: Progress = lambda done, total: None
     """Called with MiB done and in all, while an archive is looked through."""
     leave_out: Path | None = None
-    """A folder that is not looked into: the data set to be, where it lies inside a source."""
+    """A folder that is not looked into: the new data set, if it lies inside a source."""
 
     def __post_init__(self) -> None:
         self._open = ExitStack()

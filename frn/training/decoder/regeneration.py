@@ -29,7 +29,7 @@ GAP = 2
 class PixelError:
     """L2 pixel error, mean over trials, and the half-width of its 95% interval.
 
-    Of one image it is the root of the mean squared difference, pixels in [-1, 1]. The text does not give its unit.
+    For one image it is the root of the mean squared difference, pixels in [-1, 1]. The text does not give its unit.
     """
 
     mean: float

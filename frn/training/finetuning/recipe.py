@@ -131,7 +131,7 @@ def finetuning_preset(
 def fitted_shape(sizes: Sequence[int]) -> EpisodeShape:
     """The largest usual episode that classes of so many photos can serve; the smallest quarter of them may be skipped.
 
-    Of many classes an episode takes a half, so that no two are alike.
+    With many classes, an episode takes a half, so that no two are alike.
 
     Raises:
         FrnError: if too few have two photos.

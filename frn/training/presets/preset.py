@@ -82,7 +82,7 @@ class TrainingData:
     """Training classes not to be used: relatives of classes that the model is tested on."""
 
     balance: Balance = 1.0
-    """Of several data sets: the power of a set's size that its share of an epoch goes with (at 1 every image comes
+    """For several data sets: the power of a set's size that its share of an epoch goes with (at 1 every image comes
     once, at 0.5 small sets come more often); or the weight of each, in the order of `--data`."""
 
     def __post_init__(self) -> None:
@@ -156,7 +156,7 @@ class Preset:
     aux_heads: tuple[str, ...] = ()
     """Methods whose heads also score each episode, and are left behind when training ends. The paper has none."""
     classifier_weight: float = 0.0
-    """Weight of a classifier of all classes beside the episodes' loss; it is left behind, too. The paper has none."""
+    """Weight of a classifier of all classes beside the episodes' loss; it is also left behind. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
     """Parameters of FRN that stay at their start: alpha = 0 of lambda, beta = 0 of rho (SM, Ablation Study)."""
     data: TrainingData

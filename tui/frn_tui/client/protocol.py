@@ -194,7 +194,7 @@ class Picture(TypedDict):
     cells: str
     """Base64 of 7 bytes per cell, row by row: the character's place in `modes.CHARACTERS`, its ink, its ground.
 
-    Of pixels for Kitty it is base64 of their RGB in zlib's format, for Sixel a line of pieces per row of
+    For pixels of Kitty it is base64 of their RGB in zlib's format, for Sixel a line of pieces per row of
     cells, with tabs between: see `frn_tui.terminal.sixel.Rows`.
     """
     pixels: list[int]

@@ -61,7 +61,7 @@ class _Finder(Line):
 
 
 class Picker(Dialog[list[str] | None]):
-    """Asks for photos, a folder of them, or a project. What is typed narrows the list down, or is a path."""
+    """Asks for photos, a folder of them, or a project. Typing narrows the list down, or gives a path."""
 
     BINDINGS = [
         Binding("escape", "leave", "Back", priority=True),

@@ -1,4 +1,4 @@
-"""What is open: the classes, and where they are from."""
+"""The open document: the classes and their origin."""
 
 from dataclasses import replace
 

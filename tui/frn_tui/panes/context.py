@@ -70,9 +70,9 @@ class Context:
             self.jobs.clear()
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
-        """Make an edit, at once: keys come faster than the engine follows. What it is refused for is a message.
+        """Make an edit, at once: keys come faster than the engine follows. A refusal shows its reason as a message.
 
-        One that changes nothing is none: it cannot be undone, and must not stop what follows the edit before.
+        A change without effect is not an edit: it cannot be undone, and must not stop what follows the edit before.
         """
         session = self.controller.session
         before = session.state
@@ -152,7 +152,7 @@ class Context:
         self.ask(dialog, named)
 
     def is_named(self, path: str) -> bool:
-        """Return whether a place was typed; who typed none is told."""
+        """Return whether a place was typed; if none, show a message."""
         if not path.strip():
             self.say("no name was given: nothing is written", severity="warning")
         return bool(path.strip())

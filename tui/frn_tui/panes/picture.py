@@ -47,7 +47,7 @@ class PicturePane(Vertical):
         self.heat_class: int | None = None
         """Id of the class whose error map is shown; None: the likeliest."""
         self.look_key = "h"
-        """Of `action_look`: where `h` moves, `H`."""
+        """Keys of `action_look`: where `h` moves, `H`."""
         self._path = ""
         self._wanted: dict[Preview, RenderPreview] = {}
         self._rendered: dict[Preview, RenderPreview | None] = {}

@@ -171,7 +171,7 @@ class ProjectBar(Static):
             self.context.say(f"{path} written")
 
     async def open_bundle(self, path: str) -> None:
-        """Unpack a bundle where it is wanted, and open its project."""
+        """Unpack a bundle into the chosen folder, and open its project."""
         hint = "a folder that is not there yet   enter: done   esc: back"
         dialog = AskText(f"Unpack {display_name(name_of(path), 30)} into", path[: -len(".zip")], hint)
         folder = await self.screen.app.push_screen_wait(dialog)

@@ -63,7 +63,7 @@ class Recovery:
         return self.context.left
 
     async def offer(self, found: Recovered) -> bool:
-        """Ask whether to go on with what apps that are gone have left, one after another; whether one is open now."""
+        """Ask whether to continue with the unsaved work of earlier apps, one after another; whether one is open now."""
         while found:
             options = [f"go on with {contents(found)}", "forget it", "later: ctrl+o has it"]
             chosen = await self.context.chosen(f"Unsaved work of {origin(found)}", options)

@@ -1,7 +1,7 @@
 """When Python collects garbage: not while someone works.
 
 A full collection visits all objects of a program; with ten thousand photos on the list that holds the app up for a
-tenth of a second. What the app was built from is therefore frozen, and the rest collected only while no key is pressed.
+tenth of a second. The objects of the start are therefore frozen, and the rest collected only while no key is pressed.
 """
 
 import gc

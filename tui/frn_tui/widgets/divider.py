@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 
 class Divider(Widget):
-    """Says where it was dragged to."""
+    """Reports its new position."""
 
     ALLOW_SELECT = False
     _dragging = False

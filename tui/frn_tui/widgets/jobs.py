@@ -61,7 +61,7 @@ class JobLine(Static):
         return self._joined(width, what, rendered, f"{done:,}/{total:,} {100 * share:.0f} %{left}")
 
     def _joined(self, width: int, what: str, rendered: str, numbers: str) -> str:
-        """What fits, the least important left out first: the hint, the bar, the end of the words."""
+        """What fits, dropping the least important first: the hint, the bar, the end of the words."""
         for parts in ((rendered, numbers, "esc cancel"), (rendered, numbers), (numbers,)):
             rest = "  ".join(part for part in parts if part)
             room = width - cell_len(rest) - 2
