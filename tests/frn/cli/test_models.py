@@ -305,6 +305,10 @@ def test_a_model_that_this_account_cannot_read_hides_itself_alone() -> None:
             shutil.copy(shipped_extractors()["conv4"], place / name / EXTRACTOR)
         (place / "closed").chmod(0)
         drop = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        if subprocess.run(
+            [*drop, sys.executable, "-c", "import frn, typer"], capture_output=True, check=False
+        ).returncode:
+            pytest.skip("another account cannot read this environment")
         words = [*drop, sys.executable, "-m", "frn", "models", "--json"]
         environment = {**os.environ, "FRN_MODELS": str(place), "HOME": str(place), "FRN_CACHE": str(place / "cache")}
         ended = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
