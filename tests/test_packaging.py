@@ -1,6 +1,7 @@
 """What is said of the package in more than one place is the same everywhere."""
 
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -80,3 +81,15 @@ def test_what_runs_in_continuous_integration_is_pinned_by_its_content() -> None:
     base = re.search(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     assert base
     assert re.fullmatch(r"python:[\w.-]+@sha256:[0-9a-f]{64}", base[1])
+
+
+def test_every_source_file_is_packaged() -> None:
+    """Hatch leaves out what .gitignore names; `runs/` once took frn/training/runs out of the wheel."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    words = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    assert subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout == ""
+    folders = {
+        path.parent for root in ("frn", "export/frn_export", "tui/frn_tui") for path in (ROOT / root).rglob("*.py")
+    }
+    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").is_file()] == []

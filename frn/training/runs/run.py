@@ -10,10 +10,10 @@ from torch import nn
 
 from frn._version import __version__
 from frn.errors import FrnError
-from frn.system.distributed import ALONE, ProcessGroup
 from frn.models.model import Model
+from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import Precision
-from frn.training.runs.run_folder import TrainState, RunFolder
+from frn.training.runs.run_folder import RunFolder, TrainState
 
 Drawn = TypeVar("Drawn")
 
