@@ -147,8 +147,8 @@ class RunOptions:
             raise FrnError("distil needs a teacher: give the folder of a run of classical pre-training by --init RUN")
         if self.data and preset.data.prepare is None:
             raise FrnError(
-                f"preset {name!r} draws its own pictures, so --data would have no effect. Leave it out, or name another "
-                "preset: `frn presets` lists them."
+                f"preset {name!r} renders its own images, so --data would have no effect. Leave it out, or choose "
+                "another preset: `frn presets` lists them."
             )
         if (prepare := preset.data.prepare) is not None and not self.data:
             raise FrnError(
