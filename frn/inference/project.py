@@ -144,7 +144,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
 
 def _document(project: Project, folder: Path) -> Document:
     """The project as JSON: known keys over those that were there when it was read."""
-    old_model = {key: value for key, value in project.document.get("model", {}).items() if key != "tta"}
+    old_model = {key: value for key, value in project.document.get("model", {}).items() if key not in ("tta", "test_time")}
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
     return {
         **project.document,
@@ -205,7 +205,7 @@ def read_path(document: Mapping[str, Any], folder: Path) -> Path:
 
 def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     model = document["model"]
-    tta = model.get("tta", "none")
+    tta = model.get("tta", "hflip" if model.get("test_time") == "mirror" else "none")  # as 0.1.0 called it
     if tta not in get_args(Tta):
         raise ValueError(f"tta is {shorten(tta, 20)}")
     reference = ModelReference(

@@ -58,6 +58,18 @@ def test_a_name_that_is_not_utf8_survives(tmp_path: Path) -> None:
     assert load_project(tmp_path / "x.frn.json").state.classes[0].supports[0].path == odd
 
 
+def test_a_project_that_mirrors_by_its_old_name_still_does(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, Project(MODEL, state(tmp_path)))
+    document = json.loads(path.read_text())
+    document["model"]["test_time"] = "mirror"
+    path.write_text(json.dumps(document))
+    assert load_project(path).model.tta == "hflip"
+    save_project(path, load_project(path))
+    assert "test_time" not in json.loads(path.read_text())["model"]
+    assert load_project(path).model.tta == "hflip"
+
+
 def test_unknown_keys_stay(tmp_path: Path) -> None:
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, state(tmp_path)))
