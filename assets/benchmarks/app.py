@@ -67,7 +67,7 @@ class Measure:
         return self.value <= self.limit
 
     def as_json(self) -> dict[str, object]:
-        """What `app.py --json` says of it."""
+        """Return the record that `app.py --json` prints."""
         return {
             "target": self.target,
             "what": self.what,

@@ -45,7 +45,7 @@ class EmdTiming:
     milliseconds: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
-        """What `emd.py --json` says of it."""
+        """Return the record that `emd.py --json` prints."""
         known = {"milliseconds": self.milliseconds, "published": self.published}
         return {"phase": self.phase, "shot": self.shape.shot, "whole": self.whole, **known}
 

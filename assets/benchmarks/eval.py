@@ -57,7 +57,7 @@ class EvaluationTiming:
         return {"with features": self.plain / (self.extraction + self.scoring), "episodes": self.plain / self.scoring}
 
     def as_json(self) -> dict[str, object]:
-        """What `eval.py --json` says of it."""
+        """Return the record that `eval.py --json` prints."""
         taken = {"with features": self.extraction + self.scoring, "episodes": self.scoring, "authors": self.plain}
         rates = {name: TEST_EPISODES / seconds for name, seconds in taken.items()}
         return {**asdict(self), "episodes_per_second": rates, "times_as_fast": self.times_as_fast}

@@ -75,7 +75,7 @@ class Gain:
         return "  ".join(self.row)
 
     def as_json(self) -> dict[str, object]:
-        """What `finetune.py --json` says of it."""
+        """Return the record that `finetune.py --json` prints."""
         return asdict(self)
 
 

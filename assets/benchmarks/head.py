@@ -64,7 +64,7 @@ class HeadTiming:
     milliseconds: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
-        """What `head.py --json` says of it."""
+        """Return the record that `head.py --json` prints."""
         ratios = {plain: self.times_as_fast(plain) for plain in PLAIN}
         return {**asdict(self.case), "milliseconds": self.milliseconds, "times_as_fast": ratios}
 

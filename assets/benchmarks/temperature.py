@@ -50,7 +50,7 @@ class FewShotCalibration:
     """In percent."""
 
     def as_json(self) -> dict[str, object]:
-        """What `temperature.py --json` says of it."""
+        """Return the record that `temperature.py --json` prints."""
         return asdict(self)
 
 

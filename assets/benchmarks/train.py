@@ -64,7 +64,7 @@ class TrainingTiming:
         return {name: ms / self.milliseconds[OURS] for name, ms in self.milliseconds.items() if name != OURS}
 
     def as_json(self) -> dict[str, object]:
-        """What `train.py --json` says of it."""
+        """Return the record that `train.py --json` prints."""
         return {
             **asdict(self),
             "augmentation_share": 100 * self.augmentation / self.milliseconds[OURS],

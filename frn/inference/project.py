@@ -144,7 +144,9 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
 
 def _document(project: Project, folder: Path) -> Document:
     """The project as JSON: known keys over those that were there when it was read."""
-    old_model = {key: value for key, value in project.document.get("model", {}).items() if key not in ("tta", "test_time")}
+    old_model = {
+        key: value for key, value in project.document.get("model", {}).items() if key not in ("tta", "test_time")
+    }
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
     return {
         **project.document,

@@ -1,4 +1,4 @@
-"""What the scripts beside this folder share: fair timing, photos, the authors' loops, a pseudo-terminal."""
+"""Shared by the scripts beside this folder: fair timing, photos, the authors' loops, a pseudo-terminal."""
 
 import os
 import sys
