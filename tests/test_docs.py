@@ -45,7 +45,7 @@ def test_the_readme_has_the_two_commands_first() -> None:
     assert re.fullmatch(r"python3 -m venv .*pytest.*\n", second)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/training.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/training.md"])
 def test_runs_that_commands_use_are_made_above(page: str) -> None:
     made: set[str] = set()
     for block in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):

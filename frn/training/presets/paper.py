@@ -1,7 +1,7 @@
 """Common settings of the paper's runs: 84 pixels, 15 queries, validation at the shot of training over 1,000 episodes.
 
 Taken from the authors' training scripts; what only the supplement tells is marked SM. Where the two differ, see
-`docs/paper-and-code.md`.
+`docs/background/paper-and-code.md`.
 """
 
 from collections.abc import Mapping
