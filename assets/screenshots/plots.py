@@ -11,13 +11,6 @@ FRN, OTHER = "#00796b", "#b0bec5"
 
 plt.rcParams |= {"svg.hashsalt": "frn", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}
 plt.rcParams |= {"axes.spines.top": False, "axes.spines.right": False}
-    "svg.hashsalt": "frn",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
 
 
 def table(page: str, heading: str) -> list[list[str]]:
