@@ -23,9 +23,8 @@ from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed, 
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
+    from frn.evaluation.accuracy import Result, Unknown
     from frn.evaluation.evaluate_model import EvaluationOptions
-    from frn.evaluation.open_set import Unknown
-    from frn.evaluation.split_report import Result
 
 
 NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
