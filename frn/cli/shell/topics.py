@@ -1,4 +1,4 @@
-"""Texts of `frn help TOPIC`; `docs/shell.md` has the same text."""
+"""Texts of `frn help TOPIC`; `docs/reference/command-line.md` has the same text."""
 
 from dataclasses import dataclass
 

@@ -160,7 +160,7 @@ def test_help_knows_every_command_and_topic() -> None:
 
 
 def test_the_page_is_the_topics() -> None:
-    page = (ROOT / "docs" / "shell.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     assert [page.index(f"## {topic.title}\n\n{topic.text}\n") for topic in TOPICS.values()] == [
         match.start() for match in re.finditer("^## ", page, re.MULTILINE)
     ]
