@@ -24,7 +24,7 @@ from frn.cli.train.evaluate import describe
 from frn.models.zoo import DEFAULT_MODEL, resolve
 
 if TYPE_CHECKING:
-    from frn.evaluation.split_report import Result
+    from frn.evaluation.accuracy import Result
     from frn.training.launch import PreparedRun
     from frn.training.runs.run_folder import TrainState
 
