@@ -75,15 +75,17 @@ def on_birds(name: str, label: str, preset: str = "cub-small-conv4", **changed: 
 
 
 def cub_small() -> list[Row]:
-    """FRN and ProtoNet by three seeds, every other method once; SimpleShot after a classical training of as long."""
+    """Four methods by three seeds, the others once; SimpleShot after a classical training of as long."""
     methods = {
         "proto-tdm": "TDM over ProtoNet",
         "frn-tdm": "TDM over FRN",
-        "bifrn": "Bi-FRN",
         "dsn": "DSN",
         "ctx": "CTX",
         "covariance": "Covariance pooling",
         "ridge": "R2-D2's ridge regression",
+        "lccrn": "LCCRN",
+        "deepbdc": "DeepBDC",
+        "mcl": "MCL",
     }
     average = RunSpec(name="cub-average", options=RunOptions(preset="cub-small-conv4-average"))
     centred = Measurement(name="cub-simpleshot", run=average, flags=("--method", "simpleshot"), prepare=average.prepare)
@@ -93,6 +95,11 @@ def cub_small() -> list[Row]:
         *(on_birds(f"cub-proto-{seed}", f"ProtoNet, seed {seed}", method="proto", seed=seed) for seed in range(3)),
         on_birds("cub-proto-1shot", "ProtoNet, trained at 1 shot", method="proto", way=30, shot=1, epochs=97),
         *(on_birds(f"cub-{m}", label, method=m, **GENTLY.get(m, {})) for m, label in methods.items()),
+        *(
+            on_birds(f"cub-{m}{suffix}", f"{label}, seed {seed}", method=m, seed=seed)
+            for m, label in (("bifrn", "Bi-FRN"), ("srm", "SRM"))
+            for seed, suffix in ((0, ""), (1, "-1"), (2, "-2"))
+        ),
         at_both("SimpleShot", centred),
         on_birds("mini-frn", "FRN, mini-ImageNet", mini),
         on_birds("mini-proto", "ProtoNet, mini-ImageNet", mini, method="proto"),
