@@ -1,8 +1,8 @@
 """Enrolled classes as bytes, so that opening a project again computes nothing.
 
 The form holds everything that enrolment computes from the feature maps of the examples, so answers are the same to the
-last bit. The feature cache keeps it. Its key covers the class names, the content of the photos and the code that computes
-it, so a change of any of them leads to another form.
+last bit. The feature cache keeps it. Its key covers the class names, the content of the photos and the code that
+computes it, so a change of any of them leads to another form.
 
 Shape letters: way classes, m rows of all classes together, k supports of all classes together, r locations, d channels,
 n examples that calibrate the threshold.
