@@ -15,7 +15,6 @@ from frn.cli.shell.console import (
     progress_bar,
     report_skipped,
     stdout,
-    user_errors,
 )
 from frn.cli.shell.options import (
     Classes,
@@ -27,7 +26,7 @@ from frn.cli.shell.options import (
     TtaName,
     refuse_a_photo,
 )
-from frn.cli.shell.output import AsCsv, AsJson, Format, RowWriter, chosen_format
+from frn.cli.shell.output import FormatName, RowWriter, prints_result
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ BAR = 24
 """Width of a full bar, in characters."""
 
 
+@prints_result(csv=True)
 def classify(
     context: typer.Context,
     classes: Classes,
@@ -62,9 +62,7 @@ def classify(
         Path | None, typer.Option(help="Also write the labelled photos as a page (.html).", show_default=False)
     ] = None,
     replace: Replace = False,
-    form: Format = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    wants: FormatName = "table",
 ) -> None:
     """Label photos with the class whose examples reconstruct them best.
 
@@ -75,62 +73,58 @@ def classify(
     --out handles any number of photos in constant memory and writes the --top best classes of each. --resume continues
     after a stop or a kill.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json, as_csv)
-        check_report(report, replace=replace)
-        if out and (wants != "table" or report):
-            raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
-        source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
-        if source is not None and source.name == "COMMANDLINE" and wants != "table":
-            raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
-        top = top or 3
-        if out:
-            from frn.inference.results import ResultsFile, check_results, run_digest
+    check_report(report, replace=replace)
+    if out and (wants != "table" or report):
+        raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+    source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
+    if source is not None and source.name == "COMMANDLINE" and wants != "table":
+        raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
+    top = top or 3
+    if out:
+        from frn.inference.results import ResultsFile, check_results, run_digest
 
-            check_results(out, resume=resume, replace=replace)
-        if resume and not out:
-            raise FrnError("--resume goes on with the file of --out: give it.")
-        refuse_a_photo(classes, images[0], "classify")
+        check_results(out, resume=resume, replace=replace)
+    if resume and not out:
+        raise FrnError("--resume goes on with the file of --out: give it.")
+    refuse_a_photo(classes, images[0], "classify")
 
-        from frn.cli.shell.photo_arguments import find_photos
+    from frn.cli.shell.photo_arguments import find_photos
 
-        names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
-        report_skipped(skipped, all_of_them="")
+    names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
+    report_skipped(skipped, all_of_them="")
 
-        from frn.estimator.loading import load_classifier
+    from frn.estimator.loading import load_classifier
 
-        classifier, unread = load_classifier(classes, model, device, tta)
-        report_skipped([str(error) for error in unread])
-        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
-        classifier.false_rejections = false_rejections
-        if len(classifier.classes) == 1:
-            note(
-                f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
-            )
-        if out:
-            results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
-            failed = _write_lines(classifier, names, results, top)
-            if failed:
-                raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
-            return
-        album = _album(classifier, report, len(names)) if report else None
-        failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
-        classified = (album or classifier).classify(map(Path, names))
-        for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
-            failed += isinstance(outcome, FrnError)
-            if rows:
-                rows.write(_as_row(name, outcome))
-            elif isinstance(outcome, FrnError):
-                reason = str(outcome)
-                print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
-            elif wants == "json":
-                print_json(_as_line(name, outcome))
-            else:
-                _show(name, outcome, top)
-        if album and report:
-            album.write(report, command_line())
+    classifier, unread = load_classifier(classes, model, device, tta)
+    report_skipped([str(error) for error in unread])
+    classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
+    classifier.false_rejections = false_rejections
+    if len(classifier.classes) == 1:
+        note(f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown")
+    if out:
+        results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
+        failed = _write_lines(classifier, names, results, top)
         if failed:
-            raise FrnError(f"{failed} of {len(names)} images could not be read")
+            raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
+        return
+    album = _album(classifier, report, len(names)) if report else None
+    failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
+    classified = (album or classifier).classify(map(Path, names))
+    for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
+        failed += isinstance(outcome, FrnError)
+        if rows:
+            rows.write(_as_row(name, outcome))
+        elif isinstance(outcome, FrnError):
+            reason = str(outcome)
+            print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
+        elif wants == "json":
+            print_json(_as_line(name, outcome))
+        else:
+            _show(name, outcome, top)
+    if album and report:
+        album.write(report, command_line())
+    if failed:
+        raise FrnError(f"{failed} of {len(names)} images could not be read")
 
 
 def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFile", top: int) -> int:

@@ -15,7 +15,6 @@ from frn.cli.shell.console import (
     printable,
     report_skipped,
     stdout,
-    user_errors,
 )
 from frn.cli.shell.expectations import describe_head, expectation
 from frn.cli.shell.options import (
@@ -27,7 +26,7 @@ from frn.cli.shell.options import (
     Threshold,
     TtaName,
 )
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
 
@@ -41,6 +40,7 @@ MAX_ERRORS = 10
 """Wrong answers that are shown."""
 
 
+@prints_result()
 def score(
     classes: Classes,
     labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
@@ -57,50 +57,47 @@ def score(
     replace: Replace = False,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
-    form: Format = None,
-    as_json: AsJson = False,
+    wants: FormatName = "table",
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
 
     Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples
     are skipped.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        check_report(report, replace=replace)
-        if csv is not None:
-            require_writable(csv, replace=replace)
-        from frn.data.folders import scan
+    check_report(report, replace=replace)
+    if csv is not None:
+        require_writable(csv, replace=replace)
+    from frn.data.folders import scan
 
-        photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
+    photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
 
-        from frn.estimator.loading import load_classifier
-        from frn.evaluation.labelled import score_labelled
-        from frn.report.score_table import as_csv, rows
-        from frn.system.files import write_atomically
+    from frn.estimator.loading import load_classifier
+    from frn.evaluation.labelled import score_labelled
+    from frn.report.score_table import as_csv, rows
+    from frn.system.files import write_atomically
 
-        classifier, unread = load_classifier(classes, model, device, tta)
-        report_skipped([str(error) for error in unread])
-        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
-        classifier.false_rejections = false_rejections
-        found = score_labelled(classifier, photos.members)
-        report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
-        report_skipped(found.notes, all_of_them="")
-        if found.examples:
-            note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
-        if csv is not None:
-            write_atomically(csv, as_csv(found))
-        if report is not None:
-            from frn.report.page import write_page
-            from frn.report.score_page import score_page
+    classifier, unread = load_classifier(classes, model, device, tta)
+    report_skipped([str(error) for error in unread])
+    classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
+    classifier.false_rejections = false_rejections
+    found = score_labelled(classifier, photos.members)
+    report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
+    report_skipped(found.notes, all_of_them="")
+    if found.examples:
+        note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
+    if csv is not None:
+        write_atomically(csv, as_csv(found))
+    if report is not None:
+        from frn.report.page import write_page
+        from frn.report.score_page import score_page
 
-            facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
-            write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-        if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
-            _show(found, classifier)
-        if found.broken:
-            of = sum(map(len, photos.members.values()))
-            raise FrnError(f"{len(found.broken)} of {of} images could not be read")
+        facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
+        write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
+    if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
+        _show(found, classifier)
+    if found.broken:
+        of = sum(map(len, photos.members.values()))
+        raise FrnError(f"{len(found.broken)} of {of} images could not be read")
 
 
 def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, object]:
