@@ -4,6 +4,7 @@ import functools
 import inspect
 import io
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -27,8 +28,7 @@ def _unless_typed(context: typer.Context, parameter: typer.CallbackParam, value:
 
 FORMATS: dict[str, Any] = {
     "form": Annotated[
-        FormatName | None,
-        typer.Option("--format", help="Output format.", show_default="table", callback=_unless_typed),
+        FormatName | None, typer.Option("--format", help="Output format.", show_default="table", callback=_unless_typed)
     ],
     "as_json": Annotated[bool, typer.Option("--json", help="Short for --format json.", callback=_unless_typed)],
     "as_csv": Annotated[bool, typer.Option("--csv", help="Short for --format csv.", callback=_unless_typed)],
@@ -105,6 +105,17 @@ class RowWriter:
 
 def _shown(value: object) -> object:
     return printable(value) if isinstance(value, str) and sys.stdout.isatty() else value
+
+
+def rounded(value: Any) -> Any:
+    """Return a result with its numbers to six decimals, and null for those that do not exist (NaN)."""
+    if isinstance(value, Mapping):
+        return {name: rounded(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(entry) for entry in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 6)
+    return value
 
 
 def rows_of(value: Any) -> list[Row]:

@@ -14,31 +14,18 @@ app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them."
 
 @app.command()
 def prepare(
-    name: Annotated[
-        str,
-        typer.Argument(help="Name of the data set, listed above."),
-    ],
-    source: Annotated[
-        list[Path],
-        typer.Option(help="Archive or folder of archives or images. Repeatable."),
-    ],
+    name: Annotated[str, typer.Argument(help="Name of the data set, listed above.")],
+    source: Annotated[list[Path], typer.Option(help="Archive or folder of archives or images. Repeatable.")],
     out: Annotated[Path, typer.Option(help="Folder for train/, val/ and test/.")],
     split: Annotated[str | None, typer.Option(help="Published class split to use.")] = None,
     unofficial: Annotated[bool, typer.Option("--unofficial", help="Accept checksums and counts that differ.")] = False,
     download: Annotated[
-        bool,
-        typer.Option(
-            "--download",
-            help="Download the archives into the folder --source.",
-        ),
+        bool, typer.Option("--download", help="Download the archives into the folder --source.")
     ] = False,
     val: Annotated[
         float | None,
         typer.Option(
-            min=0,
-            max=0.9,
-            help="folder: fraction of validation classes.",
-            show_default="by folder names, or 0.2",
+            min=0, max=0.9, help="folder: fraction of validation classes.", show_default="by folder names, or 0.2"
         ),
     ] = None,
     test: Annotated[

@@ -49,8 +49,7 @@ def evaluate(
     device: Device = "auto",
     threads: Threads = None,
     method: Annotated[
-        MethodName | None,
-        typer.Option(help="Evaluate another, untrained head on the same backbone."),
+        MethodName | None, typer.Option(help="Evaluate another, untrained head on the same backbone.")
     ] = None,
     tta: TtaName = "none",
     preset: ImportPreset = None,
@@ -58,9 +57,7 @@ def evaluate(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Also write the results as a page (.html).", show_default=False)
-    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Also write the results as a page (.html).")] = None,
     replace: Replace = False,
     wants: FormatName = "table",
 ) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @prints_result()
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.")] = None,
     wants: FormatName = "table",
 ) -> None:
     """List the training presets of `frn train` and the accuracies that the paper reports."""

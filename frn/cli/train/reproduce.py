@@ -24,19 +24,13 @@ if TYPE_CHECKING:
 
 @prints_result()
 def reproduce(
-    table: Annotated[str | None, typer.Argument(help="Table to reproduce; see --list.", show_default=False)] = None,
+    table: Annotated[str | None, typer.Argument(help="Table to reproduce; see --list.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the tables and their rows.")] = False,
-    row: Annotated[
-        list[str] | None, typer.Option(help="Reproduce only this row. Repeatable.", show_default=False)
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NAME=]DIR", help="Prepared data set. Repeatable.", show_default=False),
-    ] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Reproduce only this row. Repeatable.")] = None,
+    data: Annotated[list[str] | None, typer.Option(metavar="[NAME=]DIR", help="Prepared data set. Repeatable.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for TABLE.md and TABLE.json.")] = Path("reproduced"),
     runs: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the runs; finished runs are reused.", show_default="OUT/runs"),
+        Path | None, typer.Option(help="Folder of the runs; finished runs are reused.", show_default="OUT/runs")
     ] = None,
     precision: Annotated[PrecisionName, typer.Option(help="Number format of new training runs.")] = "fp32",
     threads: Threads = None,

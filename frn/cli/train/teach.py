@@ -20,12 +20,10 @@ def teach(
         Path | None, typer.Argument(help="TOML file of settings.", show_default="frn.training.teaching.teaching_recipe")
     ] = None,
     data: Annotated[
-        list[Path] | None,
-        typer.Option(help="Data set with train/, in the recipe's order. Repeatable."),
+        list[Path] | None, typer.Option(help="Data set with train/, in the recipe's order. Repeatable.")
     ] = None,
     photos: Annotated[
-        list[Path] | None,
-        typer.Option(help="Folder of folders of unlabelled photos. Repeatable."),
+        list[Path] | None, typer.Option(help="Folder of folders of unlabelled photos. Repeatable.")
     ] = None,
     weights: Annotated[
         Path | None, typer.Option(help="Weights of the teacher.", show_default="those of its package")

@@ -32,20 +32,13 @@ if TYPE_CHECKING:
 def train(
     preset: Annotated[
         str,
-        typer.Argument(
-            help="Preset from `frn presets`, or RECIPE.toml:STAGE.",
-            autocompletion=options.preset_names,
-        ),
+        typer.Argument(help="Preset from `frn presets`, or RECIPE.toml:STAGE.", autocompletion=options.preset_names),
     ],
     data: options.TrainingData = None,
     out: options.RunOut = None,
-    method: Annotated[
-        options.MethodName | None, typer.Option(help="Use another head than the preset's.", show_default=False)
-    ] = None,
+    method: Annotated[options.MethodName | None, typer.Option(help="Use another head than the preset's.")] = None,
     backbone: options.Backbone = None,
-    batch: Annotated[
-        int | None, typer.Option(min=2, help="Images per step of pre-training.", show_default=False)
-    ] = None,
+    batch: Annotated[int | None, typer.Option(min=2, help="Images per step of pre-training.")] = None,
     way: options.Way = None,
     shot: options.Shot = None,
     queries: options.Queries = None,
@@ -54,11 +47,10 @@ def train(
     warm_up: options.WarmUp = None,
     aux: Annotated[
         Literal["reference", "paper", "off"] | None,
-        typer.Option(help="Auxiliary loss (reference: as in the authors' code).", show_default=False),
+        typer.Option(help="Auxiliary loss (reference: as in the authors' code)."),
     ] = None,
     freeze: Annotated[
-        Literal["none", "lambda", "rho", "both"] | None,
-        typer.Option(help="Parameters of FRN that stay fixed.", show_default=False),
+        Literal["none", "lambda", "rho", "both"] | None, typer.Option(help="Parameters of FRN that stay fixed.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
@@ -100,10 +92,7 @@ def train(
 
 @prints_result()
 def finetune(
-    data: Annotated[
-        Path,
-        typer.Argument(help="Folder with one folder of photos per class."),
-    ],
+    data: Annotated[Path, typer.Argument(help="Folder with one folder of photos per class.")],
     model: Annotated[str, typer.Option(help="Model to start from: name, model file or run folder.")] = DEFAULT_MODEL,
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/finetune")

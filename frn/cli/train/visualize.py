@@ -65,7 +65,7 @@ def train(
     loaded = load_model(model)
     with progress_bar(f"decoding {split}") as decoding:
         images = load_images(folders, loaded.config.transform, progress=decoding)
-    report_skipped([entry.reason for entry in images.broken])
+    report_skipped(images.broken)
     numbers = choose_precision(precision, where)
     settings = RunSettings(seed=seed, precision=numbers, device=where, resume=resume, command=command_line())
     schedule = DecoderSchedule(epochs=epochs, batch=batch)
@@ -128,7 +128,7 @@ def render(
     opened = load_decoder(decoder, loaded)
     with progress_bar(f"decoding {split}") as decoding:
         images = load_images(folders, loaded.config.transform, progress=decoding)
-    report_skipped([entry.reason for entry in images.broken])
+    report_skipped(images.broken)
     with progress_bar("features") as extracting:
         regenerator = Regenerator(loaded, opened, images, progress=extracting)
     where = str(folders.root)

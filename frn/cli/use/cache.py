@@ -11,8 +11,7 @@ from frn.cli.shell.output import FormatName, printed, prints_result
 DAY = 86400
 
 app = typer.Typer(
-    invoke_without_command=True,
-    help="Show the caches of decoded images and feature maps, or clear them.",
+    invoke_without_command=True, help="Show the caches of decoded images and feature maps, or clear them."
 )
 
 
@@ -27,14 +26,7 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from frn.system.caches import (
-        cache_folder,
-        cached_splits,
-        features_size,
-        limit_in_bytes,
-        others,
-        retired_pointer,
-    )
+    from frn.system.caches import cache_folder, cached_splits, features_size, limit_in_bytes, others, retired_pointer
 
     folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
     for path in others():
@@ -60,8 +52,7 @@ def cache(context: typer.Context, wants: FormatName = "table") -> None:
 @app.command()
 def clear(
     unused: Annotated[
-        float | None,
-        typer.Option(metavar="DAYS", min=0, help="Remove only images unused for this many days.", show_default=False),
+        float | None, typer.Option(metavar="DAYS", min=0, help="Remove only images unused for this many days.")
     ] = None,
 ) -> None:
     """Remove the caches. They are rebuilt when needed."""

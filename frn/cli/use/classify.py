@@ -2,10 +2,11 @@
 
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell.classes import open_classes, refuse_a_photo
 from frn.cli.shell.console import (
     check_report,
     command_line,
@@ -24,9 +25,8 @@ from frn.cli.shell.options import (
     Replace,
     Threshold,
     TtaName,
-    refuse_a_photo,
 )
-from frn.cli.shell.output import FormatName, RowWriter, prints_result
+from frn.cli.shell.output import FormatName, RowWriter, prints_result, rounded
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -53,14 +53,9 @@ def classify(
     false_rejections: FalseRejections = 0.05,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write a line of JSON per photo to this file (.jsonl).", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a line of JSON per photo to this file (.jsonl).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Also write the labelled photos as a page (.html).", show_default=False)
-    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Also write the labelled photos as a page (.html).")] = None,
     replace: Replace = False,
     wants: FormatName = "table",
 ) -> None:
@@ -93,12 +88,7 @@ def classify(
     names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
     report_skipped(skipped, all_of_them="")
 
-    from frn.estimator.loading import load_classifier
-
-    classifier, unread = load_classifier(classes, model, device, tta)
-    report_skipped([str(error) for error in unread])
-    classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
-    classifier.false_rejections = false_rejections
+    classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
     if len(classifier.classes) == 1:
         note(f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown")
     if out:
@@ -161,20 +151,20 @@ def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
     return Album(classifier)
 
 
-def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, object]:
+def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:
     """An answer, with all classes or the `top` best of them."""
     shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
-    return {
+    line = {
         "image": name,
         "label": prediction.label,
-        "probability": round(prediction.probabilities[prediction.label], 6),
-        "probabilities": {each: round(prediction.probabilities[each], 6) for each in shown},
-        "errors": {each: round(prediction.errors[each], 6) for each in shown},
-        "explained": round(prediction.explained[prediction.label], 6),
-        "threshold": round(prediction.threshold, 6),
+        "probability": prediction.probabilities[prediction.label],
+        "probabilities": {each: prediction.probabilities[each] for each in shown},
+        "errors": {each: prediction.errors[each] for each in shown},
+        "explained": prediction.explained[prediction.label],
+        "threshold": prediction.threshold,
         "unknown": prediction.unknown,
-        **({"example_of": prediction.example_of} if prediction.example_of else {}),
     }
+    return rounded(line | ({"example_of": prediction.example_of} if prediction.example_of else {}))
 
 
 def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
@@ -182,7 +172,7 @@ def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
     if isinstance(outcome, FrnError):
         return {"image": name, "error": str(outcome)}
     line = _as_line(name, outcome)
-    shares = {_share_of(each): round(value, 6) for each, value in outcome.probabilities.items()}
+    shares = {_share_of(each): value for each, value in rounded(outcome.probabilities).items()}
     return {**{key: line[key] for key in COLUMNS if key in line}, **shares}
 
 

@@ -2,14 +2,14 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell.classes import describe_head, expectation
 from frn.cli.shell.console import print_table, printable, report_skipped, stdout
-from frn.cli.shell.expectations import describe_head, expectation
 from frn.cli.shell.options import ClassifierDevice, Threshold
-from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
+from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.hardware import is_first, world
@@ -101,21 +101,14 @@ def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
     return members, skipped
 
 
-def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, object]:
-    return {
-        "project": str(out),
-        "threshold": round(classifier.threshold, 6),
-        "skipped": skipped,
-        "expected": expectation(classifier),
-        "head": asdict(classifier.head),
-        "classes": {
-            entry.name: {
-                "images": len(entry.supports),
-                "explained": [round(float(share), 6) for share in classifier.leave_one_out.get(entry.name, ())],
-            }
-            for entry in classifier.state.classes
-        },
+def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any]:
+    explained = classifier.leave_one_out
+    classes = {
+        entry.name: {"images": len(entry.supports), "explained": list(map(float, explained.get(entry.name, ())))}
+        for entry in classifier.state.classes
     }
+    found = {"project": str(out), "threshold": classifier.threshold, "skipped": skipped, "classes": classes}
+    return rounded(found | {"expected": expectation(classifier)}) | {"head": asdict(classifier.head)}
 
 
 def _show(out: Path, classifier: "Classifier") -> None:

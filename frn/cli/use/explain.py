@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import printable, report_skipped, stdout
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, Replace, TtaName, refuse_a_photo
-from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
+from frn.cli.shell.classes import open_classes, refuse_a_photo
+from frn.cli.shell.console import printable, stdout
+from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, Replace, TtaName
+from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.system.overwriting import require_writable
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
@@ -36,7 +37,6 @@ def explain(
     import io
 
     from frn.errors import FrnError
-    from frn.estimator.loading import load_classifier
     from frn.images.opening import open_image, read_file
     from frn.inference.explanation import Panel, marked, sheet
     from frn.inference.feature_cache import content_key
@@ -47,8 +47,7 @@ def explain(
     require_writable(out, replace=replace)
     refuse_a_photo(classes, str(image), "explain")
     photo = open_image(image)  # before the classes: a wrong photo is told at once
-    classifier, skipped = load_classifier(classes, model, device, tta)
-    report_skipped([str(error) for error in skipped])
+    classifier = open_classes(classes, model, device, tta)
     crop = classifier.extractor.transform(photo)
     (maps,) = classifier.extractor.feature_maps(crop[None])
     key = content_key(read_file(image))
@@ -71,10 +70,10 @@ def explain(
     label = "unknown" if prediction.unknown else prediction.label
     numbers = {
         name: {
-            "probability": round(prediction.probabilities[name], 6),
-            "explained": round(prediction.explained[name], 6),
-            "error": round(prediction.errors[name], 6),
-            "error_map": [[round(float(value), 6) for value in row] for row in error_maps[name]],
+            "probability": prediction.probabilities[name],
+            "explained": prediction.explained[name],
+            "error": prediction.errors[name],
+            "error_map": error_maps[name].tolist(),
         }
         for name in ranked
     }
@@ -83,10 +82,9 @@ def explain(
         "label": prediction.label,
         "unknown": prediction.unknown,
         **({"example_of": prediction.example_of} if prediction.example_of else {}),
-        "threshold": round(prediction.threshold, 6),
+        "threshold": prediction.threshold,
         "out": str(out),
         "classes": numbers,
     }
-    if printed(wants, summary, rows_of(numbers)):
-        return
-    stdout().print(f"{printable(str(out))}: {printable(label)}")
+    if not printed(wants, rounded(summary), rows_of(rounded(numbers))):
+        stdout().print(f"{printable(str(out))}: {printable(label)}")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from frn.cli.shell.classes import open_classes
 from frn.cli.shell.console import note, progress_bar, report_skipped, stdout
 from frn.cli.shell.options import Replace, Threshold, TtaName
 from frn.cli.shell.output import FormatName, printed, prints_result
@@ -16,11 +17,8 @@ from frn.models.zoo import DEFAULT_MODEL
 
 @prints_result()
 def export(
-    out: Annotated[Path | None, typer.Option(help="Folder for the exported files.", show_default=False)] = None,
-    web: Annotated[
-        Path | None,
-        typer.Option(help="Write a web page that classifies to this folder.", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the exported files.")] = None,
+    web: Annotated[Path | None, typer.Option(help="Write a web page that classifies to this folder.")] = None,
     runtime: Annotated[
         Path | None,
         typer.Option(
@@ -31,18 +29,14 @@ def export(
     model: Annotated[
         str | None, typer.Option(help="Model name, model file or run folder.", show_default=DEFAULT_MODEL)
     ] = None,
-    classes: Annotated[
-        Path | None,
-        typer.Option(help="Class folders or a project; adds classifier.onnx.", show_default=False),
-    ] = None,
+    classes: Annotated[Path | None, typer.Option(help="Class folders or a project; adds classifier.onnx.")] = None,
     threshold: Threshold = None,
     tta: TtaName = "none",
     precision: Annotated[
-        Literal["fp32", "fp16", "int8"],
-        typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate)."),
+        Literal["fp32", "fp16", "int8"], typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate).")
     ] = "fp32",
     calibrate: Annotated[
-        Path | None, typer.Option(help="Folder of class folders to calibrate and test int8 on.", show_default=False)
+        Path | None, typer.Option(help="Folder of class folders to calibrate and test int8 on.")
     ] = None,
     max_drop: Annotated[float, typer.Option(min=0, help="Accuracy that int8 may lose, in percentage points.")] = 1.0,
     weights: Annotated[bool, typer.Option("--weights", help="Also write model.safetensors for torch.")] = False,
@@ -142,7 +136,7 @@ def _web(
     from frn_export.web.runtime import find_runtime
     from frn_export.web.write import require_writable_page, write_page
 
-    from frn.estimator.loading import load_classifier, load_extractor
+    from frn.estimator.loading import load_extractor
     from frn.inference.classifier import Classifier
     from frn.inference.feature_cache import FeatureStore
 
@@ -151,8 +145,7 @@ def _web(
     if classes is None:
         classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
     else:
-        classifier, skipped = load_classifier(classes, model, "cpu", tta)
-        report_skipped([str(error) for error in skipped])
+        classifier = open_classes(classes, model, "cpu", tta)
     if threshold is not None:
         classifier.threshold_override = threshold
     difference = write_page(classifier, out, found, replace=replace)

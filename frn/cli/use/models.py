@@ -12,10 +12,7 @@ from frn.cli.shell.output import FormatName, printed, prints_result
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
 
-app = typer.Typer(
-    invoke_without_command=True,
-    help="List, add and remove named models.",
-)
+app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
 
 @app.callback()
