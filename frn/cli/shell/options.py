@@ -7,8 +7,8 @@ import typer
 
 from frn.models.zoo import DEFAULT_MODEL
 
-Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd"]
-MethodName = Literal["frn", "bifrn", "frn-tdm", "proto-tdm", Baseline]
+Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd", "deepbdc", "mcl"]
+MethodName = Literal["frn", "bifrn", "srm", "lccrn", "frn-tdm", "proto-tdm", Baseline]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["auto", "fp32", "bf16"]
 
