@@ -15,9 +15,9 @@ from textual.screen import Screen
 from textual.theme import ThemeProvider
 
 from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
-from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Recovered
-from frn_tui.client.protocol import MIRROR
+from frn_tui.client.protocol import MIRROR, EngineError
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.help import meanings
 from frn_tui.document.controller import Controller
@@ -204,7 +204,7 @@ class FrnApp(App[None]):
         if finished := await settle(self.controller):
             self.context.say(finished, severity="warning")
 
-    async def _open_first_classes(self, left: Recovered) -> None:
+    async def _open_first_classes(self, left: Recovered | None) -> None:
         if self.place is not None:
             await self.workspace.open_place(self.place)
             if left and self.recovery.is_of(left, self.place):

@@ -5,8 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from frn_tui.client.client import EngineError
-from frn_tui.client.protocol import EXISTS
+from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.terminal.viewer import viewer_command
 

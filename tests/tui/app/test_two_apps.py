@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import FindHolder, LoadProject, LockProject, SaveProject
-from frn_tui.client.protocol import OPEN_ELSEWHERE, OpenModel
-from frn_tui.client.serialization import StateJson
+from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError, OpenModel
 from frn_tui.dialogs.dialogs import AskText
 
+from frn.inference.session import ClassEntry, State
 from tests import processes
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
 PROJECT = "/home/birds.frn.json"
-STATE: StateJson = {"classes": [{"id": 1, "name": "x", "supports": []}], "threshold": None, "next_id": 2}
+STATE = State((ClassEntry(1, "x"),), next_id=2)
 
 
 @pytest.fixture

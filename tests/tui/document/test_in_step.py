@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from frn_tui.client.client import EngineError
+from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import bundle, settle, sort

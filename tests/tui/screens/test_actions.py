@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from frn_tui.client.client import EngineError
-from frn_tui.client.protocol import EXISTS
+from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs import picker as picker_module
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.dialogs.picker import Picker

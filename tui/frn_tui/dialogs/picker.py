@@ -15,9 +15,8 @@ from textual.visual import RenderOptions, Visual
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import Entry, Inside, ListFolder, Listing, LookInside
-from frn_tui.client.protocol import Engine
+from frn_tui.client.protocol import Engine, EngineError
 from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line
 from frn_tui.dialogs.finding import narrowed

@@ -13,10 +13,9 @@ from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.file_requests import Found
 from frn_tui.client.protocol import Answer, Confusion, Engine, HideAndTest
-from frn_tui.client.serialization import state_from_json, state_to_json, support_from_json
 from frn_tui.document.queries import Problem, ShowProgress
 from frn_tui.document.review_state import Reviewed, reviewed
-from frn_tui.document.synced_document import SyncedDocument
+from frn_tui.document.synced_document import SyncedDocument, support_of
 from frn_tui.terminal.text import count_of
 
 
@@ -56,7 +55,7 @@ class Controller(SyncedDocument):
         return await self.engine.call(file_requests.ScanPath(path))
 
     async def holder(self, path: str) -> int | None:
-        return (await self.engine.call(file_requests.FindHolder(path)))["holder"]
+        return await self.engine.call(file_requests.FindHolder(path))
 
     async def lock_again(self) -> None:
         """Lock the project that is open: its lock has ended with the last engine."""
@@ -91,13 +90,13 @@ class Controller(SyncedDocument):
     async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
         """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
         found = await self.engine.call(file_requests.LoadProject(path))
-        if found["model"] != self.model_name:
-            await self.open_model(found["model"])
-        if self.model is not None and self.model["sha256"] != found["sha256"]:
+        if found.model != self.model_name:
+            await self.open_model(found.model)
+        if self.model is not None and self.model["sha256"] != found.sha256:
             self.problems.append(
                 Problem(path, "was made with another version of this model; its classes are made anew")
             )
-        self.begin(state_from_json(found["state"]))
+        self.begin(found.state)
         self.project = None if copy else path
         await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()
@@ -110,7 +109,7 @@ class Controller(SyncedDocument):
             if session is not self.session:
                 raise FrnError(f"{path}: is not saved, as another project was opened meanwhile")
             state = session.state
-            await self.engine.call(file_requests.SaveProject(path, state_to_json(state), replace))
+            await self.engine.call(file_requests.SaveProject(path, state, replace))
         session.mark_saved(state)
         if session is self.session:  # no other was opened meanwhile
             self.project, self.place, self.sample_classes = path, None, frozenset()
@@ -123,9 +122,8 @@ class Controller(SyncedDocument):
         for name, paths in (pair for classes in self.adding for pair in classes.items()):
             adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
         saved = self.session.is_saved and not adding
-        state = state_to_json(self.session.state)
         await self.engine.call(
-            file_requests.WriteJournal(state, self.model_name, self.project, self.place, adding, saved)
+            file_requests.WriteJournal(self.session.state, self.model_name, self.project, self.place, adding, saved)
         )
 
     async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
@@ -241,7 +239,7 @@ class Controller(SyncedDocument):
 
         An example of another class moves: it was said to be of that.
         """
-        supports = [support_from_json(answer) for answer in answers if "key" in answer]
+        supports = [support_of(answer) for answer in answers if "key" in answer]
         if not supports:
             raise FrnError("there is no photo on show that could become an example")
         name = self.session.state.find(class_id).name

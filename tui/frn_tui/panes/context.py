@@ -13,9 +13,8 @@ from textual.worker import Worker
 
 from frn.errors import FrnError
 from frn.inference.session import Moves, Session
-from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import Recovered
-from frn_tui.client.protocol import EXISTS
+from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.controller import Controller
@@ -43,7 +42,7 @@ class Context:
         """Bookmarks, and what was opened before."""
         self.watchers: list[Callable[[], object]] = []
         """Told whenever something has changed: screens over the workspace."""
-        self.left: Recovered = {}
+        self.left: Recovered | None = None
         """Unsaved work of an app that has ended."""
         self.browsed = "."
         """Folder that the file picker was in last."""
@@ -58,7 +57,7 @@ class Context:
     async def _guarded(self, is_told: bool, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
         try:
             await work(*arguments)
-        except (FrnError, EngineError) as error:
+        except FrnError as error:
             self.say(str(error), severity="error")
         except asyncio.CancelledError:
             if is_told:

@@ -14,7 +14,6 @@ from textual.message import Message
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry
-from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import Found, ListFolder, StampFiles
 from frn_tui.document.queries import best_score
 from frn_tui.panes.answers import AnswersLine
@@ -182,7 +181,7 @@ class QueryPane(Pane):
         await self.controller.engine.call(ListFolder(folder))  # refused where there is none
         try:
             await self._watch(folder)
-        except (FrnError, EngineError) as error:
+        except FrnError as error:
             self.watched = None
             raise FrnError(f"{error}   {folder} is not watched any more   w: watch") from error
 
@@ -193,7 +192,7 @@ class QueryPane(Pane):
         while self.watched == folder:
             await asyncio.sleep(1)
             fresh = [file for file in everything_in(await self.controller.scan(folder)) if file not in seen]
-            stamps = (await self.controller.engine.call(StampFiles(fresh)))["stamps"] if fresh else {}
+            stamps = await self.controller.engine.call(StampFiles(fresh)) if fresh else {}
             # What has changed since the last look is still being copied.
             whole = [file for file in fresh if file in stamps and stamps[file] == before.get(file)]
             before = stamps

@@ -16,7 +16,6 @@ from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
 from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
-from frn_tui.client.serialization import state_from_json
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.classes.embedding import Embedding
 from frn_tui.engine.classes.near_duplicates import NearDuplicates
@@ -93,7 +92,7 @@ class EnrolledClasses:
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
         """Answer for the classes of a state from now on; where maps are missing, the classes stay as they were."""
-        state = state_from_json(request.state)
+        state = request.state
         self._follow_model()
         entries = tuple(entry for entry in state.classes if entry.supports)
         maps, missing = self._find_maps(entries, job.check)
