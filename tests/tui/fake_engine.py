@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import EXISTS, EngineError, OnEvent, Request, Result
 
-from frn.system.messages import convert, decode, encode
+from frn.system.processes.messages import convert, decode, encode
 
 
 class FakeEngine(EngineClient):
@@ -268,7 +268,7 @@ class FakeEngine(EngineClient):
         verdicts: tuple[str, ...],
         journal: str,
     ) -> dict[str, Any]:
-        self.sorted_beside = verdicts
+        self.sorted_beside = tuple(verdicts)
         self.sorted += [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
         places = {path: f"{folder}/{verdict}/{Path(path).name}" for path, verdict in photos}
         return {"places": places, "failed": [], "twins": [], "journal": journal or "/state/moved/1.jsonl"}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from frn.errors import FrnError, shorten
-from frn.system.messages import Message, read, write
+from frn.system.processes.messages import Message, read, write
 
 Answer = tuple[Message, Sequence[bytes]]
 Handler = Callable[[Message, list[bytes]], Answer]
@@ -30,7 +30,7 @@ _GRACE = 2.0
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from frn.system.sandbox import serve
+from frn.system.processes.sandbox import serve
 serve(sys.argv[2], int(sys.argv[3]))
 """
 

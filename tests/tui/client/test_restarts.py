@@ -16,7 +16,7 @@ from frn_tui.client.file_requests import ScanPath
 from frn_tui.client.protocol import AskClasses, EmbedImages, EngineError, RenderPreview, SetClasses
 
 from frn.inference.session import State
-from frn.system.messages import convert
+from frn.system.processes.messages import convert
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, children, eventually, kill, play
 

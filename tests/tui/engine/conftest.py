@@ -9,7 +9,7 @@ from frn_tui.client.protocol import parse
 from frn_tui.engine.operations import build_handlers
 from frn_tui.engine.worker_queues import Handler, Job, serve
 
-from frn.system.messages import decode, encode
+from frn.system.processes.messages import decode, encode
 
 Message = dict[str, Any]
 
@@ -62,7 +62,7 @@ class Engine:
             {"id": i, "name": name, "supports": [_support(known[str(path)]) for path in members]}
             for i, (name, members) in enumerate(classes.items(), 1)
         ]
-        return {"classes": entries, "threshold": threshold, "next_id": len(entries) + 1, "model": "", "moves": None}
+        return {"classes": entries, "threshold": threshold, "next_id": len(entries) + 1}
 
 
 def _support(event: Message) -> Message:

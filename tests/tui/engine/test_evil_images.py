@@ -19,7 +19,7 @@ from frn_tui.client.protocol import AskClasses, EmbedImages, EngineError, OpenMo
 from PIL import Image
 
 from frn.inference.session import State
-from frn.system.messages import convert
+from frn.system.processes.messages import convert
 
 Make = Callable[[Path], Path | None]
 Message = dict[str, Any]

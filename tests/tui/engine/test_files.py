@@ -17,7 +17,7 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior
-from frn.system.locks import Lock
+from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -157,7 +157,8 @@ def test_a_journal_is_found_once_its_app_is_gone(
     (state_folder / "journal-7.json").write_text("{")
     found = engine.done("recover")
     assert (found["project"], found["model"]) == ("new", "conv4")
-    assert (found["state"], found["adding"]) == (state, {"x": ["/x/1.jpg"]})
+    assert {**found["state"], **state} == found["state"]
+    assert found["adding"] == {"x": ["/x/1.jpg"]}
     engine.done("discard", journal=found["journal"])
     older = engine.done("recover")
     assert older["project"] == "old"  # another app's unsaved work is its own

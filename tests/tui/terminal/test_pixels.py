@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.strip import Strip
 
-from frn.system.messages import convert
+from frn.system.processes.messages import convert
 
 MESSAGE = {
     "cells": "",

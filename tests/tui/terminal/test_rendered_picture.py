@@ -3,7 +3,7 @@ import base64
 import pytest
 from frn_tui.terminal.rendered_picture import Picture
 
-from frn.system.messages import convert
+from frn.system.processes.messages import convert
 
 MESSAGE = {
     "mode": "half",

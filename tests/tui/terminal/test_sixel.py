@@ -15,7 +15,7 @@ from frn_tui.widgets import cells
 from rich.style import Style
 from textual.strip import Strip
 
-from frn.system.messages import convert
+from frn.system.processes.messages import convert
 from tests.tui.terminal.test_pixels import MESSAGE
 
 IMAGE = re.compile(r'\x1bP0;1q"1;1;(\d+);(\d+)([^\x1b]*)\x1b\\')

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from frn.system.messages import Message, convert, decode, encode
+from frn.system.processes.messages import Message, convert, decode, encode
 from frn_tui.client.engine_process import Process, cause_of_death, end, hear_hello, kill, spawn
 from frn_tui.client.protocol import (
     INTERNAL,

@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from frn.system.messages import decode
+from frn.system.processes.messages import decode
 from frn_tui.client.protocol import PROTOCOL_VERSION, EngineError
 
 MAX_LINE = 64 << 20

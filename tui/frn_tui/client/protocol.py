@@ -1,4 +1,4 @@
-"""What the app asks its engine and what the engine answers: messages of `frn.system.messages`, over pipes.
+"""What the app asks its engine and what the engine answers: messages of `frn.system.processes.messages`, over pipes.
 
 The app asks `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
 number of events for that id, `{"id": 7, "event": "progress", ...}`, and one end: `{"id": 7, "end": "done", "result":
@@ -30,7 +30,7 @@ from typing import (
 
 from frn.errors import FrnError
 from frn.inference.session import State
-from frn.system.messages import convert
+from frn.system.processes.messages import convert
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.rendered_picture import Picture
 

@@ -4,6 +4,7 @@ The app shows what is here and calls its methods; a listener is told when someth
 the session.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -135,9 +136,11 @@ class Controller(SyncedDocument):
         if self.entry(class_id) is None:
             raise FrnError(f"{name} was deleted meanwhile; {not_added(len(supports))}")
         duplicates = self.session.add(class_id, supports)
+        if added := len(supports) - len(duplicates):
+            self.session.name_act(f"added {count_of(added, 'photo')} to {name}")
         self.problems += broken
         await self.sync()
-        return Added(len(supports) - len(duplicates), broken, duplicates)
+        return Added(added, broken, duplicates)
 
     async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
         """Make a class of each folder; one that is there already gets more examples. One edit for all."""
@@ -145,7 +148,10 @@ class Controller(SyncedDocument):
         with self.begun(classes):
             supports, broken = await self._embed(everything, f"Adding {count_of(len(classes), 'class')}", progress)
         self._refuse_another(session, len(supports))
+        before = self.session.state
         outcome = self._make_classes(classes, supports, broken)
+        if self.session.state is not before:
+            self.session.name_act(f"added {count_of(outcome.added, 'photo')} to {count_of(len(classes), 'class')}")
         await self.sync()
         return outcome
 
@@ -189,16 +195,15 @@ class Controller(SyncedDocument):
         self.arrangement.follow(items)
         return items
 
-    def place_after(self, step: int) -> int:
-        """The answer so many steps further in the order that was chosen, round the end."""
+    def path_after(self, step: int) -> str:
+        """Path of the answer so many steps further in the order that was chosen, round the end."""
         self.reviewed()
         paths = self.arrangement.paths
-        places = {answer["path"]: place for place, answer in enumerate(self.query.answers)}
         shown = self.query.answer
         if not paths or shown is None:
-            return self.query.at
+            return self.query.shown
         at = paths.index(shown["path"]) + step if shown["path"] in paths else 0
-        return places.get(paths[at % len(paths)], self.query.at)
+        return paths[at % len(paths)]
 
     async def edit(self, change: Callable[[Session], object]) -> None:
         """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
@@ -216,9 +221,9 @@ class Controller(SyncedDocument):
         await self.sync()
         return await self.engine.call(HideAndTest(shot))
 
-    async def show(self, index: int) -> None:
+    async def show(self, path: str) -> None:
         """Put one of the answers on show, with its error maps."""
-        self.query.show(index)
+        self.query.show(path)
         await self.sync()
         await self.query.add_maps()
 
@@ -226,6 +231,8 @@ class Controller(SyncedDocument):
         await self.sync(progress)
         if not self._has_examples:
             raise FrnError("there is no class with an example yet: add photos to one first")
+        state = self.session.state
+        self.session.amend(dataclasses.replace(state, dropped=state.dropped.difference(paths)))
         self.problems += await self.query.ask(paths, progress)
         self._changed()
         await self.query.add_maps()
@@ -250,3 +257,9 @@ class Controller(SyncedDocument):
                 self.session.move(elsewhere, class_id)
         there = [twin for twin in twins if twin.class_name == name]
         return Added(len(supports) - len(there), [], there)
+
+    def set_aside(self, answers: Sequence[Answer]) -> int:
+        """Note that photos are of none of the classes, in one edit; returns how many."""
+        supports = [support_of(answer) for answer in answers if "key" in answer]
+        self.session.set_aside(supports)
+        return len(supports)

@@ -24,6 +24,7 @@ async def relocate(controller: Controller, folder: str, progress: ShowProgress) 
     if found:
         session = controller.session
         session.replace_state(_with(session.state, lambda support: found.get(support.key, support)))
+        session.name_act(f"found {count_of(len(found), 'photo')}")
     await controller.find_missing()
     await controller.sync(progress)
     return len(found), len(sizes)
@@ -141,8 +142,12 @@ async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
         return dataclasses.replace(support, path=Path(places.get(str(support.path), support.path)))
 
     def followed(state: State) -> State:
-        is_touched = any(str(support.path) in places for entry in state.classes for support in entry.supports)
-        return _with(state, moved) if is_touched else state
+        examples = (support for entry in state.classes for support in entry.supports)
+        is_touched = any(str(support.path) in places for support in (*examples, *state.others))
+        dropped = frozenset(places.get(path, path) for path in state.dropped)
+        if not is_touched and dropped == state.dropped:
+            return state
+        return dataclasses.replace(_with(state, moved), dropped=dropped)
 
     controller.session.amend_all(followed)
     await controller.find_missing()
@@ -151,4 +156,4 @@ async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
 
 def _with(state: State, change: Callable[[Support], Support]) -> State:
     classes = tuple(dataclasses.replace(entry, supports=tuple(map(change, entry.supports))) for entry in state.classes)
-    return dataclasses.replace(state, classes=classes)
+    return dataclasses.replace(state, classes=classes, others=tuple(map(change, state.others)))

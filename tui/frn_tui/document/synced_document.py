@@ -32,7 +32,7 @@ class SyncedDocument(Document):
         self.threshold = 0.0
         self.calibrated = 0.0
         self.problems: list[Problem] = []
-        self.query = Query(engine, self._changed)
+        self.query = Query(engine, self._changed, lambda: self.session.state.dropped)
         self.arrangement = Arrangement()
         """Which of the answers to go through, and in which order."""
         self._synced: State | None = None
@@ -75,6 +75,7 @@ class SyncedDocument(Document):
         async with self._opening:
             await self._open_model(name)
             self.session.replace_state(dataclasses.replace(self.session.state, model=name))
+            self.session.name_act(f"changed the model to {name}")
         await self.sync(progress)
 
     @asynccontextmanager
@@ -119,6 +120,7 @@ class SyncedDocument(Document):
         if done["missing"]:
             missing = set(done["missing"])
             paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
+            paths += [str(other.path) for other in state.others]
             found, broken = await self._embed(paths, "Reading examples", progress)
             self.problems += broken
             self._follow_changes(found)

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from frn.system.messages import decode
+from frn.system.processes.messages import decode
 from frn_tui.client.protocol import Queue, parse
 from frn_tui.engine.worker_queues import Handler, Job, Send, WorkerQueue
 

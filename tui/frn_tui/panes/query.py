@@ -21,7 +21,7 @@ from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.verdicts import Verdicts
 from frn_tui.terminal.paths import absolute
-from frn_tui.terminal.text import count_of, display_name, percent
+from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
 
 LANDSCAPE = 3
@@ -122,7 +122,7 @@ class QueryPane(Pane):
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:
             self.picture.heat_class = None
-            self.answers.go_to(self.controller.place_after(step))
+            self.answers.go_to(self.controller.path_after(step))
             if not self.controller.arrangement.paths:
                 self.context.say(f"no answer matches: {self.controller.arrangement.words}   l: all")
 
@@ -139,12 +139,9 @@ class QueryPane(Pane):
                 self.assign(entry)
 
     def action_none_of_them(self) -> None:
-        """The threshold rises just above what the best class explains of this photo."""
-        answer = self.controller.query.answer
-        if answer and answer.get("scores"):
-            share = min(max(score["explained"] for score in answer["scores"]) + 0.001, 1.0)
-            if share > self.verdicts.threshold:
-                self.verdicts.set_threshold(share, f"unknown below {percent(share)} explained")
+        """Say that the photo on show is of none of the classes, and continue to the next."""
+        if (answer := self.controller.query.answer) is not None:
+            self.verdicts.set_aside([answer])
             self.action_step(1)
 
     def action_threshold(self, step: float) -> None:

@@ -9,8 +9,8 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded as Found
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import Support
+from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import EmbedImages
-from frn_tui.engine.lru import ByteLimitedLRU
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
@@ -25,7 +25,7 @@ class Embedding:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._maps: ByteLimitedLRU[Maps] = ByteLimitedLRU(MAX_CACHED)
+        self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         """By the model's hash and the image's key."""
 
     def embed(self, request: EmbedImages, job: Job) -> None:

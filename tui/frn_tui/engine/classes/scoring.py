@@ -61,7 +61,7 @@ class Queries:
         answer = {
             **describe(name, found),
             "scores": [scores[place] for place in order],
-            "nearest": self._nearest(classes.entries[order[0]], found.maps),
+            "nearest": self._nearest(classes.entries[order[0]], found),
             "threshold": threshold,
             "unknown": bool(shares[order[0]] < threshold),
         }
@@ -70,12 +70,12 @@ class Queries:
             answer["maps"] = {str(classes.entries[place].id): maps[place].tolist() for place in order[:MAPPED]}
         return answer
 
-    def _nearest(self, entry: ClassEntry, maps: Maps) -> str:
-        """Key of the example of a class whose features, averaged over locations, point most nearly the same way."""
-        keys = [key for key in keys_of(entry) if self._direction(key) is not None]
+    def _nearest(self, entry: ClassEntry, found: Found) -> str:
+        """Key of the other example of a class whose features, averaged over locations, point most nearly its way."""
+        keys = [key for key in keys_of(entry) if key != found.key and self._direction(key) is not None]
         if not keys:
             return ""
-        likeness = np.stack([self._directions[key] for key in keys]) @ maps.mean(0)
+        likeness = np.stack([self._directions[key] for key in keys]) @ found.maps.mean(0)
         return keys[int(likeness.argmax())]
 
     def _direction(self, key: str) -> Floats | None:

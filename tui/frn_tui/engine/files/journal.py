@@ -10,8 +10,8 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn.inference.project import MAX_BYTES
 from frn.system.files import read_json, write_atomically
-from frn.system.locks import Lock
-from frn.system.messages import convert, encode
+from frn.system.processes.locks import Lock
+from frn.system.processes.messages import convert, encode
 from frn_tui.client.file_requests import DiscardJournal, Recover, Recovered, WriteJournal
 from frn_tui.engine.worker_queues import Job
 from frn_tui.settings.settings import state_folder

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 
-from frn.system.locks import Lock, holder
+from frn.system.processes.locks import Lock, holder
 from frn_tui.client.file_requests import FindHolder, LockProject
 from frn_tui.engine.worker_queues import Job
 from frn_tui.settings.settings import state_folder
