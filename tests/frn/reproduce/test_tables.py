@@ -55,7 +55,7 @@ def test_the_table_on_photos_trains_every_row_alike() -> None:
     Only for covariance pooling the rate rises, without which its temperature turns negative.
     """
     presets = [run.options.overridden() for row in TABLES["cub-small"].rows for run in training_runs(row)]
-    assert len(presets) == 17
+    assert len(presets) == 25
     assert {preset.augmentation for preset in presets} == {PRESETS["cub-cropped-conv4"].augmentation}
     assert {(preset.backbone, preset.last_pool, preset.transform.size) for preset in presets} == {("conv4", True, 84)}
     steady = replace(PRESETS["cub-cropped-conv4"].schedule, epochs=1, milestones=())
@@ -74,7 +74,7 @@ def test_the_table_on_photos_trains_every_row_alike() -> None:
         assert abs(seen - 420_000) < 0.03 * 420_000
         assert preset.schedule.milestones == (round(preset.schedule.epochs / 2),)
     commands_of_all = [command for row in TABLES["cub-small"].rows for command in commands(row)]
-    assert len(set(commands_of_all)) == 2 * 17
+    assert len(set(commands_of_all)) == 2 * 25
     assert "frn train cub-small-conv4 --seed 2 --data cub --out runs/cub-frn-2" in commands_of_all
 
 
