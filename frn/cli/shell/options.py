@@ -9,8 +9,6 @@ import typer
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
-Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd", "deepbdc", "mcl"]
-MethodName = Literal["frn", "bifrn", "srm", "lccrn", "frn-tdm", "proto-tdm", Baseline]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["auto", "fp32", "bf16"]
 
@@ -27,6 +25,13 @@ def preset_names(incomplete: str) -> list[str]:
     from frn.training.presets import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]
+
+
+def method_names(incomplete: str) -> list[str]:
+    """Names of heads."""
+    from frn.heads import head_names
+
+    return [name for name in head_names() if name.startswith(incomplete)]
 
 
 Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
@@ -81,6 +86,10 @@ TtaName = Annotated[
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 
 # Training
+Method = Annotated[
+    str | None,
+    typer.Option(help="Use another head than the preset's.", show_default=False, autocompletion=method_names),
+]
 TrainingData = Annotated[
     list[Path] | None,
     typer.Option(help="Data set with train/ and val/. Repeatable.", show_default=False),

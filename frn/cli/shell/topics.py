@@ -1,10 +1,6 @@
-"""Texts of `frn help TOPIC`; `docs/shell.md` has the same text."""
+"""Texts of `frn help TOPIC`; `docs/reference/command-line.md` has the same text."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from textwrap import fill
-
-from frn.cli.shell.schemas import SCHEMAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,10 +9,6 @@ class Topic:
 
     title: str
     text: str
-
-
-def _wrapped(names: Iterable[str]) -> str:
-    return fill(", ".join(names), 120, break_on_hyphens=False)
 
 
 TOPICS = {
@@ -36,13 +28,14 @@ only in a terminal; in a log, training writes one line per epoch. A traceback is
     ),
     "json": Topic(
         "JSON and CSV",
-        f"""\
+        """\
 Every command with a result accepts `--format table`, `csv` or `json`. `--json` is short for `--format json`; `--csv`
 without a file name is short for `--format csv`. The table is for people and may change between versions. JSON is one
 value on one line; `frn classify` prints one object per photo. CSV has a header and one row per photo, class, model,
 preset or measurement.
 `frn help json COMMAND` prints the JSON Schema of these commands:
-{_wrapped(SCHEMAS)}.
+classify, enroll, explain, score, models, models add, models known, eval, plot, presets, train, teach, average,
+finetune, reproduce, visualize train, visualize render, export, data check, cache.
 
 ```sh
 frn classify birds photos --json | jq -r 'select(.unknown) | .image'

@@ -103,6 +103,8 @@ def check(
     """
     with user_errors():
         wants = chosen_format(form, as_json)
+        from msgspec import to_builtins
+
         from frn.data.check import check_split
         from frn.data.folders import find_splits, unused_folders
 
@@ -119,20 +121,20 @@ def check(
             with progress_bar(f"checking {folder.name}") as progress:
                 reports.append(check_split(folder, per_class, progress))
         counts = [
-            {"split": str(report.folder), "class": name, "images": images, "too_small": name in report.too_small}
+            {"split": report.folder, "class": name, "images": images, "too_small": name in report.too_small}
             for report in reports
-            for name, images in report.sizes.items()
+            for name, images in report.classes.items()
         ]
-        printed(wants, [report.as_json() for report in reports], counts)
+        printed(wants, to_builtins(reports), counts)
         for report in reports:
             if wants == "table":
-                stdout().print(f"{printable(str(report.folder))}: {report}")
+                stdout().print(f"{printable(report.folder)}: {report}")
             for broken in report.broken:
                 note(f"broken: {broken.reason}")
             for skipped in report.skipped:
                 note(skipped.reason)
             for name, size in report.too_small.items():
-                note(f"too small: {report.folder / name} has {size} images, but {episode} needs {per_class}")
+                note(f"too small: {Path(report.folder, name)} has {size} images, but {episode} needs {per_class}")
         report_skipped(unused_folders(data, found) if found else [], all_of_them="")
         problems = sum(len(report.broken) + len(report.too_small) for report in reports)
         if problems:

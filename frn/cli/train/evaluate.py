@@ -10,22 +10,21 @@ from frn.cli.shell.options import (
     Device,
     EpisodeSeed,
     ImportPreset,
-    MethodName,
     PrecisionName,
     Replace,
     Split,
     SplitData,
     Threads,
     TtaName,
+    method_names,
     model_names,
 )
 from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed, rows_of
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
+    from frn.evaluation.accuracy import Result, Unknown
     from frn.evaluation.evaluate_model import EvaluationOptions
-    from frn.evaluation.open_set import Unknown
-    from frn.evaluation.split_report import Result
 
 
 NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
@@ -49,8 +48,8 @@ def evaluate(
     device: Device = "auto",
     threads: Threads = None,
     method: Annotated[
-        MethodName | None,
-        typer.Option(help="Evaluate another, untrained head on the same backbone."),
+        str | None,
+        typer.Option(help="Evaluate another, untrained head on the same backbone.", autocompletion=method_names),
     ] = None,
     tta: TtaName = "none",
     preset: ImportPreset = None,
@@ -112,12 +111,12 @@ def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
     from frn.evaluation.evaluate_model import evaluate as run
     from frn.evaluation.findings import Findings, find
     from frn.report.evaluation_page import evaluation_page
-    from frn.system.files import write_atomically
+    from frn.report.page import write_page
 
     found: list[Findings] = []
     results = run(options, bars=progress_bar, warn=report_skipped, inspect=lambda shown: found.append(find(shown)))
     facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
-    write_atomically(report, evaluation_page(options.model, found, command_line(), facts))
+    write_page(report, evaluation_page(options.model, found, command_line(), facts))
     return results
 
 

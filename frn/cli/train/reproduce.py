@@ -53,6 +53,8 @@ def reproduce(
     """
     with user_errors():
         wants = chosen_format(form, as_json)
+        from msgspec import to_builtins
+
         from frn.reproduce.plan import Locations, data_sets, unmeasured
         from frn.reproduce.table_page import markdown
         from frn.reproduce.table_report import read, report
@@ -87,8 +89,8 @@ def reproduce(
             found = found.with_rows_of(before, kept)
         page = markdown(found, chosen)
         write_atomically(out / f"{chosen.name}.md", page)
-        write_atomically(out / f"{chosen.name}.json", json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
-    result = found.as_json()
+        result = to_builtins(found)
+        write_atomically(out / f"{chosen.name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     if not printed(wants, result, [row for line in result["rows"] for row in _figures(found.table, line)]):
         stdout().print(page, soft_wrap=True, end="")
     if failed:
@@ -184,13 +186,14 @@ def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
 
 
 def _list(tables: "list[Table]", wants: FormatName) -> None:
+    from msgspec import to_builtins
     from rich.table import Table as Grid
     from rich.text import Text
 
     from frn.reproduce.table_page import figure, heading
     from frn.reproduce.table_report import described
 
-    listed = [described(table) for table in tables]
+    listed = to_builtins([described(table) for table in tables])
     if printed(wants, listed, [{"table": t["table"], **row} for t in listed for row in rows_of(t["rows"])]):
         return
     console = stdout()

@@ -24,7 +24,7 @@ from frn.cli.train.evaluate import describe
 from frn.models.zoo import DEFAULT_MODEL, resolve
 
 if TYPE_CHECKING:
-    from frn.evaluation.split_report import Result
+    from frn.evaluation.accuracy import Result
     from frn.training.launch import PreparedRun
     from frn.training.runs.run_folder import TrainState
 
@@ -39,9 +39,7 @@ def train(
     ],
     data: options.TrainingData = None,
     out: options.RunOut = None,
-    method: Annotated[
-        options.MethodName | None, typer.Option(help="Use another head than the preset's.", show_default=False)
-    ] = None,
+    method: options.Method = None,
     backbone: options.Backbone = None,
     batch: Annotated[
         int | None, typer.Option(min=2, help="Images per step of pre-training.", show_default=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
-from frn.cli.shell.options import ImportPreset, MethodName
+from frn.cli.shell.options import ImportPreset, method_names
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def add(
         typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
     method: Annotated[
-        MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
+        str | None,
+        typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=method_names),
     ] = None,
     preset: ImportPreset = None,
     form: Format = None,

@@ -91,10 +91,11 @@ def score(
         if csv is not None:
             write_atomically(csv, as_csv(found))
         if report is not None:
+            from frn.report.page import write_page
             from frn.report.score_page import score_page
 
             facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
-            write_atomically(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
+            write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
         if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
             _show(found, classifier)
         if found.broken:
@@ -104,6 +105,7 @@ def score(
 
 def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, object]:
     """All numbers; shares, if none exist, are null."""
+    bins = found.calibration
     return {
         "classes": str(classes),
         "labelled": str(labelled),
@@ -120,10 +122,11 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
             for entry in found.per_class
         },
         "confusion": found.confusion.tolist(),
-        "calibration_error": _number(found.calibration_error),
+        "calibration_error": _number(bins.error),
         "reliability": [
-            {"photos": bin_.photos, "said": _number(bin_.said), "right": _number(bin_.right)}
-            for bin_ in found.reliability
+            {"photos": int(photos), "said": _number(said), "right": _number(right)}
+            for photos, said, right in zip(bins.counts, bins.confidence, bins.accuracy, strict=True)
+            if photos
         ],
         "false_rejections": _number(found.false_rejections),
         "unknown": len(found.unknown),
@@ -179,7 +182,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     said = sum(answer.probability for answer in found.known) / len(found.known)
     console.print(
         f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
-        f"expected calibration error {100 * found.calibration_error:.1f} points"
+        f"expected calibration error {100 * found.calibration.error:.1f} points"
     )
     threshold, rejected = classifier.threshold, found.false_rejections
     told = f"unknown (typically below {threshold:.0%} explained): {rejected:.1%} of these photos"
