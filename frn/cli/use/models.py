@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.shell.console import note, print_table, printable, report_skipped, status_line, stdout, user_errors
-from frn.cli.shell.options import Classes, ClassifierDevice, ImportPreset, MethodName, model_names
+from frn.cli.shell.options import Classes, ClassifierDevice, ImportPreset, method_names, model_names
 from frn.cli.shell.output import FormatName, printed, prints_result
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def add(
         typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
     method: Annotated[
-        MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
+        str | None,
+        typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=method_names),
     ] = None,
     preset: ImportPreset = None,
     wants: FormatName = "table",
