@@ -145,5 +145,6 @@ def _rendered(cells: list[Cell], color_system: ColorSystem) -> str:
 
 @lru_cache(8192)
 def _codes(style: Style, color_system: ColorSystem) -> str:
+    style._ansi = None  # which it keeps for the first colour system that it was asked for
     codes = style._make_ansi_codes(color_system)
     return f"\x1b[0;{codes}m" if codes else "\x1b[0m"
