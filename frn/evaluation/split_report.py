@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import NotRequired, TypedDict
 
 import torch
 from torch import Tensor
@@ -11,11 +10,11 @@ from torch import Tensor
 from frn.data.pixel_cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import summarise
+from frn.evaluation.accuracy import Result, as_result, summarise
 from frn.evaluation.enrolled import enrolled_accuracies
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
-from frn.evaluation.open_set import Unknown, doubled, measure_open_set
+from frn.evaluation.open_set import doubled, measure_open_set
 from frn.evaluation.tally import Tally
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
@@ -23,23 +22,6 @@ from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior, tune_on_episodes
 from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import keep_freed_memory
-
-
-class Result(TypedDict):
-    """One shape's accuracy; `accuracy` and `ci95` in percent."""
-
-    way: int
-    shot: int
-    queries: int
-    episodes: int
-    accuracy: float
-    ci95: float
-    seconds: float
-    tuned: NotRequired[dict[str, float]]
-    """Accuracy and ci95 of the same episodes, enrolled as `frn classify` does."""
-    unknown: NotRequired[Unknown]
-    head: NotRequired[dict[str, float]]
-    """What was chosen from the validation split, for a head that nobody trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +119,7 @@ def evaluate_images(
             tally=tally,
         )
         accuracy = summarise(ranks.gather(torch.from_numpy(own).to(feature_maps.device), plan.episodes).cpu().numpy())
-        result: Result = {
-            "way": shape.way,
-            "shot": shape.shot,
-            "queries": shape.queries,
-            "episodes": plan.episodes,
-            "accuracy": accuracy.mean,
-            "ci95": accuracy.ci95,
-            "seconds": round(time.perf_counter() - began, 3),
-        }
+        result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)
         if plan.tune:

@@ -22,8 +22,9 @@ from torch.overrides import TorchFunctionMode
 from frn.backbones import build_backbone
 from frn.backbones.folding import folded
 from frn.backbones.pretrained import Pretrained, recipe
+from frn.backbones.several import Several
 from frn.errors import FrnError, FrnWarning
-from frn.heads import build_head
+from frn.heads import build_head, networks_for
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import (
@@ -54,7 +55,11 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.record: dict[str, object] = {}
-        self.backbone = build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
+        networks = [
+            build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
+            for _ in range(networks_for(config.method))
+        ]
+        self.backbone = Several(networks) if len(networks) > 1 else networks[0]
         self.d = self.backbone.d
         self.head: Head = build_head(config.method, self.d)
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
@@ -205,6 +210,8 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     The name is `torchvision:NAME` or `timm:NAME`; None takes the image size of the weights' own recipe. FrnError if
     there is no such network, or the file is not of it.
     """
+    if networks_for(method) > 1:
+        raise FrnError(f"method {method!r} trains {networks_for(method)} networks: {name} is one that stays as it is")
     how = recipe(name, weights)
     size = size or how.size
     transform = EvaluationTransform(size=size, resize=how.resize(size))

@@ -145,6 +145,16 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
+class Quoted:
+    """A line that the paper quotes of another one: in percent, as printed. Nobody trains it here."""
+
+    label: str
+    network: str
+    one_shot: str
+    five_shot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table of the paper, or in its manner."""
 
@@ -153,6 +163,7 @@ class Table:
     title: str
     rows: Sequence[Row] = ()
     elsewhere: Sequence[Elsewhere] = ()
+    quoted: Sequence[Quoted] = ()
     note: str = ""
     unit: str = "in percent"
     """Unit of its figures."""
@@ -174,19 +185,3 @@ def run_of(preset: str) -> RunSpec:
     """The run of a preset as it stands, after the pre-training that it needs."""
     start = PRESETS[preset].pretraining.init_from
     return RunSpec(name=preset, options=RunOptions(preset=preset), init=run_of(start) if start else None)
-
-
-PublishedPair = tuple[tuple[float, ...], tuple[float, ...]]
-"""Accuracy at 1 and at 5 shot, each with the half-width of its interval if there is one."""
-NONE: PublishedPair = ((), ())
-
-
-def own(label: str, run: RunSpec, published: PublishedPair = NONE) -> Row:
-    """A row of our own: one run, tested at both shots."""
-    return at_both(label, Measurement(name=run.name, run=run, prepare=run.prepare), published)
-
-
-def at_both(label: str, measurement: Measurement, published: PublishedPair = NONE) -> Row:
-    """One measurement at both shots."""
-    one, five = published
-    return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})

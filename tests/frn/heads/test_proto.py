@@ -5,7 +5,7 @@ import torch
 
 from frn.errors import FrnError
 from frn.heads import build_head
-from frn.heads.proto import ProtoHead
+from frn.heads.vectors.proto import ProtoHead
 
 
 @pytest.mark.parametrize("pooled", [True, False])

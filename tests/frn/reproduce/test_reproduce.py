@@ -13,7 +13,6 @@ from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
-from frn.reproduce.in_paper import REGENERATED_FROM
 from frn.reproduce.plan import (
     Command,
     Locations,
@@ -22,8 +21,8 @@ from frn.reproduce.plan import (
     run_status,
     stored,
 )
-from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table, at_both
-from frn.reproduce.tables import TABLES, choose_rows, find_table
+from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table
+from frn.reproduce.tables import REGENERATED_FROM, TABLES, choose_rows, find_table
 from frn.system.hardware import processor
 from frn.system.precision import choose_precision
 from frn.training.loop import train
@@ -35,11 +34,19 @@ QUICK = ("--queries", "5", "--episodes", "20")
 TINY = RunSpec(name="tiny", options=RunOptions(preset="cifar-fs-conv4-short", way=4, shot=2, queries=3, epochs=2))
 PLAIN = Measurement(name="tiny", run=TINY, flags=QUICK, prepare="cifar-fs")
 CENTRED = Measurement(name="centred", run=TINY, flags=("--method", "simpleshot", *QUICK), prepare="cifar-fs")
+
+
+def at_both(label: str, measurement: Measurement, *published: tuple[float, ...]) -> Row:
+    """One measurement at both shots."""
+    one, five = published or ((), ())
+    return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})
+
+
 TABLE = Table(
     name="tiny",
     source="our own",
     title="A small one",
-    rows=[at_both("FRN", PLAIN, ((20.0, 0.5), (21.0,))), at_both("SimpleShot", CENTRED)],
+    rows=[at_both("FRN", PLAIN, (20.0, 0.5), (21.0,)), at_both("SimpleShot", CENTRED)],
 )
 OTHER = RunSpec(name="other", options=replace(TINY.options, seed=1))
 AGAIN = Measurement(name="other", run=OTHER, flags=QUICK, prepare="cifar-fs")

@@ -39,13 +39,13 @@ from frn.system.distributed import ALONE, ProcessGroup, joined, restarted
 from frn.training import launch, loop
 from frn.training.launch import prepare_run
 from frn.training.loop import train
-from frn.training.presets import PRESETS, Preset, Schedule, demo
+from frn.training.presets import PRESETS, Preset, Schedule, find_preset
 from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.runs.run import RunResult, RunSettings
 from frn.training.runs.run_options import RunOptions
 
 TINY = replace(
-    demo(),
+    find_preset("demo"),
     episode=EpisodeShape(way=3, shot=1, queries=2),
     schedule=Schedule(epochs=2, milestones=()),
     validation=ValidationProtocol(every=1, episodes=20),

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import FindHolder, LoadProject, LockProject, SaveProject
 from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError, OpenModel
 from frn_tui.dialogs.dialogs import AskText
+from frn_tui.document.controller import Controller
 
 from frn.inference.session import ClassEntry, State
 from tests import processes
@@ -94,6 +96,43 @@ def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_still_locks(
             await second.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
+def test_a_project_is_locked_again_after_its_engine_was_killed(
+    tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
+) -> None:
+    path = str(tmp_path / "x.frn.json")
+
+    async def scenario() -> None:
+        first, second = EngineClient(), engine_of(other.pid)
+        controller = Controller(first)
+        controller.project, first.on_restart = path, controller.lock_again
+        try:
+            await first.start()
+            await second.start()
+            await controller.lock_again()
+            killed = first.pid
+            assert killed is not None
+            os.kill(killed, signal.SIGKILL)
+            while first.pid in (None, killed) or (await second.call(FindHolder(path=path)))["holder"] is None:
+                await asyncio.sleep(0.01)
+            assert (await second.call(FindHolder(path=path)))["holder"] == os.getpid()
+        finally:
+            await first.close()
+            await second.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_the_app_locks_its_project_when_the_engine_was_started_again(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        driver.app.controller.project = PROJECT
+        assert fake_engine.on_restart is not None
+        fake_engine.on_restart()
+        await driver.until(lambda: fake_engine.locked == PROJECT)
+
+    drive(scenario)
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("leave it", "before")])

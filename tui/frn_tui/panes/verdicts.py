@@ -136,7 +136,7 @@ class Verdicts:
         chosen = await self.context.chosen(f"Into {display_name(folder, 50)}", options)
         if chosen is not None:
             said = await sort(self.controller, folder, photos, move=chosen == 1, progress=self.context.progress)
-            self.context.say(f"{said} into {folder}{'   u: undo' if chosen == 1 else ''}")
+            self.context.say(f"{said} into {folder}   {'u: undo' if chosen == 1 else 'undo leaves the copies there'}")
 
     def write(self, items: Sequence[Reviewed]) -> None:
         """Write the answers to a file."""
