@@ -1,4 +1,4 @@
-"""What the terminal shows, cell by cell, so that of an update only what differs is written.
+"""Keeps the cells that the terminal shows, so that an update writes only those that differ.
 
 Textual writes whole regions again: a cursor that moves among photos would cost a screen of pixels at every key. Text
 goes first; cells of pictures follow in small pieces while nothing waits to be written, so that keys answer on a slow

@@ -64,7 +64,7 @@ class InputQueue:
         return self._app.screen, self._app.focused
 
     def _concerned(self) -> list[MessagePump]:
-        """What may be told of an event, in the order in which messages rise."""
+        """Nodes that may hear of an event, in the order in which messages rise."""
         focused = self._app.focused
         nodes: list[DOMNode] = [] if focused is None else list(focused.ancestors_with_self)
         nodes += [screen for screen in reversed(self._app.screen_stack) if screen not in nodes]
