@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
-from frn.cli.shell.options import ImportPreset, MethodName
 from frn.cli.shell.output import FormatName, printed, prints_result
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def add(
         typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
     method: Annotated[
-        MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
+        options.MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
     ] = None,
-    preset: ImportPreset = None,
+    preset: options.ImportPreset = None,
     wants: FormatName = "table",
 ) -> None:
     """Add a pretrained backbone, a run or an authors' checkpoint under a name.
