@@ -88,7 +88,8 @@ class Classifier:
         self._own_errors: dict[str, tuple[str, Array]] = {}
         """Class and location errors (r,) of each example without itself, by content key."""
         self._scorer: ClassScorer | None = None
-        self._left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
+        self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
+        """Errors (n, way) of examples without themselves, their classes and their energies."""
 
     @property
     def rule(self) -> RejectRule:
@@ -103,9 +104,9 @@ class Classifier:
     @property
     def calibration(self) -> Calibration:
         """The rule that the examples give, and what to expect of it."""
-        if self._left_out is None:
+        if self.left_out is None:
             raise FrnError("there is no class yet: enroll some first")
-        return calibrate(*self._left_out, self.false_rejections)
+        return calibrate(*self.left_out, self.false_rejections)
 
     def enroll(
         self,
@@ -174,7 +175,7 @@ class Classifier:
     def _use(self, state: State, form: EnrolledForm) -> None:
         self.state, self.head = state, form.head
         self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
-        self._own_errors, self._left_out = dict(form.own_errors), form.left_out
+        self._own_errors, self.left_out = dict(form.own_errors), form.left_out
         self._scorer = None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
@@ -201,20 +202,15 @@ class Classifier:
         self.classes, self.leave_one_out, self._own_errors = classes, shares, own_errors
         self._scorer = None
         self.state = state
-        self._left_out = self._leave_out(feature_maps)
+        self.left_out = self._leave_out(feature_maps)
         if self.store is not None and classes:
-            form = EnrolledForm(self.head, classes, shares, own_errors, self._left_out)
+            form = EnrolledForm(self.head, classes, shares, own_errors, self.left_out)
             self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor.prior), to_bytes(form))
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares]:
         """Errors (n, way) of examples that their class can do without, their classes, and their energies."""
-        keys = [
-            (label, support.key)
-            for label, entry in enumerate(self.state.classes)
-            for support in entry.supports
-            if len(entry.supports) > 1
-        ]
-        keys = keys[:: stride(len(keys))]
+        places = {entry.name: label for label, entry in enumerate(self.state.classes)}
+        keys = [(places[self._own_errors[support.key][0]], support.key) for support in self.left_out_photos]
         errors, energies = [np.zeros((0, len(self.classes)))], [np.zeros(0)]
         for start in range(0, len(keys), CHUNK):
             chunk = [key for _, key in keys[start : start + CHUNK]]
@@ -222,6 +218,12 @@ class Classifier:
             errors.append(self._class_errors(maps, chunk))
             energies.append(energy(maps))
         return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
+
+    @property
+    def left_out_photos(self) -> list[Support]:
+        """The examples that `left_out` is about: those that their class can do without, an even selection of many."""
+        supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
+        return supports[:: stride(len(supports))]
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
         """Classify image files, in order; one that cannot be read yields its error and stops nothing."""

@@ -112,6 +112,22 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     ),
     "models": (MODELS,),
     "models add": (MODELS,),
+    "models compare": (
+        record(
+            "Comparison",
+            models=named(
+                record(
+                    "ModelComparison",
+                    accuracy=float,
+                    interval=list[float],
+                    **dict.fromkeys(("photos", "bytes"), Count),
+                    auroc=Maybe,
+                    milliseconds=float,
+                )
+            ),
+            disagreements=named(dict[str, str]),
+        ),
+    ),
     "models known": (named(record("Network", backbone=str, about=str, licence=str)),),
     "eval": (record("Evaluation", {"method": str}, model=str, data=str, split=str, seed=Count, results=list[Result]),),
     "plot": (each(record("Point", run=str, total_steps=Count, val_accuracy=float)),),

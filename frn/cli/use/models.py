@@ -1,16 +1,20 @@
 """`frn models`: the models that have names, those that ship and those that were added."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
+from frn.cli.shell.console import note, print_table, printable, report_skipped, status_line, stdout, user_errors
 from frn.cli.shell.output import FormatName, printed, prints_result
 
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
+
+MEASURED = ("path", "backbone", "method", "size", "bytes")
+"""Facts that neither a header's record nor notes may change."""
 
 app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
@@ -108,6 +112,70 @@ def known(wants: FormatName = "table") -> None:
 
 
 @app.command()
+@prints_result()
+def compare(
+    classes: options.Classes,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Model to compare. Repeatable.", show_default="all named models", autocompletion=options.model_names
+        ),
+    ] = None,
+    device: options.ClassifierDevice = "auto",
+    wants: FormatName = "table",
+) -> None:
+    """Compare models on your own classes.
+
+    Each model enrolls the classes and classifies every example photo without itself. The table shows the share that is
+    right with its 95 % interval, how well unknown photos are detected (AUROC), and the time and size of the model.
+    """
+    from frn.estimator.comparison import compare_models, disagreements
+    from frn.estimator.loading import class_files
+    from frn.models.zoo import named_extractors
+
+    files = class_files(classes)
+    report_skipped(files.skipped)
+    found = []
+    with status_line("comparing") as say:
+        models = model or list(named_extractors())
+        for each in compare_models(files.members, models, device):
+            found.append(each)
+            say(f"{len(found)} of {len(models)} models compared")
+    differing = disagreements(found)
+    facts = {
+        each.model: {
+            "accuracy": round(100 * each.right / each.photos, 2),
+            "interval": [round(100 * end, 2) for end in each.interval],
+            "photos": each.photos,
+            "auroc": None if math.isnan(each.auroc) else round(each.auroc, 4),
+            "milliseconds": round(each.milliseconds, 2),
+            "bytes": each.bytes,
+        }
+        for each in found
+    }
+    disagree = {str(path): {each.model: each.answers[path] for each in found} for path in differing}
+    if printed(wants, {"models": facts, "disagreements": disagree}):
+        return
+    from rich.text import Text
+
+    rows = []
+    for each in sorted(found, key=lambda each: each.right, reverse=True):
+        low, high = each.interval
+        rows.append(
+            (
+                Text(each.model, style="bold"),
+                f"{each.right / each.photos:.1%} ({low:.0%} to {high:.0%})",
+                "" if math.isnan(each.auroc) else f"{each.auroc:.2f}",
+                f"{each.milliseconds:.1f} ms",
+                f"{each.bytes / 1e6:.1f} MB",
+            )
+        )
+    print_table(("model", "right", "AUROC", "time", "size"), rows)
+    if len(found) > 1:
+        stdout().print(f"The models disagree on {len(differing)} of {found[0].photos} photos (--json lists them).")
+
+
+@app.command()
 def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")]) -> None:
     """Delete an added model."""
     with user_errors():
@@ -118,45 +186,38 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")])
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
-    from frn.errors import FrnError
+    """What `--json` says of a model: its header's record and notes, and what is measured here before both."""
     from frn.models.header import read_header
-    from frn.models.zoo import NOTES
-    from frn.system.files import read_json
+    from frn.models.notes import read_notes
 
     config, record = read_header(files.weights)
-    facts = {
+    notes = {} if files.shipped else read_notes(files.weights.parent)
+    return {
         "path": str(files.weights),
         "backbone": config.backbone,
         "method": config.method,
         "size": config.transform.size,
         "bytes": files.weights.stat().st_size,
-        **record,
-    }
-    try:
-        notes = {} if files.shipped else read_json(files.weights.parent / NOTES)
-    except FrnError:
-        notes = {}
-    return {**facts, **{key: value for key, value in notes.items() if key not in facts}}
+    } | {name: value for name, value in (notes | record).items() if name not in MEASURED}
 
 
 def _show(found: dict[str, dict[str, Any]]) -> None:
     from rich.text import Text
 
+    from frn.models.notes import accuracy_of
+
     rows = []
     for name, facts in found.items():
-        validation = facts.get("validation")
         rows.append(
             (
                 Text(name, style="bold"),
                 facts["method"],
-                facts["backbone"],
+                printable(facts["backbone"]),
                 f"{facts['size']} px",
                 f"{facts['bytes'] / 1e6:.2f} MB",
-                f"{facts['milliseconds']} ms" if "milliseconds" in facts else "",
+                printable(f"{facts['milliseconds']} ms") if "milliseconds" in facts else "",
                 printable(str(facts.get("about") or facts.get("data", ""))),
-                "{accuracy:.2f} ± {ci95:.2f} % ({shape})".format(**validation)
-                if validation
-                else printable(str(facts.get("licence", ""))),
+                printable(accuracy_of(facts) or str(facts.get("licence", ""))),
             )
         )
     print_table(("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows)

@@ -20,8 +20,8 @@ from frn.errors import FrnError, FrnWarning
 from frn.models.header import OPTIMIZER, STAGE, header, read_header, require_whole
 from frn.models.model import Model, model_file
 from frn.system.files import LOCK, MAX_LINES, read_regular, remove_unfinished, write_atomically
-from frn.system.locks import Lock, holder
 from frn.system.overwriting import MARK, require_writable
+from frn.system.processes.locks import Lock, holder
 from frn.training.presets.record import changes, lengthens
 
 MAX_CONFIG = 1 << 20

@@ -17,9 +17,9 @@ from frn_tui.engine.files.moves import MoveJournal
 from frn_tui.engine.operations import build_handlers
 
 from frn.errors import FrnWarning
-from frn.system import locks
 from frn.system.files import LOCK, beside
-from frn.system.locks import Lock
+from frn.system.processes import locks
+from frn.system.processes.locks import Lock
 from tests.killing import killed_at
 from tests.tui.engine.conftest import Engine, first
 
@@ -363,5 +363,6 @@ def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, memb
     example = state["classes"][1]["supports"][2]
     (answer,) = engine.ask("query", paths=[example["path"]]).told("answer")
     assert answer["scores"][0]["id"] == state["classes"][1]["id"]
-    assert answer["nearest"] == example["key"]  # nothing is more like a photo than itself
+    own = keys[state["classes"][1]["id"]]
+    assert answer["nearest"] in set(own) - {example["key"]}  # a photo does not vouch for itself
     assert np.isfinite(answer["scores"][0]["error"])
