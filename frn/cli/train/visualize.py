@@ -1,7 +1,6 @@
 """`frn visualize`: what reconstructions look like (the paper's decoder)."""
 
 import io
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +13,11 @@ from frn.cli.shell.console import (
     end_stopped_run,
     note,
     print_table,
-    printable,
     progress_bar,
     report_skipped,
     stdout,
     strong,
+    suggest,
 )
 from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.system.overwriting import require_writable
@@ -79,8 +78,7 @@ def train(
         return
     told = f"trained {trained.position.total_steps} steps in {seconds / 60:.1f} minutes: {strong(out)}"
     stdout().print(told, markup=True)
-    words = ["frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png"]
-    stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
+    suggest("frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png")
 
 
 @app.command()
