@@ -1,4 +1,4 @@
-"""The programs of docs/runtimes.md enrol and classify as Python does: equal labels, probabilities within 0.001."""
+"""The programs of docs/guides/runtimes.md enroll and classify as Python does, with probabilities within 0.001."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from frn.cli.main import app
 from frn.models.zoo import assets_folder
 from tests import processes
 
-PROGRAMS = Path(__file__).parents[1] / "docs" / "runtimes"
+PROGRAMS = Path(__file__).parents[1] / "docs" / "guides" / "runtimes"
 SAMPLES = assets_folder() / "samples"
 SHOTS = {"eyed footman": 5, "swallow footman": 3, "tailed footman": 2}
 QUERIES = sorted((SAMPLES / "queries").glob("*[mnd] 6.jpg"))
@@ -22,7 +22,7 @@ QUERIES = sorted((SAMPLES / "queries").glob("*[mnd] 6.jpg"))
 pytestmark = [
     pytest.mark.runtimes,
     pytest.mark.skipif(
-        not {"FRN_ORT_NODE", "FRN_ORT_C"} & os.environ.keys(), reason="needs a runtime: docs/runtimes.md"
+        not {"FRN_ORT_NODE", "FRN_ORT_C"} & os.environ.keys(), reason="needs a runtime: docs/guides/runtimes.md"
     ),
 ]
 
@@ -32,7 +32,7 @@ def needed(variable: str, *programs: str) -> Path:
     folder = os.environ.get(variable)
     missing = [program for program in programs if not shutil.which(program)]
     if not folder or missing:
-        pytest.skip(f"needs {' and '.join(missing or [f'{variable} (docs/runtimes.md)'])}")
+        pytest.skip(f"needs {' and '.join(missing or [f'{variable} (docs/guides/runtimes.md)'])}")
     return Path(folder).resolve()
 
 

@@ -55,7 +55,7 @@ def open_photo(path):  # upright by its EXIF tag, sRGB by its ICC profile
         image = ImageCms.profileToProfile(image, io.BytesIO(profile), ImageCms.createProfile("sRGB"), outputMode="RGB")
     return image.convert("RGB")
 """
-"""How every example opens a photo; docs/export.md and docs/tutorials/deployer.md have the same lines."""
+"""How every example opens a photo; docs/guides/export.md and docs/tutorials/deployment.md have the same lines."""
 
 CARD = Template("""\
 $title

@@ -12,9 +12,10 @@ from frn.data.folders import ClassFolders, scan, split_folder
 from frn.data.pixel_cache import Progress, StoredImages, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.evaluation.accuracy import Result
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.evaluation.method import with_method
-from frn.evaluation.split_report import EvaluationPlan, Inspect, Result, evaluate_images
+from frn.evaluation.split_report import EvaluationPlan, Inspect, evaluate_images
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import Device

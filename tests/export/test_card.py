@@ -134,7 +134,7 @@ def test_the_card_prepares_an_image_as_the_model_does(
         assert np.abs(found - expected).max() <= 5e-3 * expected.max(), size
 
 
-@pytest.mark.parametrize("page", ["docs/export.md", "docs/tutorials/deployer.md"])
+@pytest.mark.parametrize("page", ["docs/guides/export.md", "docs/tutorials/deployment.md"])
 def test_every_page_opens_photos_alike(page: str) -> None:
     assert OPEN_PHOTO in (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
 

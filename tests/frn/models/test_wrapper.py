@@ -53,7 +53,7 @@ def small_network() -> nn.Module:
 
 
 def test_a_network_of_torchvision_learns_in_a_loop_of_ones_own() -> None:
-    """The loop of docs/library.md, as people who know easyfsl write it."""
+    """The loop of docs/guides/library.md, as people who know easyfsl write it."""
     dataset = Blobs(transform=v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32)]))
     network = resnet18(weights=None)
     backbone = nn.Sequential(*list(network.children())[:-3])  # maps of 256 channels
@@ -73,8 +73,8 @@ def test_a_network_of_torchvision_learns_in_a_loop_of_ones_own() -> None:
 
 
 def test_the_pages_show_code_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The loop of docs/library.md and the first lines of the README's Python, as they stand there."""
-    loop = code_of(ROOT / "docs" / "library.md", "FRN(backbone)").replace("episodes=500", "episodes=2")
+    """The loop of docs/guides/library.md and the first lines of the README's Python, as they stand there."""
+    loop = code_of(ROOT / "docs" / "guides" / "library.md", "FRN(backbone)").replace("episodes=500", "episodes=2")
     monkeypatch.setattr("torchvision.models.resnet18", lambda weights: resnet18(weights=None))
     names: dict[str, Any] = {"dataset": Blobs(6, 15)}
     exec(loop, names)
@@ -276,7 +276,7 @@ def test_a_name_that_is_neither_here_nor_on_a_hub_is_told(monkeypatch: pytest.Mo
 
 
 def test_what_is_public_is_there_and_documented() -> None:
-    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guides" / "library.md").read_text(encoding="utf-8")
     for name in frn.__all__:
         assert getattr(frn, name)
         assert re.search(rf"`{name}\b", page), name

@@ -1,4 +1,4 @@
-"""Ten tasks by keys alone and one by the mouse alone: what docs/tasks.md says each takes is what it takes."""
+"""Ten tasks by keys alone and one by the mouse alone: what docs/lab/tasks.md says each takes is what it takes."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,7 +17,7 @@ CLASSES = ["finch", "jay", "owl", "tit", "wren"]
 WRONG = (3, 11, 24, 37)
 """Of the 40 photos that are answered with a class, those that are of the next one."""
 ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
-TABLE = Path(__file__).parents[3] / "docs" / "tasks.md"
+TABLE = Path(__file__).parents[3] / "docs" / "lab" / "tasks.md"
 
 
 class User:
