@@ -48,7 +48,7 @@ APP_LAYERS = [
 
 TORCH_FREE = (
     "frn.errors",
-    *(f"frn.system.{name}" for name in ("caches", "extras", "files", "file_sets", "hardware", "sandbox", "archives")),
+    *(f"frn.system.{name}" for name in ("caches", "extras", "files", "file_sets", "hardware", "processes", "archives")),
     *("frn.data.names", "frn.images"),
     *(f"frn.episodes.{name}" for name in ("shape", "sampler")),
     *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "leave_one_out", "tuning")),

@@ -28,6 +28,7 @@ from frn_tui.panes.classes import MANY
 from frn_tui.terminal.modes import PIXELS, Mode
 
 from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
+from frn.inference.session import State
 from frn.models.zoo import DEFAULT_MODEL
 
 APP = (sys.executable, "-m", "frn_tui.main")
@@ -261,7 +262,7 @@ class Lab:
                 began = perf_counter()
                 with suppress(asyncio.CancelledError):
                     await job
-                await client.call(SetClasses(state={"classes": [], "threshold": None, "next_id": 1}))
+                await client.call(SetClasses(State()))
                 free.append(1000 * (perf_counter() - began))
         finally:
             await client.close()

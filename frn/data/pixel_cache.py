@@ -44,7 +44,7 @@ from frn.system.caches import (
 from frn.system.file_sets import new_folder
 from frn.system.files import beside, read_json
 from frn.system.hardware import cores
-from frn.system.locks import lock
+from frn.system.processes.locks import lock
 
 PIXEL_CACHE_VERSION = 3
 Progress = Callable[[int, int], None]

@@ -36,7 +36,7 @@ from frn.training.objectives import EpisodicObjective, Objective, PretrainingObj
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
 from frn.training.runs.run import RunResult, RunSettings, TrainingRun
-from frn.training.runs.run_folder import FollowedFolder, RunFolder
+from frn.training.runs.run_folder import RunFolder
 from frn.training.setup import (
     build_optimizer,
     checksum,
@@ -112,7 +112,7 @@ def train(
         for part in images.parts:
             check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
     trainer = _Trainer(preset, images, val_images, settings, report, classifier)
-    return trainer.train(RunFolder(out) if settings.ranks.is_main else FollowedFolder(out), init, stop)
+    return trainer.train(RunFolder(out, writes=settings.ranks.is_main), init, stop)
 
 
 class _Step(nn.Module):

@@ -221,7 +221,7 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
 
 
 def report_skipped(
-    reasons: Sequence[str], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
+    reasons: Sequence[object], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
 ) -> None:
     """Say which files could not be used as they were, and why."""
     for reason in reasons[:most]:

@@ -40,10 +40,7 @@ def named(kind: Any) -> Any:
     return GenericAlias(dict, (str, kind))
 
 
-EXPECTED = {
-    "expected": record("Expected", false_rejections=float, caught=Maybe, auroc=Maybe),
-    "head": Numbers,
-}
+EXPECTED = {"expected": record("Expected", false_rejections=float, caught=Maybe, auroc=Maybe), "head": Numbers}
 MODEL = {"path": str, "backbone": str, "method": str, "size": Count, "bytes": Count}
 MODELS = named(open_record("Model", MODEL, MODEL))
 """And whatever their files or makers say besides: data, licence, validation, milliseconds."""
@@ -91,7 +88,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
             threshold=Share,
             out=str,
             classes=named(
-                record("ExplainedBy", probability=Share, explained=float, error=float, error_map=list[list[float]]),
+                record("ExplainedBy", probability=Share, explained=float, error=float, error_map=list[list[float]])
             ),
         ),
     ),
@@ -115,6 +112,22 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     ),
     "models": (MODELS,),
     "models add": (MODELS,),
+    "models compare": (
+        record(
+            "Comparison",
+            models=named(
+                record(
+                    "ModelComparison",
+                    accuracy=float,
+                    interval=list[float],
+                    **dict.fromkeys(("photos", "bytes"), Count),
+                    auroc=Maybe,
+                    milliseconds=float,
+                ),
+            ),
+            disagreements=named(dict[str, str]),
+        ),
+    ),
     "models known": (named(record("Network", backbone=str, about=str, licence=str)),),
     "eval": (record("Evaluation", {"method": str}, model=str, data=str, split=str, seed=Count, results=list[Result]),),
     "plot": (each(record("Point", run=str, total_steps=Count, val_accuracy=float)),),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout
 from frn.cli.shell.options import (
     Device,
     EpisodeSeed,
@@ -19,7 +19,7 @@ from frn.cli.shell.options import (
     method_names,
     model_names,
 )
-from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed, rows_of
+from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from frn.evaluation.evaluate_model import EvaluationOptions
 
 
-NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
+NOT_OF_EVALUATION = ("report", "replace", "wants", "preset")
 """Parameters of the command that are not `EvaluationOptions`."""
 
 
+@prints_result(csv=True)
 def evaluate(
     model: Annotated[
         str, typer.Argument(help="Model name, features.onnx, model file or run folder.", autocompletion=model_names)
@@ -57,13 +58,9 @@ def evaluate(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Also write the results as a page (.html).", show_default=False)
-    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Also write the results as a page (.html).")] = None,
     replace: Replace = False,
-    form: Format = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    wants: FormatName = "table",
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
 
@@ -73,24 +70,22 @@ def evaluate(
     --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
-    with user_errors():
-        check_report(report, replace=replace)
-        wants = chosen_format(form, as_json, as_csv)
-        from frn.training.presets import find_preset
+    check_report(report, replace=replace)
+    from frn.training.presets import find_preset
 
-        given["transform"] = find_preset(preset).transform if preset else None
-        from frn.evaluation.evaluate_model import EvaluationOptions
-        from frn.evaluation.evaluate_model import evaluate as run
-        from frn.system.distributed import joined
+    given["transform"] = find_preset(preset).transform if preset else None
+    from frn.evaluation.evaluate_model import EvaluationOptions
+    from frn.evaluation.evaluate_model import evaluate as run
+    from frn.system.distributed import joined
 
-        with joined(device) as ranks:
-            if ranks.world > 1 and (report or unknown or method == "simpleshot"):
-                raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
-            if report is None:
-                warn = report_skipped if ranks.is_main else lambda reasons: None
-                results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
-            else:
-                results = _reported(EvaluationOptions(**given), report)
+    with joined(device) as ranks:
+        if ranks.world > 1 and (report or unknown or method == "simpleshot"):
+            raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
+        if report is None:
+            warn = report_skipped if ranks.is_main else lambda reasons: None
+            results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
+        else:
+            results = _reported(EvaluationOptions(**given), report)
     if not ranks.is_main:
         return
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}

@@ -1,25 +1,24 @@
 """`frn models`: the models that have names, those that ship and those that were added."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
-from frn.cli.shell.options import ImportPreset, method_names
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell.console import note, print_table, printable, report_skipped, status_line, stdout, user_errors
+from frn.cli.shell.options import Classes, ClassifierDevice, ImportPreset, method_names, model_names
+from frn.cli.shell.output import FormatName, printed, prints_result
 
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
 
-app = typer.Typer(
-    invoke_without_command=True,
-    help="List, add and remove named models.",
-)
+app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
 
 @app.callback()
-def models(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
+@prints_result()
+def models(context: typer.Context, wants: FormatName = "table") -> None:
     """List the named models. Every command and the app accept these names."""
     if context.invoked_subcommand is not None:
         return
@@ -27,21 +26,20 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
     from frn.models.zoo import closed_models, named_models, remove_unfinished_models
 
     found = {}
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        remove_unfinished_models()
-        for folder in closed_models():
-            note(f"warning: {folder}: cannot be read by this account. Change its mode to use it.")
-        for name, files in named_models().items():
-            try:
-                found[name] = _facts(files)
-            except FrnError as error:  # one that is damaged hides no other
-                note(f"warning: {error}")
+    remove_unfinished_models()
+    for folder in closed_models():
+        note(f"warning: {folder}: cannot be read by this account. Change its mode to use it.")
+    for name, files in named_models().items():
+        try:
+            found[name] = _facts(files)
+        except FrnError as error:  # one that is damaged hides no other
+            note(f"warning: {error}")
     if not printed(wants, found):
         _show(found)
 
 
 @app.command()
+@prints_result()
 def add(
     network: Annotated[str, typer.Argument(help="Name, torchvision:NAME, timm:NAME, model file or run.")],
     name: Annotated[
@@ -60,8 +58,7 @@ def add(
         typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=method_names),
     ] = None,
     preset: ImportPreset = None,
-    form: Format = None,
-    as_json: AsJson = False,
+    wants: FormatName = "table",
 ) -> None:
     """Add a pretrained backbone, a run or an authors' checkpoint under a name.
 
@@ -69,30 +66,28 @@ def add(
     rho and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence of
     the weights before you use them.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        from frn.errors import FrnError
-        from frn.models.catalogue import CATALOGUE
-        from frn.models.zoo import is_bare
+    from frn.errors import FrnError
+    from frn.models.catalogue import CATALOGUE
+    from frn.models.zoo import is_bare
 
-        is_file = network not in CATALOGUE and (is_bare(Path(network)) or Path(network).exists())
-        if is_file and (weights or size or method):
-            raise FrnError(f"{network}: is a model already. Leave out --weights, --size and --method.")
-        if not is_file and preset:
-            raise FrnError("--preset is for an authors' .pth file alone")
-        from frn_export.added import add_file, add_model
+    is_file = network not in CATALOGUE and (is_bare(Path(network)) or Path(network).exists())
+    if is_file and (weights or size or method):
+        raise FrnError(f"{network}: is a model already. Leave out --weights, --size and --method.")
+    if not is_file and preset:
+        raise FrnError("--preset is for an authors' .pth file alone")
+    from frn_export.added import add_file, add_model
 
-        if is_file:
-            added, files = add_file(network, name=name, preset=preset)
-        else:
-            with status_line("looking for the weights") as say:
+    if is_file:
+        added, files = add_file(network, name=name, preset=preset)
+    else:
+        with status_line("looking for the weights") as say:
 
-                def progress(done: int) -> None:
-                    say(f"fetching the weights: {done / 1e6:.1f} MB")
+            def progress(done: int) -> None:
+                say(f"fetching the weights: {done / 1e6:.1f} MB")
 
-                head = method or "frn"
-                added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
-        facts = _facts(files)
+            head = method or "frn"
+            added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
+    facts = _facts(files)
     if printed(wants, {added: facts}):
         return
     _show({added: facts})
@@ -100,12 +95,11 @@ def add(
 
 
 @app.command()
-def known(form: Format = None, as_json: AsJson = False) -> None:
+@prints_result()
+def known(wants: FormatName = "table") -> None:
     """List the networks with short names for `frn models add`."""
     from frn.models.catalogue import CATALOGUE
 
-    with user_errors():
-        wants = chosen_format(form, as_json)
     facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
     if printed(wants, facts):
         return
@@ -113,6 +107,68 @@ def known(form: Format = None, as_json: AsJson = False) -> None:
 
     rows = [(Text(name, style="bold"), n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
     print_table(("name", "network", "what it is", "licence"), rows)
+
+
+@app.command()
+@prints_result()
+def compare(
+    classes: Classes,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="Model to compare. Repeatable.", show_default="all named models", autocompletion=model_names),
+    ] = None,
+    device: ClassifierDevice = "auto",
+    wants: FormatName = "table",
+) -> None:
+    """Compare models on your own classes.
+
+    Each model enrolls the classes and classifies every example photo without itself. The table shows the share that is
+    right with its 95 % interval, how well unknown photos are detected (AUROC), and the time and size of the model.
+    """
+    from frn.estimator.comparison import compare_models, disagreements
+    from frn.estimator.loading import class_files
+    from frn.models.zoo import named_extractors
+
+    files = class_files(classes)
+    report_skipped(files.skipped)
+    found = []
+    with status_line("comparing") as say:
+        models = model or list(named_extractors())
+        for each in compare_models(files.members, models, device):
+            found.append(each)
+            say(f"{len(found)} of {len(models)} models compared")
+    differing = disagreements(found)
+    facts = {
+        each.model: {
+            "accuracy": round(100 * each.right / each.photos, 2),
+            "interval": [round(100 * end, 2) for end in each.interval],
+            "photos": each.photos,
+            "auroc": None if math.isnan(each.auroc) else round(each.auroc, 4),
+            "milliseconds": round(each.milliseconds, 2),
+            "bytes": each.bytes,
+        }
+        for each in found
+    }
+    disagree = {str(path): {each.model: each.answers[path] for each in found} for path in differing}
+    if printed(wants, {"models": facts, "disagreements": disagree}):
+        return
+    from rich.text import Text
+
+    rows = []
+    for each in sorted(found, key=lambda each: each.right, reverse=True):
+        low, high = each.interval
+        rows.append(
+            (
+                Text(each.model, style="bold"),
+                f"{each.right / each.photos:.1%} ({low:.0%} to {high:.0%})",
+                "" if math.isnan(each.auroc) else f"{each.auroc:.2f}",
+                f"{each.milliseconds:.1f} ms",
+                f"{each.bytes / 1e6:.1f} MB",
+            )
+        )
+    print_table(("model", "right", "AUROC", "time", "size"), rows)
+    if len(found) > 1:
+        stdout().print(f"The models disagree on {len(differing)} of {found[0].photos} photos (--json lists them).")
 
 
 @app.command()

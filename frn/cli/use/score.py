@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import (
-    check_report,
-    command_line,
-    note,
-    print_table,
-    printable,
-    report_skipped,
-    stdout,
-    user_errors,
-)
-from frn.cli.shell.expectations import describe_head, expectation
+from frn.cli.shell.classes import describe_head, expectation, open_classes
+from frn.cli.shell.console import check_report, command_line, note, print_table, printable, report_skipped, stdout
 from frn.cli.shell.options import (
     Classes,
     ClassifierDevice,
@@ -27,7 +18,7 @@ from frn.cli.shell.options import (
     Threshold,
     TtaName,
 )
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell.output import FormatName, printed, prints_result, rounded
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
 
@@ -41,117 +32,96 @@ MAX_ERRORS = 10
 """Wrong answers that are shown."""
 
 
+@prints_result()
 def score(
     classes: Classes,
     labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
     model: ClassifierModel = None,
     threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write one row per photo to this CSV file.", show_default=False)
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option("--report", help="Also write the results as a page (.html).", show_default=False),
-    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write one row per photo to this CSV file.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Also write the results as a page (.html).")] = None,
     replace: Replace = False,
     tta: TtaName = "none",
     device: ClassifierDevice = "auto",
-    form: Format = None,
-    as_json: AsJson = False,
+    wants: FormatName = "table",
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
 
     Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples
     are skipped.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        check_report(report, replace=replace)
-        if csv is not None:
-            require_writable(csv, replace=replace)
-        from frn.data.folders import scan
+    check_report(report, replace=replace)
+    if csv is not None:
+        require_writable(csv, replace=replace)
+    from frn.data.folders import scan
 
-        photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
+    photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
 
-        from frn.estimator.loading import load_classifier
-        from frn.evaluation.labelled import score_labelled
-        from frn.report.score_table import as_csv, rows
-        from frn.system.files import write_atomically
+    from frn.evaluation.labelled import score_labelled
+    from frn.report.score_table import as_csv, rows
+    from frn.system.files import write_atomically
 
-        classifier, unread = load_classifier(classes, model, device, tta)
-        report_skipped([str(error) for error in unread])
-        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
-        classifier.false_rejections = false_rejections
-        found = score_labelled(classifier, photos.members)
-        report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
-        report_skipped(found.notes, all_of_them="")
-        if found.examples:
-            note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
-        if csv is not None:
-            write_atomically(csv, as_csv(found))
-        if report is not None:
-            from frn.report.page import write_page
-            from frn.report.score_page import score_page
+    classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
+    found = score_labelled(classifier, photos.members)
+    report_skipped([*found.broken, *photos.skipped])
+    report_skipped(found.notes, all_of_them="")
+    if found.examples:
+        note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
+    if csv is not None:
+        write_atomically(csv, as_csv(found))
+    if report is not None:
+        from frn.report.page import write_page
+        from frn.report.score_page import score_page
 
-            facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
-            write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-        if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
-            _show(found, classifier)
-        if found.broken:
-            of = sum(map(len, photos.members.values()))
-            raise FrnError(f"{len(found.broken)} of {of} images could not be read")
+        facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
+        write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
+    if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
+        _show(found, classifier)
+    if found.broken:
+        of = sum(map(len, photos.members.values()))
+        raise FrnError(f"{len(found.broken)} of {of} images could not be read")
 
 
-def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, object]:
+def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, Any]:
     """All numbers; shares, if none exist, are null."""
     bins = found.calibration
-    return {
+    summary = {
         "classes": str(classes),
         "labelled": str(labelled),
         "photos": len(found.known),
-        "accuracy": _number(found.accuracy),
-        "interval": [_number(end) for end in found.interval],
+        "accuracy": found.accuracy,
+        "interval": found.interval,
         "per_class": {
-            entry.name: {
-                "photos": entry.photos,
-                "right": entry.right,
-                "recall": _number(entry.recall),
-                "precision": _number(entry.precision),
-            }
+            entry.name: {name: getattr(entry, name) for name in ("photos", "right", "recall", "precision")}
             for entry in found.per_class
         },
         "confusion": found.confusion.tolist(),
-        "calibration_error": _number(bins.error),
+        "calibration_error": bins.error,
         "reliability": [
-            {"photos": int(photos), "said": _number(said), "right": _number(right)}
+            {"photos": int(photos), "said": float(said), "right": float(right)}
             for photos, said, right in zip(bins.counts, bins.confidence, bins.accuracy, strict=True)
             if photos
         ],
-        "false_rejections": _number(found.false_rejections),
+        "false_rejections": found.false_rejections,
         "unknown": len(found.unknown),
-        "true_positive_rate": _number(found.true_positive_rate),
-        "auroc": _number(found.auroc),
+        "true_positive_rate": found.true_positive_rate,
+        "auroc": found.auroc,
         "expected": expectation(classifier),
-        "head": asdict(classifier.head),
-        "errors": [_as_row(answer) for answer in found.errors],
+        "errors": [
+            {
+                "image": str(answer.path),
+                "truth": answer.truth,
+                "label": answer.label,
+                "probability": answer.probability,
+                "unknown": answer.prediction.unknown,
+            }
+            for answer in found.errors
+        ],
         "examples_skipped": len(found.examples),
         "broken": [str(error) for error in found.broken],
     }
-
-
-def _as_row(answer: "Answer") -> dict[str, Any]:
-    return {
-        "image": str(answer.path),
-        "truth": answer.truth,
-        "label": answer.label,
-        "probability": _number(answer.probability),
-        "unknown": answer.prediction.unknown,
-    }
-
-
-def _number(share: float) -> float | None:
-    return None if math.isnan(share) else round(share, 6)
+    return rounded(summary) | {"head": asdict(classifier.head)}
 
 
 def _show(found: "LabelledScore", classifier: "Classifier") -> None:

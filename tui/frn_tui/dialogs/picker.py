@@ -1,23 +1,18 @@
 """The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 from rich.segment import Segment
-from rich.style import Style as RichStyle
+from rich.style import Style
 from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
-from textual.css.styles import RulesMap
-from textual.strip import Strip
-from textual.style import Style
-from textual.visual import RenderOptions, Visual
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import Entry, Inside, ListFolder, Listing, LookInside
-from frn_tui.client.protocol import Engine
+from frn_tui.client.protocol import Engine, EngineError
 from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line
 from frn_tui.dialogs.finding import narrowed
@@ -25,7 +20,7 @@ from frn_tui.settings.places import Places
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths, shortened
 from frn_tui.terminal.text import count_of, display_name
-from frn_tui.widgets.options import Options
+from frn_tui.widgets.options import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "model": "◇"}
@@ -33,24 +28,19 @@ HERE: Entry = {"name": ".", "kind": "folder"}
 """The folder itself, as the first of what is in it."""
 
 
-class _Line(Visual):
-    """An entry; only those on the screen are laid out, as a folder may have ten thousand."""
+class _Line(OneLine):
+    """An entry of a folder, which may have ten thousand."""
 
     def __init__(self, entry: Entry, marked: set[str]) -> None:
         self.entry, self.marked = entry, marked
 
-    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
-        return cell_len(display_name(self.entry["name"])) + 3
-
-    def get_height(self, rules: RulesMap, width: int) -> int:
-        return 1
-
-    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+    def segment(self, width: int, style: Style) -> Segment:
         mark = "✓" if self.entry["name"] in self.marked else " "
         name = "this folder" if self.entry is HERE else self.entry["name"]
         text = f"{mark}{GLYPHS[self.entry['kind']]} {display_name(name, max(width - 3, 0))}"
-        rendered = style.rich_style + RichStyle(bold=True) if self.entry["kind"] == "folder" else style.rich_style
-        return [Strip([Segment(set_cell_size(text, width), rendered)])]
+        return Segment(
+            set_cell_size(text, width), style + Style(bold=True) if self.entry["kind"] == "folder" else style
+        )
 
 
 class _Finder(Line):

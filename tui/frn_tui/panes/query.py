@@ -14,7 +14,6 @@ from textual.message import Message
 
 from frn.errors import FrnError
 from frn.inference.session import ClassEntry
-from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import Found, ListFolder, StampFiles
 from frn_tui.document.queries import best_score
 from frn_tui.panes.answers import AnswersLine
@@ -22,7 +21,7 @@ from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.verdicts import Verdicts
 from frn_tui.terminal.paths import absolute
-from frn_tui.terminal.text import count_of, display_name, percent
+from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
 
 LANDSCAPE = 3
@@ -123,7 +122,7 @@ class QueryPane(Pane):
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:
             self.picture.heat_class = None
-            self.answers.go_to(self.controller.place_after(step))
+            self.answers.go_to(self.controller.path_after(step))
             if not self.controller.arrangement.paths:
                 self.context.say(f"no answer matches: {self.controller.arrangement.words}   l: all")
 
@@ -140,12 +139,9 @@ class QueryPane(Pane):
                 self.assign(entry)
 
     def action_none_of_them(self) -> None:
-        """The threshold rises just above what the best class explains of this photo."""
-        answer = self.controller.query.answer
-        if answer and answer.get("scores"):
-            share = min(max(score["explained"] for score in answer["scores"]) + 0.001, 1.0)
-            if share > self.verdicts.threshold:
-                self.verdicts.set_threshold(share, f"unknown below {percent(share)} explained")
+        """Say that the photo on show is of none of the classes, and continue to the next."""
+        if (answer := self.controller.query.answer) is not None:
+            self.verdicts.set_aside([answer])
             self.action_step(1)
 
     def action_threshold(self, step: float) -> None:
@@ -182,7 +178,7 @@ class QueryPane(Pane):
         await self.controller.engine.call(ListFolder(folder))  # refused where there is none
         try:
             await self._watch(folder)
-        except (FrnError, EngineError) as error:
+        except FrnError as error:
             self.watched = None
             raise FrnError(f"{error}   {folder} is not watched any more   w: watch") from error
 
@@ -193,7 +189,7 @@ class QueryPane(Pane):
         while self.watched == folder:
             await asyncio.sleep(1)
             fresh = [file for file in everything_in(await self.controller.scan(folder)) if file not in seen]
-            stamps = (await self.controller.engine.call(StampFiles(fresh)))["stamps"] if fresh else {}
+            stamps = await self.controller.engine.call(StampFiles(fresh)) if fresh else {}
             # What has changed since the last look is still being copied.
             whole = [file for file in fresh if file in stamps and stamps[file] == before.get(file)]
             before = stamps

@@ -22,9 +22,9 @@ MORE_COLOURS = "\x1b[?1;3;256S"
 """May a picture of Sixel have 256 colours? (An xterm that is asked to be a VT340 gives 16 unasked.)"""
 _ANSWER = re.compile(
     r"\x1bP>\|(?P<name>[^\x1b]*)\x1b\\|\x1b\[6;(?P<high>\d+);(?P<wide>\d+)t|\x1b\[\?(?P<can>[\d;]*)c"
-    r"|\x1b\[\?1;0;(?P<colours>\d+)S|\x1b\[\?1;[1-3](?:;[\d;]*)?S"
+    r"|\x1b\[\?1;0;(?P<colours>\d+)S|\x1b\[\?1;[1-3](?:;[\d;]*)?S|(?P<pong>\x1b\[0n)"
 )
-_BEGUN = re.compile(r"\x1b(?:\[(?:\?[\d;]*|6[\d;]*)?|P(?:>(?:\|[^\x1b]*\x1b?)?)?)$")
+_BEGUN = re.compile(r"\x1b(?:\[(?:\?[\d;]*|6[\d;]*|0)?|P(?:>(?:\|[^\x1b]*\x1b?)?)?)$")
 """The beginning of an answer, at the end of what has come."""
 SIXEL = "4"
 """Among the numbers of DA1."""
@@ -41,6 +41,8 @@ class Answered(Message):
     can: tuple[str, ...] | None = None
     """Capabilities: the numbers of DA1, the last answer."""
     colours: int | None = None
+    pong: bool = False
+    """Whether it says that it has taken all that came."""
 
 
 class Answers:
@@ -60,12 +62,13 @@ class Answers:
 
 
 def _read(match: re.Match[str]) -> Answered:
-    name, high, wide, can, colours = match.group("name", "high", "wide", "can", "colours")
+    name, high, wide, can, colours, pong = match.group("name", "high", "wide", "can", "colours", "pong")
     return Answered(
         name,
         (int(wide), int(high)) if wide else None,
         tuple(can.split(";")) if can is not None else None,
         int(colours) if colours else None,
+        bool(pong),
     )
 
 

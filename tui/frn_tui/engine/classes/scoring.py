@@ -9,7 +9,7 @@ from frn.inference.session import ClassEntry
 from frn.inference.unknown import energy, explained
 from frn.ridge.enrolment import ClassScorer, Floats, enroll
 from frn.ridge.parameters import probabilities
-from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest, Nothing
+from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest
 from frn_tui.engine.classes.embedding import Embedding, describe
 from frn_tui.engine.classes.enrolled_classes import Classes, EnrolledClasses, keys_of
 from frn_tui.engine.models import Models
@@ -33,7 +33,7 @@ class Queries:
         self._sha256 = ""
         """Model of these."""
 
-    def query(self, request: AskClasses, job: Job) -> Nothing:
+    def query(self, request: AskClasses, job: Job) -> None:
         """Ask about photos; one that cannot be read has its reason for an answer and stops nothing."""
         paths = request.paths
         classes = self._classes.current
@@ -43,7 +43,6 @@ class Queries:
             else:
                 job.event("answer", self._answer(classes, name, outcome, with_maps=len(paths) == 1))
             job.progress(done, len(paths))
-        return {}
 
     def _answer(self, classes: Classes, name: str, found: Found, *, with_maps: bool) -> dict[str, object]:
         model = self._models.model
@@ -62,7 +61,7 @@ class Queries:
         answer = {
             **describe(name, found),
             "scores": [scores[place] for place in order],
-            "nearest": self._nearest(classes.entries[order[0]], found.maps),
+            "nearest": self._nearest(classes.entries[order[0]], found),
             "threshold": threshold,
             "unknown": bool(shares[order[0]] < threshold),
         }
@@ -71,12 +70,12 @@ class Queries:
             answer["maps"] = {str(classes.entries[place].id): maps[place].tolist() for place in order[:MAPPED]}
         return answer
 
-    def _nearest(self, entry: ClassEntry, maps: Maps) -> str:
-        """Key of the example of a class whose features, averaged over locations, point most nearly the same way."""
-        keys = [key for key in keys_of(entry) if self._direction(key) is not None]
+    def _nearest(self, entry: ClassEntry, found: Found) -> str:
+        """Key of the other example of a class whose features, averaged over locations, point most nearly its way."""
+        keys = [key for key in keys_of(entry) if key != found.key and self._direction(key) is not None]
         if not keys:
             return ""
-        likeness = np.stack([self._directions[key] for key in keys]) @ maps.mean(0)
+        likeness = np.stack([self._directions[key] for key in keys]) @ found.maps.mean(0)
         return keys[int(likeness.argmax())]
 
     def _direction(self, key: str) -> Floats | None:

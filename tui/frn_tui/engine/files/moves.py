@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from frn.errors import FrnError
 from frn.system.files import LOCK, beside, remove_unfinished, sync_folder
-from frn.system.locks import Lock, lock
+from frn.system.processes.locks import Lock, lock
 from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.system.files import LOCK, PART, beside, remove, sync_folder
-from frn.system.locks import lock
+from frn.system.processes.locks import lock
 
 _AT_CWD, _NO_REPLACE = -100, 1
 """As Linux's `renameat2` calls them."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from frn.images.opening import decode_whole, read_file
 from frn.images.transforms import Pixels
-from frn_tui.engine.lru import ByteLimitedLRU
+from frn.system.lru import ByteLimitedCache
 
 MAX_CACHED = 32 << 20
 """Bytes of pixels to keep."""
@@ -26,7 +26,7 @@ class Photos:
     """Decodes photos. The same one in another size, or under another map, comes at once if it was fine enough."""
 
     def __init__(self) -> None:
-        self._pixels: ByteLimitedLRU[Pixels] = ByteLimitedLRU(MAX_CACHED)
+        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
         self._sizes: dict[object, tuple[int, int]] = {}
 
     def get(self, name: str, longest: int) -> Photo:

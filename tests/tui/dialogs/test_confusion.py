@@ -1,7 +1,7 @@
 """The table of hide and test."""
 
 from frn_tui.client.protocol import Confusion
-from frn_tui.panes.confusion import confusion_table
+from frn_tui.dialogs.confusion import confusion_table
 from rich.cells import cell_len
 
 

@@ -33,6 +33,8 @@ def with_pixels(driver_class: type[Driver]) -> type[Driver]:
     class PixelDriver(linux_driver.LinuxDriver):
         """Hears answers, and writes pixels in the place of placeholders where the terminal needs that."""
 
+        ANSWERS = True
+
         def write(self, data: str) -> None:
             super().write(graphics_of(self._app).translated(data))
 

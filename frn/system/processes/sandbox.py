@@ -1,35 +1,28 @@
 """Work on untrusted bytes in a child process that ends with its time, and may take only so much memory.
 
 Decoders and runtimes are C code: no exception reaches into it and no timer of Python's ends it, but a process can be
-killed. Only JSON and plain bytes cross the pipe, so a child that was taken over could only give a wrong answer.
-A child outlives its questions, as starting one takes a quarter of a second; it ends with the process that started it.
+killed. A child outlives its questions, as starting one takes a quarter of a second; it ends with the process that
+started it.
 """
 
 import contextlib
 import importlib
-import itertools
 import json
 import os
-import struct
 import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from frn.errors import FrnError, shorten
+from frn.system.processes.messages import Message, read, write
 
-Message = dict[str, Any]
-Answer = tuple[Message, Iterable[bytes]]
+Answer = tuple[Message, Sequence[bytes]]
 Handler = Callable[[Message, list[bytes]], Answer]
 """A question and its bytes to the answer and its bytes, inside the child."""
 
-_LENGTH = struct.Struct("<Q")
-_END = 2**64 - 1
-"""In place of a length: no more bytes follow."""
-_MOST = 4 << 30
-"""Bytes that a message may have: those of a child are believed no more than this."""
 START_SECONDS = 60.0
 """Within which a child has imported what it needs; torch takes a few."""
 _GRACE = 2.0
@@ -37,7 +30,7 @@ _GRACE = 2.0
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from frn.system.sandbox import serve
+from frn.system.processes.sandbox import serve
 serve(sys.argv[2], int(sys.argv[3]))
 """
 
@@ -81,8 +74,8 @@ class SandboxedWorker:
             timer.daemon = True
             timer.start()
             try:
-                _write(process.stdin, {**question, "seconds": seconds}, blobs)
-                answer, found = _read(process.stdout)
+                write(process.stdin, {**question, "seconds": seconds}, blobs)
+                answer, found = read(process.stdout)
             except (OSError, EOFError, ValueError) as error:
                 self.close()
                 if late.is_set():
@@ -107,7 +100,7 @@ class SandboxedWorker:
         timer.daemon = True
         timer.start()
         try:
-            _read(process.stdout)
+            read(process.stdout)
         except BaseException as error:
             self.close()
             if isinstance(error, EOFError):
@@ -163,10 +156,10 @@ def serve(target: str, memory: int) -> None:
     module, _, name = target.partition(":")
     handler: Handler = getattr(importlib.import_module(module), name)
     _limit_memory(memory)
-    _write(answers, {"ready": target}, ())
+    write(answers, {"ready": target}, ())
     while True:
         try:
-            question, blobs = _read(questions)
+            question, blobs = read(questions)
         except EOFError:
             return
         with _alarm(question["seconds"] + _GRACE):
@@ -178,7 +171,7 @@ def serve(target: str, memory: int) -> None:
                 answer, found = {"stopped": f"took more than {memory >> 20} MiB of memory"}, ()
             except Exception as error:
                 answer, found = {"stopped": f"failed ({shorten(error)})"}, ()
-            _write(answers, answer, found)
+            write(answers, answer, found)
 
 
 def _limit_memory(most: int) -> None:
@@ -207,33 +200,3 @@ def _alarm(seconds: float) -> Any:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _write(pipe: IO[bytes], message: Message, blobs: Iterable[bytes]) -> None:
-    text = json.dumps(message).encode()
-    for data in itertools.chain([text], blobs):
-        pipe.write(_LENGTH.pack(len(data)))
-        pipe.write(data)
-    pipe.write(_LENGTH.pack(_END))
-    pipe.flush()
-
-
-def _read(pipe: IO[bytes]) -> tuple[Message, list[bytes]]:
-    parts: list[bytes] = []
-    total = 0
-    while (length := _LENGTH.unpack(_exactly(pipe, _LENGTH.size))[0]) != _END:
-        total += length
-        if total > _MOST:
-            raise ValueError(f"a message of {total} bytes")
-        parts.append(_exactly(pipe, length))
-    message = json.loads(parts[0]) if parts else None
-    if not isinstance(message, dict):
-        raise ValueError("a message that is none")
-    return message, parts[1:]
-
-
-def _exactly(pipe: IO[bytes], length: int) -> bytes:
-    data = pipe.read(length)
-    if len(data) != length:
-        raise EOFError("the pipe ended")
-    return data

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError
-from frn.system.sandbox import SandboxedWorker, WorkerKilledError
+from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
 from tests.forks import ended, fork
 
 HANDLERS = """

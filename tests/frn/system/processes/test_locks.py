@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError, FrnWarning
-from frn.system import locks
-from frn.system.locks import Lock, lock
+from frn.system.processes import locks
+from frn.system.processes.locks import Lock, lock
 from frn.training.runs.run_folder import RunFolder
 from tests.forks import ended, fork
 
