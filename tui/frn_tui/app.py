@@ -191,7 +191,9 @@ class FrnApp(CellApp):
             self.graphics.cell = cell_size() or self.graphics.cell
 
     def _chosen_images(self) -> str:
-        return self.settings.images if self.images == "auto" else self.images
+        if self.images != "auto" or self.graphics.in_page:  # what was set for a terminal is not for a page
+            return self.images
+        return self.settings.images
 
     def _begin(self) -> None:
         if not self.is_headless:  # else the collector is its host's
