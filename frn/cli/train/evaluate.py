@@ -10,13 +10,13 @@ from frn.cli.shell.options import (
     Device,
     EpisodeSeed,
     ImportPreset,
-    MethodName,
     PrecisionName,
     Replace,
     Split,
     SplitData,
     Threads,
     TtaName,
+    method_names,
     model_names,
 )
 from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
@@ -49,7 +49,8 @@ def evaluate(
     device: Device = "auto",
     threads: Threads = None,
     method: Annotated[
-        MethodName | None, typer.Option(help="Evaluate another, untrained head on the same backbone.")
+        str | None,
+        typer.Option(help="Evaluate another, untrained head on the same backbone.", autocompletion=method_names),
     ] = None,
     tta: TtaName = "none",
     preset: ImportPreset = None,

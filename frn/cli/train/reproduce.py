@@ -74,7 +74,8 @@ def reproduce(
     before = read(out / f"{chosen.name}.json")  # anew: another `frn reproduce` may have finished rows meanwhile
     others = [row for row in chosen.rows if row not in rows]
     known = [row for row in chosen.rows if before and before.has(row)]
-    known += [row for row in others if before and before.excuses(row)]
+    excused = {line.row for line in before.rows if line.missing} if before else set()
+    known += [row for row in others if row.name in excused]
     kept = [row for row in known if unmeasured(row, locations)]
     found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
     if before and kept:

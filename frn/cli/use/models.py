@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from frn.cli.shell.console import note, print_table, printable, report_skipped, status_line, stdout, user_errors
-from frn.cli.shell.options import Classes, ClassifierDevice, ImportPreset, MethodName, model_names
+from frn.cli.shell.options import Classes, ClassifierDevice, ImportPreset, method_names, model_names
 from frn.cli.shell.output import FormatName, printed, prints_result
 
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
+
+MEASURED = ("path", "backbone", "method", "size", "bytes")
+"""Facts that neither a header's record nor notes may change."""
 
 app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
@@ -54,7 +57,8 @@ def add(
         typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
     method: Annotated[
-        MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
+        str | None,
+        typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=method_names),
     ] = None,
     preset: ImportPreset = None,
     wants: FormatName = "table",
@@ -181,45 +185,38 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")])
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
-    from frn.errors import FrnError
+    """What `--json` says of a model: its header's record and notes, and what is measured here before both."""
     from frn.models.header import read_header
-    from frn.models.zoo import NOTES
-    from frn.system.files import read_json
+    from frn.models.notes import read_notes
 
     config, record = read_header(files.weights)
-    facts = {
+    notes = {} if files.shipped else read_notes(files.weights.parent)
+    return {
         "path": str(files.weights),
         "backbone": config.backbone,
         "method": config.method,
         "size": config.transform.size,
         "bytes": files.weights.stat().st_size,
-        **record,
-    }
-    try:
-        notes = {} if files.shipped else read_json(files.weights.parent / NOTES)
-    except FrnError:
-        notes = {}
-    return {**facts, **{key: value for key, value in notes.items() if key not in facts}}
+    } | {name: value for name, value in (notes | record).items() if name not in MEASURED}
 
 
 def _show(found: dict[str, dict[str, Any]]) -> None:
     from rich.text import Text
 
+    from frn.models.notes import accuracy_of
+
     rows = []
     for name, facts in found.items():
-        validation = facts.get("validation")
         rows.append(
             (
                 Text(name, style="bold"),
                 facts["method"],
-                facts["backbone"],
+                printable(facts["backbone"]),
                 f"{facts['size']} px",
                 f"{facts['bytes'] / 1e6:.2f} MB",
-                f"{facts['milliseconds']} ms" if "milliseconds" in facts else "",
+                printable(f"{facts['milliseconds']} ms") if "milliseconds" in facts else "",
                 printable(str(facts.get("about") or facts.get("data", ""))),
-                "{accuracy:.2f} ± {ci95:.2f} % ({shape})".format(**validation)
-                if validation
-                else printable(str(facts.get("licence", ""))),
+                printable(accuracy_of(facts) or str(facts.get("licence", ""))),
             )
         )
     print_table(("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows)
