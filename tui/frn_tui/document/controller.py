@@ -14,10 +14,10 @@ from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.file_requests import Found
-from frn_tui.client.protocol import Answer, Confusion, Engine, HideAndTest
+from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, Engine, HideAndTest
 from frn_tui.document.queries import Problem, ShowProgress
 from frn_tui.document.review_state import Reviewed, reviewed
-from frn_tui.document.synced_document import SyncedDocument, support_of
+from frn_tui.document.synced_document import SyncedDocument, support_of, told_to
 from frn_tui.terminal.text import count_of
 
 
@@ -264,6 +264,12 @@ class Controller(SyncedDocument):
         """How well the classes are separated by so many examples of each."""
         await self.sync()
         return await self.engine.call(HideAndTest(shot))
+
+    async def compare(self, models: list[str], progress: ShowProgress | None = None) -> Compared:
+        """How well models do on the classes."""
+        classes = self.session.state.classes
+        examples = {entry.name: [str(s.path) for s in entry.supports] for entry in classes if entry.supports}
+        return await self.engine.call(CompareModels(examples, models), told_to("Comparing models", progress))
 
     async def show(self, path: str) -> None:
         """Put one of the answers on show, with its error maps."""
