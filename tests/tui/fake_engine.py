@@ -144,6 +144,7 @@ class FakeEngine(EngineClient):
         framed: bool,
         cell: list[int],
         colours: int,
+        palette: str,
     ) -> dict[str, Any]:
         if Path(path).name.startswith("bad"):
             raise EngineError(f"{path}: is damaged")

@@ -31,7 +31,7 @@ from typing import (
 from frn.errors import FrnError
 from frn.inference.session import State
 from frn.system.processes.messages import convert
-from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.modes import Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 
 PROTOCOL_VERSION = 1
@@ -254,6 +254,8 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     """Width and height of a cell; of pixels in pixels, of characters only their ratio counts."""
     colours: int = 256
     """That the terminal has for a picture of Sixel."""
+    palette: Palette = ""
+    """That a picture of characters is dithered to."""
 
 
 def parse(message: Mapping[str, object]) -> Request[Any]:
