@@ -17,8 +17,8 @@ from frn_tui.engine.files.moves import MoveJournal
 from frn_tui.engine.operations import build_handlers
 
 from frn.errors import FrnWarning
-from frn.system import locks
 from frn.system.files import LOCK, beside
+from frn.system.processes import locks
 from frn.system.processes.locks import Lock
 from tests.killing import killed_at
 from tests.tui.engine.conftest import Engine, first
