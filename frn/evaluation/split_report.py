@@ -3,14 +3,17 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from typing import TypedDict
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from frn.data.pixel_cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import Result, as_result, summarise
+from frn.evaluation.accuracy import Accuracy, Result, as_result, summarise
 from frn.evaluation.enrolled import enrolled_accuracies
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
@@ -22,6 +25,13 @@ from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior, tune_on_episodes
 from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import keep_freed_memory
+
+
+class Sampling(TypedDict):
+    """What every measurement over episodes takes."""
+
+    seed: int
+    progress: Progress | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +108,14 @@ def evaluate_images(
             raise FrnError("the model has weights, or made feature maps, that are not finite: it is damaged")
         return maps
 
+    def whole(shares: NDArray[np.float64]) -> Accuracy:
+        own = torch.from_numpy(shares).to(feature_maps.device)
+        return summarise(ranks.gather(own, plan.episodes).cpu().numpy())
+
     feature_maps = extract(images)
     examples = None if validation is None else extract(validation).cpu().numpy()
     results: list[Result] = []
+    share, options = ranks.share(plan.episodes), Sampling(seed=plan.seed, progress=scoring)
     for shape in plan.shapes:
         chosen = None
         if validation is not None and examples is not None and isinstance(head, FRNHead):
@@ -108,45 +123,20 @@ def evaluate_images(
             head.set_parameters(chosen)
         began = time.perf_counter()
         tally = Tally(images.sizes, shape, plan.episodes) if inspect else None
-        own = episode_accuracies(
-            head,
-            feature_maps,
-            images.sizes,
-            shape,
-            episodes=ranks.share(plan.episodes),
-            seed=plan.seed,
-            progress=scoring,
-            tally=tally,
+        accuracy = whole(
+            episode_accuracies(head, feature_maps, images.sizes, shape, episodes=share, tally=tally, **options)
         )
-        accuracy = summarise(ranks.gather(torch.from_numpy(own).to(feature_maps.device), plan.episodes).cpu().numpy())
         result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)
         if plan.tune:
             prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
-            shares = enrolled_accuracies(
-                prior,
-                feature_maps.cpu().numpy(),
-                images.sizes,
-                shape,
-                episodes=ranks.share(plan.episodes),
-                seed=plan.seed,
-                progress=scoring,
-            )
-            every = ranks.gather(torch.from_numpy(shares).to(feature_maps.device), plan.episodes).cpu().numpy()
-            tuned = summarise(every)
+            maps = feature_maps.cpu().numpy()
+            tuned = whole(enrolled_accuracies(prior, maps, images.sizes, shape, episodes=share, **options))
             result["tuned"] = {"accuracy": tuned.mean, "ci95": tuned.ci95}
         if plan.unknown:
-            learned = HeadParameters.of(head)
-            result["unknown"] = measure_open_set(
-                learned,
-                feature_maps.cpu().numpy(),
-                images.sizes,
-                shape,
-                episodes=plan.episodes,
-                seed=plan.seed,
-                progress=scoring,
-            )
+            learned, maps = HeadParameters.of(head), feature_maps.cpu().numpy()
+            result["unknown"] = measure_open_set(learned, maps, images.sizes, shape, episodes=plan.episodes, **options)
         results.append(result)
         if inspect and tally:
             inspect(Inspection(result, plan.seed, head, feature_maps, images, tally))

@@ -15,7 +15,7 @@ from msgspec import convert
 
 from frn.errors import FrnError
 from frn.models.header import read_header
-from frn.reproduce.rows import Measurement, Row, Run, data_name, prepared_by
+from frn.reproduce.rows import Measurement, Row, Run, chain, data_name, prepared_by
 from frn.system.files import read_json
 from frn.training.presets.record import changes
 
@@ -101,7 +101,7 @@ def data_sets(row: Row) -> set[str]:
     return {
         data_name(prepare)
         for measurement in measurements(row)
-        for prepare in (measurement.prepare, *(run.prepare for run in measurement.run.chain))
+        for prepare in (measurement.prepare, *(run.prepare for run in chain(measurement.run)))
     }
 
 

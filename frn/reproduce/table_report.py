@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from frn._version import __version__
 from frn.errors import FrnError
 from frn.reproduce.plan import Locations, measurements, run_status, stored
-from frn.reproduce.rows import Elsewhere, Measurement, Quoted, Row, Run, Table, data_name
+from frn.reproduce.rows import Elsewhere, Measurement, Quoted, Row, Run, Table, chain, data_name
 from frn.system.files import read_json
 from frn.system.hardware import cores, processor
 
@@ -84,10 +84,6 @@ class Report(Struct, frozen=True):
         called = {entry.command for part in (self.runs, self.measurements) for entry in part.values()}
         return called.issuperset(commands(row))
 
-    def excuses(self, row: Row) -> bool:
-        """Return whether the table says why a row is not measured."""
-        return any(line.row == row.name and line.missing for line in self.rows)
-
     def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
         """This table, with these rows as they were in an earlier one, and the runs and measurements behind them.
 
@@ -112,7 +108,7 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
     for measurement in (measurement for row in rows for measurement in measurements(row)):
         if (answer := stored(measurement, locations)) is None:
             continue
-        for run in measurement.run.chain:
+        for run in chain(measurement.run):
             if run.name not in runs and (done := run_status(run, locations)) is not None:
                 runs[run.name] = FinishedRun(
                     training_command(run), round(done.seconds, 1), done.precision, done.machine
@@ -174,7 +170,7 @@ def commands(row: Row) -> list[str]:
     """All commands behind a row, in order."""
     lines: list[str] = []
     for measurement in measurements(row):
-        lines += [*map(training_command, measurement.run.chain), evaluation_command(measurement)]
+        lines += [*map(training_command, chain(measurement.run)), evaluation_command(measurement)]
     return list(dict.fromkeys(lines))
 
 

@@ -33,7 +33,7 @@ from frn_tui.terminal import gc_policy
 from frn_tui.terminal.modes import PIXELS, Mode, default_mode
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.pixels import Graphics
-from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, Answered, beyond_tmux, cell_size, pixels_of
+from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, TRUE_COLOUR, Answered, beyond_tmux, cell_size, pixels_of
 from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
 from frn_tui.terminal.wire.cell_app import CellApp
 from frn_tui.terminal.wire.driver import with_pixels
@@ -151,12 +151,14 @@ class FrnApp(CellApp):
         """Ask what it can, unless it has no colours or cannot answer."""
         if self.no_color or self.graphics.in_page or not os.isatty(0):
             return
-        self._tell_terminal(QUESTIONS)
+        self._tell_terminal(QUESTIONS if self.has_true_colour else TRUE_COLOUR + QUESTIONS)
 
     @on(Answered)
     async def hear(self, answer: Answered) -> None:
         """Choose pixels where the terminal shows them, unless it was said how pictures are drawn."""
         graphics = self.graphics
+        if answer.has_true_colour:
+            self.use_true_colour()
         if answer.pong:
             self.hear_pong()
         if answer.name is not None:

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes
 from frn.cli.shell.console import note, progress_bar, report_skipped, stdout
-from frn.cli.shell.options import Replace, Threshold, TtaName
 from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
@@ -30,8 +30,8 @@ def export(
         str | None, typer.Option(help="Model name, model file or run folder.", show_default=DEFAULT_MODEL)
     ] = None,
     classes: Annotated[Path | None, typer.Option(help="Class folders or a project; adds classifier.onnx.")] = None,
-    threshold: Threshold = None,
-    tta: TtaName = "none",
+    threshold: options.Threshold = None,
+    tta: options.TtaName = "none",
     precision: Annotated[
         Literal["fp32", "fp16", "int8"], typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate).")
     ] = "fp32",
@@ -45,7 +45,7 @@ def export(
         Literal["onnx", "ort", "openvino"],
         typer.Option("--as", help="Also write this format (openvino needs an extra)."),
     ] = "onnx",
-    replace: Replace = False,
+    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     """Export ONNX files for any onnxruntime: features.onnx, head.onnx and, with --classes, classifier.onnx.

@@ -47,10 +47,7 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
             try:
                 changed[name] = msgspec.convert(value, hints[name])
             except msgspec.ValidationError as error:
-                like = _like(hints[name], before)
+                choices = get_args(hints[name]) if get_origin(hints[name]) is Literal else [before]
+                like = " or ".join(map(repr, choices))
                 raise FrnError(f"{where}: {name} is {value!r}, but must be like {like}") from error
     return replace(settings, **changed)  # type: ignore[type-var]
-
-
-def _like(hint: Any, before: Any) -> str:
-    return " or ".join(map(repr, get_args(hint))) if get_origin(hint) is Literal else repr(before)

@@ -16,7 +16,7 @@ from frn.reproduce.plan import (
     Locations,
     measurements,
 )
-from frn.reproduce.rows import Row, RunSpec
+from frn.reproduce.rows import Row, RunSpec, chain
 from frn.reproduce.table_page import markdown
 from frn.reproduce.table_report import Report, commands, report
 from frn.reproduce.tables import TABLES
@@ -79,7 +79,7 @@ def test_the_table_on_photos_trains_every_row_alike() -> None:
 
 
 def training_runs(row: Row) -> list[RunSpec]:
-    return [run for measurement in measurements(row) for run in measurement.run.chain if isinstance(run, RunSpec)]
+    return [run for measurement in measurements(row) for run in chain(measurement.run) if isinstance(run, RunSpec)]
 
 
 @pytest.mark.parametrize(

@@ -303,7 +303,7 @@ def test_two_ranks_evaluate_as_one_does(ranks: Launch, tmp_path: Path) -> None:
 def enrolled(met: ProcessGroup, out: Path) -> str:
     sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
     with redirect_stdout(StringIO()) as said, patch.object(distributed, "PIECE", 8):  # they meet several times
-        enroll(sources, out=out.with_suffix(".frn.json"), as_json=True)
+        enroll(sources=sources, out=out.with_suffix(".frn.json"), as_json=True)
     return said.getvalue()
 
 

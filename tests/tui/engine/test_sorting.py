@@ -363,5 +363,6 @@ def test_the_nearest_example_is_of_the_class_that_was_named(engine: Engine, memb
     example = state["classes"][1]["supports"][2]
     (answer,) = engine.ask("query", paths=[example["path"]]).told("answer")
     assert answer["scores"][0]["id"] == state["classes"][1]["id"]
-    assert answer["nearest"] == example["key"]  # nothing is more like a photo than itself
+    own = keys[state["classes"][1]["id"]]
+    assert answer["nearest"] in set(own) - {example["key"]}  # a photo does not vouch for itself
     assert np.isfinite(answer["scores"][0]["error"])

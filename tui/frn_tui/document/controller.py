@@ -1,6 +1,6 @@
 """The app's actions, apart from its screens: opening, saving, adding, asking, correcting.
 
-The app shows what is here and calls its methods; a listener is told when something has changed. Only this module edits
+The app shows what is here and calls its methods; a listener hears of every change. Only this module edits
 the session.
 """
 

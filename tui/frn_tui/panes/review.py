@@ -369,7 +369,7 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
 
 
 def class_keys(names: Iterable[str], width: int) -> str:
-    """What the digits would do: "1 jay  2 owl", as many as fit into so many cells."""
+    """Return the digits with their classes, like "1 jay  2 owl", as many as fit into `width` cells."""
     shown: list[str] = []
     for number, name in enumerate(islice(names, 9), 1):
         shown.append(f"{number} {display_name(name, 16)}")

@@ -5,6 +5,7 @@ Shape letters: way classes, n examples of all classes together, k examples of a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
     return ClassRecord(enroll(maps, head), errors, explained(errors.mean(1)[:, None], maps)[:, 0])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Classes:
     """The classes that queries are asked about: those with examples."""
 
@@ -60,12 +61,17 @@ class Classes:
     rule: RejectRule
     """When a photo is unknown."""
 
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Class and place in it of every example, by content key."""
+        return {key: (place, row) for place, entry in enumerate(self.entries) for row, key in enumerate(keys_of(entry))}
+
     def own_errors(self, key: str) -> tuple[int, Array] | None:
         """Place of the class that has a photo among its examples, and the photo's errors (r,) without itself."""
-        for place, (entry, member) in enumerate(zip(self.entries, self.members, strict=True)):
-            if key in (keys := keys_of(entry)):
-                return place, member.own_errors[keys.index(key)]
-        return None
+        if key not in self._places:
+            return None
+        place, row = self._places[key]
+        return place, self.members[place].own_errors[row]
 
 
 class EnrolledClasses:

@@ -30,7 +30,7 @@ class Photos:
         self._sizes: dict[object, tuple[int, int]] = {}
 
     def get(self, name: str, longest: int) -> Photo:
-        """The photo, its longer side of at least `longest` pixels where the file has them; FrnError if it is none."""
+        """Return the photo, its longer side at least `longest` pixels if the file has them. Raises FrnError."""
         path = Path(name)
         wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
         try:

@@ -98,7 +98,7 @@ class Gallery(ScrollView, can_focus=True):
         """Whether moving the cursor selects, from the anchor on."""
         self._selected_before: set[str] = set()
         self.empty_text = ""
-        """What is said where there is nothing to show."""
+        """Shown in place of items."""
         self._tiles = Tiles()
         self._asked: list[RenderPreview] = []
         self._asking = False
