@@ -18,7 +18,7 @@ from frn.cli.shell.console import (
     report_skipped,
     stdout,
 )
-from frn.cli.shell.output import FormatName, RowWriter, prints_result, rounded
+from frn.cli.shell.output import FormatName, csv_writer, prints_result, rounded
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def classify(
             raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
         return
     album = _album(classifier, report, len(names)) if report else None
-    failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
+    failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     classified = (album or classifier).classify(map(Path, names))
     for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
         failed += isinstance(outcome, FrnError)
