@@ -137,14 +137,17 @@ class FewShotClassifier(Estimator):
         """Share that a class must typically explain of a photo that is to be known."""
         return self._fitted.classifier.threshold
 
-    def predict(self, photos: Sequence[Photo]) -> Labels:
-        """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`."""
-        fitted = self._fitted
-        return fitted.labels_of(answer.label for answer in fitted.answers(photos))
+    def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
+        """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`.
 
-    def predict_proba(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
-        """Probability of each class (Eq. 9), (n, way)."""
-        return self._table(photos, lambda answer: answer.probabilities)
+        With `transductive`, all photos refine the classes first, so each label depends on the other photos.
+        """
+        fitted = self._fitted
+        return fitted.labels_of(answer.label for answer in fitted.answers(photos, transductive))
+
+    def predict_proba(self, photos: Sequence[Photo], *, transductive: bool = False) -> NDArray[np.float64]:
+        """Probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""
+        return self._table(photos, lambda answer: answer.probabilities, transductive)
 
     def explained(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
         """Share of each photo's energy that each class reconstructs, (n, way)."""
@@ -165,7 +168,8 @@ class FewShotClassifier(Estimator):
     def error_map(self, photo: Photo) -> NDArray[np.float32]:
         """Squared reconstruction error of every location for every class, (way, h, w)."""
         classifier = self._fitted.classifier
-        return classifier.error_maps(_embed(classifier.extractor, [photo])[1][0])
+        [(_, maps)] = _embed_all(classifier.extractor, [photo])
+        return classifier.error_maps(maps)
 
     def score(
         self,
@@ -229,7 +233,7 @@ class FewShotClassifier(Estimator):
         for skipped in classifier.enroll_state(project.state):
             warnings.warn(str(skipped), stacklevel=2)
         labels = as_labels(list(classifier.classes))
-        loaded._now = _Fitted(classifier, labels, loaded._parameters, None, project.document)
+        loaded._now = _Fitted(classifier, labels, loaded._parameters, project.document)
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
@@ -255,7 +259,7 @@ class FewShotClassifier(Estimator):
         if (fitted := self._now) is not None:
             classifier = fitted.classifier
             state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": fitted.labels}
-            state |= {"maps": fitted.known_maps(), "threshold": classifier.threshold_override}
+            state |= {"maps": classifier.example_maps(), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
             state |= {"document": fitted.document}
         return state
@@ -301,19 +305,20 @@ class FewShotClassifier(Estimator):
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
             raise FrnError("the classes are of another model or tta: fit them anew, or set the parameters back")
-        keys, found = _embed(extractor, photos)
+        photos = list_photos(photos)
+        embedded = _embed_all(extractor, photos)
         together = joined(fitted.labels, labels) if fitted else labels
         all_labels = distinct(together)  # of one type: 1 is called 1.0 beside 2.5
         named = names(together, all_labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
         for entry, name in zip(before.classes, named, strict=False):
             examples[name] += entry.supports
-        for photo, name, key in zip(photos, named[-len(labels) :], keys, strict=True):
+        for photo, name, (key, _) in zip(photos, named[-len(labels) :], embedded, strict=True):
             examples[name].append(Support.of(path_of(photo), key))
         state, duplicates = build_state(examples.items())
         state = _renumbered(state, before)
         _refuse_contradictions(duplicates, examples)
-        maps = dict(fitted.known_maps() if fitted else {}) | dict(zip(keys, found, strict=True))
+        maps = dict(fitted.classifier.example_maps() if fitted else {}) | dict(embedded)
         document = fitted.document if fitted else {}
         self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters, document)
 
@@ -330,11 +335,14 @@ class FewShotClassifier(Estimator):
         classifier = Classifier(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
         classifier.adopt(state, maps)
-        self._now = _Fitted(classifier, labels, opened, {key: maps[key] for key in state.holders()}, document)
+        classifier.maps = {key: maps[key] for key in state.holders()}
+        self._now = _Fitted(classifier, labels, opened, document)
 
-    def _table(self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]]) -> NDArray[np.float64]:
+    def _table(
+        self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]], transductive: bool = False
+    ) -> NDArray[np.float64]:
         fitted = self._fitted
-        rows = [list(row(answer).values()) for answer in fitted.answers(photos)]
+        rows = [list(row(answer).values()) for answer in fitted.answers(photos, transductive)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
 
 
@@ -363,8 +371,6 @@ class _Fitted:
     labels: Labels
     opened: tuple[object, ...]
     """The parameters that the extractor was opened for."""
-    maps: Mapping[str, Maps] | None
-    """Feature maps of every example by its content key; None, where a project was loaded, until they are needed."""
     document: Document
     """The project that was loaded, with the keys that this version does not know."""
 
@@ -374,9 +380,9 @@ class _Fitted:
         found: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
         return found
 
-    def answers(self, photos: Iterable[Photo]) -> Iterator[Prediction]:
+    def answers(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction]:
         """Predictions, a batch at a time. FrnError if a photo cannot be read."""
-        for outcome in self.outcomes(list_photos(photos)):
+        for outcome in self.outcomes(list_photos(photos), transductive):
             if isinstance(outcome, FrnError):
                 raise outcome
             yield outcome
@@ -392,31 +398,15 @@ class _Fitted:
                 probability, explained = found.probabilities[found.label], found.explained[found.label]
                 yield Answer(photo, at[found.label], probability, explained, found.unknown)
 
-    def outcomes(self, photos: Iterable[Photo]) -> Iterator[Prediction | FrnError]:
-        """Predictions and errors of photos, in order, a batch at a time."""
-        extractor, remaining = self.classifier.extractor, iter(photos)
-        while batch := list(itertools.islice(remaining, extractor.batch)):
-            seen = [_seen(extractor, photo) for photo in batch]
-            read = [found for found in seen if not isinstance(found, FrnError)]
-            maps = extractor.feature_maps(np.stack([pixels for _, pixels in read])) if read else ()
-            answers = iter(self.classifier.predict_all(list(maps), [key for key, _ in read]) if read else [])
-            for found in seen:
+    def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
+        """Predictions and errors of photos, in order, a batch at a time; all of them at once if `transductive`."""
+        embedded = _embed(self.classifier.extractor, photos)
+        while batch := list(itertools.islice(embedded, None if transductive else self.classifier.extractor.batch)):
+            read = [found for found in batch if not isinstance(found, FrnError)]
+            maps, keys = [maps for _, maps in read], [key for key, _ in read]
+            answers = iter(self.classifier.predict_all(maps, keys, transductive=transductive))
+            for found in batch:
                 yield found if isinstance(found, FrnError) else next(answers)
-
-    def known_maps(self) -> Mapping[str, Maps]:
-        """Feature maps (r, d) of every example, by its content key; of a loaded project they are mostly stored."""
-        if self.maps is None:
-            classifier = self.classifier
-            known = {s.path: s.key for entry in classifier.state.classes for s in entry.supports}
-            maps: dict[str, Maps] = {}
-            for path, outcome in classifier.extractor.read(known, store=classifier.store, known=known):
-                if isinstance(outcome, FrnError):
-                    raise outcome
-                if outcome.key != known[path]:
-                    raise FrnError(f"{path}: has changed since the project was loaded. Load it again.")
-                maps[outcome.key] = outcome.maps
-            self.maps = maps
-        return self.maps
 
 
 def _seen(extractor: Extractor, photo: Photo) -> tuple[str, Pixels] | FrnError:
@@ -435,16 +425,25 @@ def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[A
     return labels if y is None else y
 
 
-def _embed(extractor: Extractor, photos: Sequence[Photo]) -> tuple[list[str], Maps]:
-    """Content keys, and feature maps (n, r, d)."""
-    photos = list_photos(photos)
-    keys: list[str] = []
-    pieces = [np.empty((0, *extractor.shape), dtype=np.float32)]
-    for start in range(0, len(photos), extractor.batch):
-        opened = [open_photo(photo) for photo in photos[start : start + extractor.batch]]
-        keys += [key for key, _ in opened]
-        pieces.append(extractor.feature_maps(np.stack([extractor.transform(image) for _, image in opened])))
-    return keys, np.concatenate(pieces)
+def _embed(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[tuple[str, Maps] | FrnError]:
+    """Content keys and feature maps (r, d), a batch at a time, or why a photo cannot be read."""
+    remaining = iter(photos)
+    while batch := list(itertools.islice(remaining, extractor.batch)):
+        seen = [_seen(extractor, photo) for photo in batch]
+        read = [pixels for _, pixels in (found for found in seen if not isinstance(found, FrnError))]
+        maps = iter(extractor.feature_maps(np.stack(read)) if read else ())
+        for found in seen:
+            yield found if isinstance(found, FrnError) else (found[0], next(maps))
+
+
+def _embed_all(extractor: Extractor, photos: Sequence[Photo]) -> list[tuple[str, Maps]]:
+    """Content keys and feature maps (r, d). FrnError if a photo cannot be read."""
+    found = []
+    for outcome in _embed(extractor, photos):
+        if isinstance(outcome, FrnError):
+            raise outcome
+        found.append(outcome)
+    return found
 
 
 def _flat(

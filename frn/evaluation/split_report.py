@@ -37,6 +37,8 @@ class Result(TypedDict):
     seconds: float
     tuned: NotRequired[dict[str, float]]
     """Accuracy and ci95 of the same episodes, enrolled as `frn classify` does."""
+    transductive: NotRequired[dict[str, dict[str, float]]]
+    """Accuracy and ci95 if the queries refine these classes: of the same episodes, and with unequal classes."""
     unknown: NotRequired[Unknown]
     head: NotRequired[dict[str, float]]
     """What was chosen from the validation split, for a head that nobody trained."""
@@ -69,8 +71,12 @@ class EvaluationPlan:
     """Per shape."""
     seed: int = 0
     """The same seed draws the same episodes."""
+    head: Head | None = None
+    """In place of the model's own."""
     tune: bool = False
     """Also enroll the classes of each episode as `frn classify` does: alpha and gamma chosen by leave-one-out."""
+    transductive: bool = False
+    """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
     unknown: bool = False
     """Also measure how well unknown classes are detected; needs twice as many classes."""
     ranks: ProcessGroup = ALONE
@@ -104,9 +110,10 @@ def evaluate_images(
     if validation is not None:
         replace(plan, unknown=False).check(validation, "the validation split")
     plan.check(images, where)
-    ranks, head = plan.ranks, extractor.new_head()
-    if plan.tune and not isinstance(head, FRNHead):
-        raise FrnError("--tune chooses alpha and gamma: it needs a model trained with --method frn")
+    ranks, head = plan.ranks, plan.head or extractor.new_head()
+    tune = plan.tune or plan.transductive
+    if tune and not isinstance(head, FRNHead):
+        raise FrnError("--tune and --transductive enroll classes: they need a model trained with --method frn")
     if plan.unknown and not isinstance(head, FRNHead):
         raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
 
@@ -148,7 +155,7 @@ def evaluate_images(
         }
         if chosen:
             result["head"] = asdict(chosen)
-        if plan.tune:
+        if tune:
             prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
             shares = enrolled_accuracies(
                 prior,
@@ -157,11 +164,15 @@ def evaluate_images(
                 shape,
                 episodes=ranks.share(plan.episodes),
                 seed=plan.seed,
+                transductive=plan.transductive,
                 progress=scoring,
             )
             every = ranks.gather(torch.from_numpy(shares).to(feature_maps.device), plan.episodes).cpu().numpy()
-            tuned = summarise(every)
-            result["tuned"] = {"accuracy": tuned.mean, "ci95": tuned.ci95}
+            columns = [{"accuracy": found.mean, "ci95": found.ci95} for found in map(summarise, every.T)]
+            result["tuned"] = columns[0]
+            if plan.transductive:
+                names = ("balanced", "dirichlet_inductive", "dirichlet")
+                result["transductive"] = dict(zip(names, columns[1:], strict=True))
         if plan.unknown:
             learned = HeadParameters.of(head)
             result["unknown"] = measure_open_set(

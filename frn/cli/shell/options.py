@@ -11,6 +11,7 @@ from frn.models.zoo import DEFAULT_MODEL
 
 Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd"]
 MethodName = Literal["frn", "bifrn", "frn-tdm", "proto-tdm", Baseline]
+EvaluationMethod = Literal[MethodName, "logreg", "knn", "nearest-mean"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["auto", "fp32", "bf16"]
 
@@ -78,6 +79,7 @@ ClassifierModel = Annotated[
 TtaName = Annotated[
     Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
 ]
+Transductive = Annotated[bool, typer.Option("--transductive", help="Let all photos together refine the classes.")]
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 
 # Training

@@ -36,6 +36,7 @@ FILE = record(path=TEXT, reason=TEXT)
 EVALUATED = record(
     {
         "tuned": record(accuracy=NUMBER, ci95=NUMBER),
+        "transductive": named(record(accuracy=NUMBER, ci95=NUMBER)),
         "unknown": record(
             auroc=NUMBER,
             auroc_ci95=NUMBER,
@@ -51,7 +52,7 @@ EVALUATED = record(
 )
 EXPECTED = {"expected": record(false_rejections=NUMBER, caught=MAYBE, auroc=MAYBE), "head": named(NUMBER)}
 ANSWER = record(
-    {"example_of": TEXT},
+    {"example_of": TEXT, "transductive": FLAG},
     image=TEXT,
     label=TEXT,
     probability=SHARE,
@@ -157,8 +158,10 @@ SCHEMAS: dict[str, Schema] = {
         auroc=MAYBE,
         errors=each(record(image=TEXT, truth=TEXT, label=TEXT, probability=MAYBE, unknown=FLAG)),
         examples_skipped=COUNT,
+        transductive=FLAG,
         broken=each(TEXT),
     ),
+    "group": record(out=TEXT, groups=named(each(TEXT)), near_copies=named(TEXT), skipped=each(TEXT)),
     "models": named(MODEL),
     "models add": named(MODEL),
     "models known": named(record(backbone=TEXT, about=TEXT, licence=TEXT)),

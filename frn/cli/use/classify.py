@@ -24,6 +24,7 @@ from frn.cli.shell.options import (
     FalseRejections,
     Replace,
     Threshold,
+    Transductive,
     TtaName,
     refuse_a_photo,
 )
@@ -52,6 +53,7 @@ def classify(
     threshold: Threshold = None,
     false_rejections: FalseRejections = 0.05,
     tta: TtaName = "none",
+    transductive: Transductive = False,
     device: ClassifierDevice = "auto",
     out: Annotated[
         Path | None,
@@ -74,12 +76,17 @@ def classify(
 
     --out handles any number of photos in constant memory and writes the --top best classes of each. --resume continues
     after a stop or a kill.
+
+    --transductive is more accurate if classes have few examples and there are many photos, but each answer then depends
+    on the other photos.
     """
     with user_errors():
         wants = chosen_format(form, as_json, as_csv)
         check_report(report, replace=replace)
         if out and (wants != "table" or report):
             raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+        if transductive and (out or report):
+            raise FrnError("--transductive needs all photos at once. Leave out --out and --report.")
         source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
         if source is not None and source.name == "COMMANDLINE" and wants != "table":
             raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
@@ -113,9 +120,12 @@ def classify(
             if failed:
                 raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
             return
+        if transductive:
+            note("transductive: each answer depends on the other photos")
         album = _album(classifier, report, len(names)) if report else None
         failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
-        classified = (album or classifier).classify(map(Path, names))
+        paths = map(Path, names)
+        classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
         for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
             failed += isinstance(outcome, FrnError)
             if rows:
@@ -180,6 +190,7 @@ def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dic
         "threshold": round(prediction.threshold, 6),
         "unknown": prediction.unknown,
         **({"example_of": prediction.example_of} if prediction.example_of else {}),
+        **({"transductive": True} if prediction.transductive else {}),
     }
 
 

@@ -25,6 +25,7 @@ from frn.cli.shell.options import (
     FalseRejections,
     Replace,
     Threshold,
+    Transductive,
     TtaName,
 )
 from frn.cli.shell.output import AsJson, Format, chosen_format, printed
@@ -56,6 +57,7 @@ def score(
     ] = None,
     replace: Replace = False,
     tta: TtaName = "none",
+    transductive: Transductive = False,
     device: ClassifierDevice = "auto",
     form: Format = None,
     as_json: AsJson = False,
@@ -83,9 +85,11 @@ def score(
         report_skipped([str(error) for error in unread])
         classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
         classifier.false_rejections = false_rejections
-        found = score_labelled(classifier, photos.members)
+        found = score_labelled(classifier, photos.members, transductive=transductive)
         report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
         report_skipped(found.notes, all_of_them="")
+        if transductive:
+            note("transductive: each answer depends on the other photos")
         if found.examples:
             note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
         if csv is not None:
@@ -133,6 +137,7 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
         "head": asdict(classifier.head),
         "errors": [_as_row(answer) for answer in found.errors],
         "examples_skipped": len(found.examples),
+        "transductive": found.known[0].prediction.transductive,
         "broken": [str(error) for error in found.broken],
     }
 
