@@ -25,6 +25,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path in (found for pattern in JOINED for found in sorted(ROOT.glob(pattern))):
         files.append(File.generated(config, address(path), abs_src_path=str(path)))
     files.append(File.generated(config, "reference/commands.md", content=commands()))
+    files.append(File.generated(config, "reference/json.md", content=schemas()))
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         for name, content in notebook(path).items():
             files.append(File.generated(config, f"notebooks/{name}", content=content))
@@ -75,3 +76,20 @@ def commands() -> str:
     command = typer.main.get_command(app)
     text = get_docs_for_click(obj=command, ctx=typer.Context(command), name="frn", title="Commands")
     return re.sub(r"\[/?bold\]", "**", text)
+
+
+def schemas() -> str:
+    """The JSON Schema of each command that prints JSON, as `frn help json COMMAND` prints it."""
+    import json
+
+    from typer.testing import CliRunner
+
+    from frn.cli.main import app
+
+    section = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+    named = section.partition("JSON Schema of these commands:")[2].partition(".")[0]
+    page = "# JSON schemas\n\n`frn help json COMMAND` prints the schema of what `COMMAND --json` prints.\n"
+    for name in (" ".join(words.split()) for words in named.split(",")):
+        schema = json.loads(CliRunner().invoke(app, ["help", "json", *name.split()]).stdout)
+        page += f"\n## frn {name}\n\n```json\n{json.dumps(schema, indent=1, ensure_ascii=False)}\n```\n"
+    return page

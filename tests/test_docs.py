@@ -38,6 +38,12 @@ def test_files_that_are_named_exist(page: Path) -> None:
         assert "NAME" in name or (ROOT / name).exists(), name
 
 
+@pytest.mark.parametrize("page", [page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "lab"])
+def test_pages_stay_short(page: Path) -> None:
+    """Longer measurements belong in the lab notebook."""
+    assert len(page.read_text(encoding="utf-8").split()) <= 1200
+
+
 def test_the_readme_has_the_two_commands_first() -> None:
     """`.ci/run` reads the test command by its form."""
     first, second = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:2]

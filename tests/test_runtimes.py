@@ -1,4 +1,4 @@
-"""The programs of docs/guides/runtimes.md enrol and classify as Python does: equal labels, probabilities within 0.001."""
+"""The programs of docs/guides/runtimes.md enroll and classify as Python does, with probabilities within 0.001."""
 
 import json
 import os

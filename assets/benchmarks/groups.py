@@ -23,8 +23,8 @@ from sklearn.metrics import adjusted_rand_score
 from frn.estimator.loading import load_extractor
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore
-from frn.inference.groups import group
 from frn.ridge.tuning import Prior
+from frn.ridge.unlabelled.groups import group
 
 CLASSES, SIZES, DRAWS = 20, (10, 41), 3
 Maps = NDArray[np.float32]

@@ -1,4 +1,4 @@
-"""Draws the sample images beside this file and the picture of them in docs/guides/app.md: `python assets/samples/draw.py`."""
+"""Draws the sample images beside this file, and the picture of them in the guide to the app."""
 
 from pathlib import Path
 

@@ -34,6 +34,9 @@ class Broken:
     path: str
     reason: str
 
+    def __str__(self) -> str:
+        return self.reason
+
 
 @dataclass(frozen=True, slots=True)
 class ClassFolders:

@@ -6,6 +6,7 @@ another pose, light and place. Species of one genus share their colours and diff
 
 import colorsys
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,10 +17,12 @@ from frn.data.pixel_cache import StoredImages
 from frn.images.transforms import Pixels
 
 Colour = tuple[int, int, int]
+Points = list[tuple[float, float]]
 
 OVERSAMPLING = 3
 CIRCLE = [(math.cos(a), math.sin(a)) for a in np.linspace(0, 2 * math.pi, 24)]
 BODY = [(0.06 * math.sin(a), 0.12 - 0.38 * math.cos(a)) for a in np.linspace(0, 2 * math.pi, 32)]
+EYE = (245, 240, 225)
 GENERA = 12
 """Colour schemes; far more species than genera, so that colour alone does not tell a species."""
 
@@ -74,21 +77,19 @@ def species(seed: int) -> Species:
 def draw_moth(kind: Species, generator: np.random.Generator, size: int) -> Image.Image:
     """Draw one moth of a kind, somewhere and somehow: (size x size) RGB."""
     side = size * OVERSAMPLING
-    picture = _background(generator, side)
-    pose = _Pose(generator, side)
-    layer = Image.new("RGBA", (side, side), (0, 0, 0, 0))
-    ground, marking = _vary(kind.ground, generator), _vary(kind.marking, generator)
+    picture, moth = _background(generator, side), _Moth(kind, generator, side)
     for mirror in (-1.0, 1.0):
-        _draw_wing(layer, _hindwing(kind, mirror), ground, marking, kind.border, pose)
+        moth.draw_wing(_hindwing(kind, mirror))
         if kind.hind_spot:
-            _disc(layer, (0.30 * mirror, 0.28), kind.spot_size * 0.8, marking, pose)
-        _draw_wing(layer, _forewing(kind, mirror), ground, marking, kind.border, pose, _bands(kind, mirror))
-        for at, radius in _spots(kind, mirror):
-            _disc(layer, at, radius, marking, pose)
+            moth.draw_disc((0.30 * mirror, 0.28), kind.spot_size * 0.8)
+        moth.draw_wing(_forewing(kind, mirror), _bands(kind, mirror))
+        for at in _spots(kind, mirror):
+            moth.draw_disc(at, kind.spot_size)
             if kind.ringed:
-                _disc(layer, at, radius * 0.55, (245, 240, 225), pose)
-                _disc(layer, at, radius * 0.25, marking, pose)
-    _draw_body(layer, marking, pose)
+                moth.draw_disc(at, kind.spot_size * 0.55, EYE)
+                moth.draw_disc(at, kind.spot_size * 0.25)
+    moth.draw_body()
+    layer = moth.layer
     shadow = Image.new("RGBA", layer.size, (0, 0, 0, 0))
     shadow.putalpha(layer.getchannel("A").filter(ImageFilter.GaussianBlur(side / 60)).point(lambda a: a * 0.45))
     picture.paste(shadow, (side // 60, side // 45), shadow)
@@ -112,22 +113,56 @@ def draw_classes(classes: int, images: int, *, size: int, seed: int) -> StoredIm
     return StoredImages(tuple(kinds), (images,) * classes, side, side, pixels.reshape(-1), ())
 
 
-class _Pose:
-    """Where and how a moth sits: turns drawing units (half a picture, origin in the middle) into pixels."""
+class _Moth:
+    """A moth on a transparent layer, where and how it sits.
 
-    def __init__(self, generator: np.random.Generator, side: int) -> None:
+    Drawing units (half a picture, origin in the middle) become pixels here.
+    """
+
+    def __init__(self, kind: Species, generator: np.random.Generator, side: int) -> None:
         turn = generator.uniform(-0.6, 0.6)
-        scale = side / 2 * generator.uniform(1.1, 1.45)
+        self.scale = side / 2 * generator.uniform(1.1, 1.45)
         squeeze = generator.uniform(0.85, 1.0)
-        self.scale = scale
-        self.matrix = scale * np.array(
-            [[math.cos(turn) * squeeze, -math.sin(turn)], [math.sin(turn) * squeeze, math.cos(turn)]]
-        )
+        cosine, sine = math.cos(turn), math.sin(turn)
+        self.matrix = self.scale * np.array([[cosine * squeeze, -sine], [sine * squeeze, cosine]])
         self.origin = side / 2 + generator.uniform(-0.07, 0.07, 2) * side
+        self.border = kind.border
+        self.ground, self.marking = _vary(kind.ground, generator), _vary(kind.marking, generator)
+        self.layer = Image.new("RGBA", (side, side), (0, 0, 0, 0))
 
-    def __call__(self, points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    def place(self, points: Points) -> Points:
         placed = np.asarray(points) @ self.matrix.T + self.origin
         return [(x, y) for x, y in placed.tolist()]
+
+    def width(self, length: float) -> int:
+        return max(1, round(length * self.scale))
+
+    def draw_wing(self, outline: Points, bands: Sequence[Points] = ()) -> None:
+        """Draw a wing in the ground colour, its bands and border in that of the markings."""
+        wing, mask = Image.new("RGBA", self.layer.size, (0, 0, 0, 0)), Image.new("L", self.layer.size, 0)
+        shape, pen = self.place(outline), ImageDraw.Draw(wing)
+        ImageDraw.Draw(mask).polygon(shape, fill=255)
+        pen.polygon(shape, fill=(*self.ground, 255))
+        for band in bands:
+            pen.line(self.place(band), fill=(*self.marking, 255), width=self.width(0.06))
+        if self.border:
+            edge = [*shape, *shape[:2]]
+            pen.line(edge, fill=(*self.marking, 255), width=self.width(2 * self.border), joint="curve")
+        pen.line([*shape, shape[0]], fill=(*(c * 2 // 3 for c in self.ground), 255), width=self.width(1 / 60))
+        wing.putalpha(ImageChops.multiply(wing.getchannel("A"), mask))
+        self.layer.alpha_composite(wing)
+
+    def draw_disc(self, at: tuple[float, float], radius: float, colour: Colour | None = None) -> None:
+        """Draw a disc, in the colour of the markings by default."""
+        circle = [(at[0] + radius * x, at[1] + radius * y) for x, y in CIRCLE]
+        ImageDraw.Draw(self.layer).polygon(self.place(circle), fill=(*(colour or self.marking), 255))
+
+    def draw_body(self) -> None:
+        pen = ImageDraw.Draw(self.layer)
+        pen.polygon(self.place(BODY), fill=(*(c * 3 // 4 for c in self.marking), 255))
+        for mirror in (-1.0, 1.0):
+            feeler = [(0.02 * mirror, -0.24), (0.10 * mirror, -0.42), (0.22 * mirror, -0.52)]
+            pen.line(self.place(feeler), fill=(*self.marking, 255), width=self.width(1 / 50))
 
 
 def _vary(colour: Colour, generator: np.random.Generator) -> Colour:
@@ -152,19 +187,19 @@ def _background(generator: np.random.Generator, side: int) -> Image.Image:
 
 
 @cache
-def _forewing(kind: Species, mirror: float) -> list[tuple[float, float]]:
+def _forewing(kind: Species, mirror: float) -> Points:
     tip = (kind.span * math.cos(kind.sweep), -kind.span * math.sin(kind.sweep))
     outer = (kind.span * 0.9, 0.16)
     return [(x * mirror, y) for x, y in _smooth([(0.03, -0.20), tip, outer, (0.05, 0.10)])]
 
 
 @cache
-def _hindwing(kind: Species, mirror: float) -> list[tuple[float, float]]:
+def _hindwing(kind: Species, mirror: float) -> Points:
     low = 0.52 + kind.tail
     return [(x * mirror, y) for x, y in _smooth([(0.04, 0.0), (kind.span * 0.72, 0.12), (0.40, low), (0.06, 0.40)])]
 
 
-def _smooth(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _smooth(corners: Points) -> Points:
     """Round a polygon's corners (Chaikin's corner cutting, three times)."""
     points = np.asarray(corners)
     for _ in range(3):
@@ -173,52 +208,13 @@ def _smooth(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(x, y) for x, y in points.tolist()]
 
 
-def _bands(kind: Species, mirror: float) -> list[list[tuple[float, float]]]:
+def _bands(kind: Species, mirror: float) -> list[Points]:
     starts = [kind.span * (0.30 + 0.22 * band) for band in range(kind.bands)]
     lean = kind.band_tilt * 0.35
     return [[(x * mirror, 0.35), ((x + lean) * mirror, -0.75)] for x in starts]
 
 
-def _spots(kind: Species, mirror: float) -> list[tuple[tuple[float, float], float]]:
+def _spots(kind: Species, mirror: float) -> Points:
     places = [(0.62, -0.08), (0.38, -0.06), (0.52, 0.08)]
     lift = math.sin(kind.sweep) * 0.42
-    return [((x * kind.span * mirror, y - lift * x), kind.spot_size) for x, y in places[: kind.spots]]
-
-
-def _draw_wing(
-    layer: Image.Image,
-    outline: list[tuple[float, float]],
-    ground: Colour,
-    marking: Colour,
-    border: float,
-    pose: _Pose,
-    bands: list[list[tuple[float, float]]] | None = None,
-) -> None:
-    wing = Image.new("RGBA", layer.size, (0, 0, 0, 0))
-    mask = Image.new("L", layer.size, 0)
-    shape = pose(outline)
-    ImageDraw.Draw(mask).polygon(shape, fill=255)
-    pen = ImageDraw.Draw(wing)
-    pen.polygon(shape, fill=(*ground, 255))
-    for band in bands or []:
-        pen.line(pose(band), fill=(*marking, 255), width=max(1, round(0.06 * pose.scale)))
-    if border:
-        pen.line(
-            [*shape, *shape[:2]], fill=(*marking, 255), width=max(1, round(2 * border * pose.scale)), joint="curve"
-        )
-    pen.line([*shape, shape[0]], fill=(*(c * 2 // 3 for c in ground), 255), width=max(1, round(pose.scale / 60)))
-    wing.putalpha(ImageChops.multiply(wing.getchannel("A"), mask))
-    layer.alpha_composite(wing)
-
-
-def _disc(layer: Image.Image, at: tuple[float, float], radius: float, colour: Colour, pose: _Pose) -> None:
-    circle = [(at[0] + radius * x, at[1] + radius * y) for x, y in CIRCLE]
-    ImageDraw.Draw(layer).polygon(pose(circle), fill=(*colour, 255))
-
-
-def _draw_body(layer: Image.Image, colour: Colour, pose: _Pose) -> None:
-    pen = ImageDraw.Draw(layer)
-    pen.polygon(pose(BODY), fill=(*(c * 3 // 4 for c in colour), 255))
-    for mirror in (-1.0, 1.0):
-        feeler = [(0.02 * mirror, -0.24), (0.10 * mirror, -0.42), (0.22 * mirror, -0.52)]
-        pen.line(pose(feeler), fill=(*colour, 255), width=max(1, round(pose.scale / 50)))
+    return [(x * kind.span * mirror, y - lift * x) for x, y in places[: kind.spots]]

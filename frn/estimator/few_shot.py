@@ -451,7 +451,10 @@ def _flat(
 ) -> tuple[list[Photo], Labels]:
     """Photos and the label of each, from the photos of each class or from two lists."""
     if not isinstance(photos, Mapping):
-        listed, given = list_photos(photos), as_labels(() if labels is None else labels)
+        listed = list_photos(photos)
+        if labels is None:  # in the words of scikit-learn
+            raise ValueError("a list of photos requires y to be passed, but the target y is None")
+        given = as_labels(labels)
         if len(given) != len(listed):
             raise ValueError(f"{len(listed)} photos need as many labels, not {len(given)}")
     elif labels is not None:

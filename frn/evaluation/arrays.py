@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError, shorten
+from frn.evaluation.accuracy import Result, as_result
 from frn.evaluation.episodes import evaluate_episodes
-from frn.evaluation.split_report import Result
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.ridge.tuning import tune_on_episodes
@@ -84,15 +84,7 @@ def evaluate(
             head.set_parameters(chosen)
         began = time.perf_counter()
         accuracy = evaluate_episodes(head, tensor, sizes, shape, episodes=episodes, seed=seed)
-        result: Result = {
-            "way": way,
-            "shot": k,
-            "queries": queries,
-            "episodes": episodes,
-            "accuracy": accuracy.mean,
-            "ci95": accuracy.ci95,
-            "seconds": round(time.perf_counter() - began, 3),
-        }
+        result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)
         results.append(result)

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.inference.transductive import refine
 from frn.ridge.enrolment import Array, ClassScorer, enroll
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
+from frn.ridge.unlabelled.transductive import refine
 
 CONCENTRATION = 2.0
 """Of the Dirichlet distribution that class sizes are drawn from (Veilleux et al., NeurIPS 2021)."""

@@ -12,10 +12,11 @@ from frn.data.folders import ClassFolders, scan, split_folder
 from frn.data.pixel_cache import Progress, StoredImages, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.evaluation.classical import CLASSICAL, ClassicalHead
+from frn.evaluation.accuracy import Result
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.evaluation.method import with_method
-from frn.evaluation.split_report import EvaluationPlan, Inspect, Result, evaluate_images
+from frn.evaluation.split_report import EvaluationPlan, Inspect, evaluate_images
+from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import Device
@@ -99,9 +100,8 @@ def evaluate(
         [__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed]
     )
     warn([entry.reason for entry in images.broken])
-    tunes = (
-        extractor.untrained_head and extractor.method == "frn" and not fit
-    )  # its numbers come from the validation split
+    # An untrained FRN head gets its numbers from the validation split.
+    tunes = extractor.untrained_head and extractor.method == "frn" and not fit
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None
     with bars("features") as extracting, bars("episodes") as scoring:
         return evaluate_images(

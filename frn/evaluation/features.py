@@ -41,7 +41,10 @@ class FeatureExtractor(Protocol):
 
 
 class TorchExtractor:
-    """A torch model in evaluation mode, which is moved to `device`."""
+    """A torch model in evaluation mode, which is moved to `device`.
+
+    With `mirror`, maps are the mean of the image's own and of its mirror image's, turned back.
+    """
 
     def __init__(
         self,
@@ -56,23 +59,31 @@ class TorchExtractor:
         self.transform, self.method = model.config.transform, model.config.method
         self.untrained_head, self.mirror = untrained_head, mirror
 
+    @torch.inference_mode()
     def extract(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return feature maps (n, r, d), float32, on the device."""
-        return extract_features(
-            self.model,
-            images,
-            precision=self.precision,
-            device=self.device,
-            mirror=self.mirror,
-            progress=progress,
-        )
+        return torch.cat(list(self._batches(images, progress)))
 
     @torch.inference_mode()
     def mean_feature(self, images: StoredImages, progress: Progress | None = None) -> Tensor:
         """Return the average-pooled feature (d,) of all images together, in float32."""
-        batches = _batches(self.model, images, self.precision, self.device, progress, self.mirror)
+        batches = self._batches(images, progress)
         total = torch.stack([feature_maps.double().mean(1).sum(0) for feature_maps in batches]).sum(0)
         return (total / len(images)).float()
+
+    def _batches(self, images: StoredImages, progress: Progress | None) -> Iterator[Tensor]:
+        pixels, model = images.images(), self.model.folded()
+        batch = BATCH if torch.device(self.device).type == "cpu" else GPU_BATCH
+        for start in range(0, len(images), batch):
+            piece = torch.from_numpy(np.array(pixels[start : start + batch])).to(self.device)
+            with autocast(self.device, self.precision):
+                upright = piece.permute(0, 3, 1, 2).float() / 255
+                feature_maps = model.feature_maps(upright)
+                if self.mirror:
+                    feature_maps = (feature_maps + turned_back(model.feature_maps(upright.flip(-1)), model.grid)) / 2
+            yield feature_maps
+            if progress:
+                progress(min(start + batch, len(images)), len(images))
 
     def new_head(self) -> Head:
         """Return a copy of its head."""
@@ -123,41 +134,13 @@ def turned_back(feature_maps: Tensor, grid: tuple[int, int]) -> Tensor:
     return feature_maps.unflatten(1, grid).flip(2).flatten(1, 2)
 
 
-@torch.inference_mode()
 def extract_features(
     model: Model,
     images: StoredImages,
     *,
     precision: Precision = "fp32",
     device: torch.device | str = "cpu",
-    mirror: bool = False,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on.
-
-    With `mirror` each is the mean of the image's own and of its mirror image's, turned back.
-    """
-    return torch.cat(list(_batches(model, images, precision, device, progress, mirror)))
-
-
-def _batches(
-    model: Model,
-    images: StoredImages,
-    precision: Precision,
-    device: torch.device | str,
-    progress: Progress | None,
-    mirror: bool = False,
-) -> Iterator[Tensor]:
-    pixels = images.images()
-    model = model.folded()
-    batch = BATCH if torch.device(device).type == "cpu" else GPU_BATCH
-    for start in range(0, len(images), batch):
-        piece = torch.from_numpy(np.array(pixels[start : start + batch])).to(device)
-        with autocast(device, precision):
-            upright = piece.permute(0, 3, 1, 2).float() / 255
-            feature_maps = model.feature_maps(upright)
-            if mirror:
-                feature_maps = (feature_maps + turned_back(model.feature_maps(upright.flip(-1)), model.grid)) / 2
-        yield feature_maps
-        if progress:
-            progress(min(start + batch, len(images)), len(images))
+    """Return feature maps (n, r, d), float32, of uniform images, on the device that the model is on."""
+    return TorchExtractor(model, precision, device).extract(images, progress)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, evaluation_episode
+from frn.evaluation.accuracy import Result
 from frn.evaluation.open_set import judge_episode
-from frn.evaluation.split_report import Inspection, Result
+from frn.evaluation.split_report import Inspection
 from frn.evaluation.tally import Calibration, Counts, Shares
 from frn.heads.frn import FRNHead
 from frn.images.transforms import Pixels

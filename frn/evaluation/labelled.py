@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from frn.data.names import match_names
 from frn.errors import FrnError
+from frn.evaluation.tally import Calibration
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.feature_cache import Maps
 from frn.inference.session import check_name
@@ -77,17 +78,6 @@ class ClassScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Reliability:
-    """Photos whose probability lies in one bin: what was said of them, and what was so."""
-
-    photos: int
-    said: float
-    """Mean probability."""
-    right: float
-    """Share that was right."""
-
-
-@dataclass(frozen=True, slots=True)
 class LabelledScore:
     """All answers, and what follows from them. Shares are between 0 and 1."""
 
@@ -143,18 +133,10 @@ class LabelledScore:
         return sorted((a for a in self.known if not a.right), key=lambda a: -a.probability)
 
     @property
-    def reliability(self) -> list[Reliability]:
-        """Bins of the probability that have photos, from low to high."""
+    def calibration(self) -> Calibration:
+        """How often the answers of each probability are right."""
         said = np.array([answer.probability for answer in self.known])
-        right = np.array([answer.right for answer in self.known], dtype=float)
-        bins = np.minimum((said * BINS).astype(int), BINS - 1)
-        chosen = [bins == index for index in range(BINS)]
-        return [Reliability(int(c.sum()), float(said[c].mean()), float(right[c].mean())) for c in chosen if c.any()]
-
-    @property
-    def calibration_error(self) -> float:
-        """Expected calibration error: how far what is said is from what is so, over the bins."""
-        return sum(bin_.photos * abs(bin_.said - bin_.right) for bin_ in self.reliability) / len(self.known)
+        return Calibration.of(said, np.array([answer.right for answer in self.known]), BINS)
 
     @property
     def false_rejections(self) -> float:

@@ -8,31 +8,19 @@ Shape letters: way enrolled classes, r locations, d channels, q = way * queries 
 """
 
 from dataclasses import dataclass
-from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.accuracy import summarise
-from frn.inference.unknown import auroc, calibrate, energy, explained, familiarity
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.evaluation.accuracy import Unknown, summarise
+from frn.inference.unknown import auroc, calibrate, explained, familiarity
+from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 
 Scores = NDArray[np.floating]
-
-
-class Unknown(TypedDict):
-    """In percent. Both rates are shares of queries below the calibrated threshold: of known and of unknown ones."""
-
-    auroc: float
-    auroc_ci95: float
-    auroc_softmax: float
-    auroc_softmax_ci95: float
-    false_rejections: float
-    true_positive_rate: float
 
 
 def doubled(shape: EpisodeShape) -> EpisodeShape:

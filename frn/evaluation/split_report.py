@@ -3,19 +3,21 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from frn.data.pixel_cache import Progress, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import summarise
+from frn.evaluation.accuracy import Accuracy, Result, as_result, summarise
 from frn.evaluation.enrolled import enrolled_accuracies
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import FeatureExtractor
-from frn.evaluation.open_set import Unknown, doubled, measure_open_set
+from frn.evaluation.open_set import doubled, measure_open_set
 from frn.evaluation.tally import Tally
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
@@ -25,23 +27,11 @@ from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import keep_freed_memory
 
 
-class Result(TypedDict):
-    """One shape's accuracy; `accuracy` and `ci95` in percent."""
+class Sampling(TypedDict):
+    """What every measurement over episodes takes."""
 
-    way: int
-    shot: int
-    queries: int
-    episodes: int
-    accuracy: float
-    ci95: float
-    seconds: float
-    tuned: NotRequired[dict[str, float]]
-    """Accuracy and ci95 of the same episodes, enrolled as `frn classify` does."""
-    transductive: NotRequired[dict[str, dict[str, float]]]
-    """Accuracy and ci95 if the queries refine these classes: of the same episodes, and with unequal classes."""
-    unknown: NotRequired[Unknown]
-    head: NotRequired[dict[str, float]]
-    """What was chosen from the validation split, for a head that nobody trained."""
+    seed: int
+    progress: Progress | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +113,14 @@ def evaluate_images(
             raise FrnError("the model has weights, or made feature maps, that are not finite: it is damaged")
         return maps
 
+    def whole(shares: NDArray[np.float64]) -> Accuracy:
+        own = torch.from_numpy(shares).to(feature_maps.device)
+        return summarise(ranks.gather(own, plan.episodes).cpu().numpy())
+
     feature_maps = extract(images)
     examples = None if validation is None else extract(validation).cpu().numpy()
     results: list[Result] = []
+    share, options = ranks.share(plan.episodes), Sampling(seed=plan.seed, progress=scoring)
     for shape in plan.shapes:
         chosen = None
         if validation is not None and examples is not None and isinstance(head, FRNHead):
@@ -133,57 +128,26 @@ def evaluate_images(
             head.set_parameters(chosen)
         began = time.perf_counter()
         tally = Tally(images.sizes, shape, plan.episodes) if inspect else None
-        own = episode_accuracies(
-            head,
-            feature_maps,
-            images.sizes,
-            shape,
-            episodes=ranks.share(plan.episodes),
-            seed=plan.seed,
-            progress=scoring,
-            tally=tally,
+        accuracy = whole(
+            episode_accuracies(head, feature_maps, images.sizes, shape, episodes=share, tally=tally, **options)
         )
-        accuracy = summarise(ranks.gather(torch.from_numpy(own).to(feature_maps.device), plan.episodes).cpu().numpy())
-        result: Result = {
-            "way": shape.way,
-            "shot": shape.shot,
-            "queries": shape.queries,
-            "episodes": plan.episodes,
-            "accuracy": accuracy.mean,
-            "ci95": accuracy.ci95,
-            "seconds": round(time.perf_counter() - began, 3),
-        }
+        result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)
         if tune:
             prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
-            shares = enrolled_accuracies(
-                prior,
-                feature_maps.cpu().numpy(),
-                images.sizes,
-                shape,
-                episodes=ranks.share(plan.episodes),
-                seed=plan.seed,
-                transductive=plan.transductive,
-                progress=scoring,
-            )
-            every = ranks.gather(torch.from_numpy(shares).to(feature_maps.device), plan.episodes).cpu().numpy()
-            columns = [{"accuracy": found.mean, "ci95": found.ci95} for found in map(summarise, every.T)]
-            result["tuned"] = columns[0]
+            maps = feature_maps.cpu().numpy()
+            columns = enrolled_accuracies(
+                prior, maps, images.sizes, shape, episodes=share, transductive=plan.transductive, **options
+            ).T
+            found = [{"accuracy": each.mean, "ci95": each.ci95} for each in map(whole, columns)]
+            result["tuned"] = found[0]
             if plan.transductive:
                 names = ("balanced", "dirichlet_inductive", "dirichlet")
-                result["transductive"] = dict(zip(names, columns[1:], strict=True))
+                result["transductive"] = dict(zip(names, found[1:], strict=True))
         if plan.unknown:
-            learned = HeadParameters.of(head)
-            result["unknown"] = measure_open_set(
-                learned,
-                feature_maps.cpu().numpy(),
-                images.sizes,
-                shape,
-                episodes=plan.episodes,
-                seed=plan.seed,
-                progress=scoring,
-            )
+            learned, maps = HeadParameters.of(head), feature_maps.cpu().numpy()
+            result["unknown"] = measure_open_set(learned, maps, images.sizes, shape, episodes=plan.episodes, **options)
         results.append(result)
         if inspect and tally:
             inspect(Inspection(result, plan.seed, head, feature_maps, images, tally))

@@ -20,13 +20,21 @@ Shares = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Queries by the probability of their answer, in `BINS` bins."""
+    """Queries by the probability of their answer, in bins of equal width."""
 
     counts: Counts
     confidence: Shares
     """Mean probability of a bin's answers; 0 where the bin is empty."""
     accuracy: Shares
     """Share of a bin's answers that are right; 0 where the bin is empty."""
+
+    @classmethod
+    def of(cls, probability: Shares, right: NDArray[np.bool_], bins: int = BINS) -> "Calibration":
+        """Compare the probabilities of answers with which of them are right."""
+        place = np.minimum((probability * bins).astype(np.int64), bins - 1)
+        counts = np.bincount(place, minlength=bins)
+        means = (np.bincount(place, values, bins) / np.maximum(counts, 1) for values in (probability, right))
+        return cls(counts, *means)
 
     @property
     def error(self) -> float:
@@ -87,13 +95,7 @@ class Tally:
 
     def calibration(self) -> Calibration:
         """Reliability of the answers' probabilities."""
-        probability, right = self.probability.ravel().astype(np.float64), self.right.ravel()
-        bins = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
-        counts = np.bincount(bins, minlength=BINS)
-        some = np.maximum(counts, 1)
-        return Calibration(
-            counts, np.bincount(bins, probability, BINS) / some, np.bincount(bins, right.astype(float), BINS) / some
-        )
+        return Calibration.of(self.probability.ravel().astype(np.float64), self.right.ravel())
 
     def hardest_episodes(self, most: int) -> Counts:
         """Numbers of the episodes with the fewest right answers, the worst first."""

@@ -6,6 +6,10 @@ from torch import Tensor, nn
 class Head(nn.Module):
     """A head that compares feature maps as they are. A subclass overrides what it does otherwise."""
 
+    networks = 1
+    """How many networks make its maps, which lie side by side in the channels."""
+    revision = 1
+    """Counts changes to what it computes. Models trained with another revision are reported."""
     scaled_maps = False
     """Whether it wants maps divided by the backbone's `map_scale` (SM, Hyperparameters)."""
 

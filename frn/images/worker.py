@@ -15,7 +15,8 @@ from frn.images.decoding import DecodeRequest, MustBeAloneError, decode_in_proce
 from frn.images.depth import ShallowDataWarning, say
 from frn.images.transforms import EvaluationTransform
 from frn.system.hardware import cores
-from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
+from frn.system.processes.messages import Message
+from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
 """That one image may take, once its child is there; 120 megapixels of compressed TIFF take one or two."""

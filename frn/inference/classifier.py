@@ -10,25 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.inference.enrolled_form import EnrolledForm, form_key, from_bytes, to_bytes
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import ClassEntry, State, Support, build_state
-from frn.inference.transductive import refine
 from frn.inference.unknown import (
     FALSE_REJECTIONS,
     Calibration,
     RejectRule,
     Shares,
     calibrate,
-    energy,
     explained,
     familiarity,
     stride,
 )
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, enroll
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
+from frn.ridge.unlabelled.transductive import refine
 
 CHUNK = 64
 """Examples that are compared with all classes at once."""
@@ -92,7 +92,8 @@ class Classifier:
         self._own_errors: dict[str, tuple[str, Array]] = {}
         """Class and location errors (r,) of each example without itself, by content key."""
         self._scorer: ClassScorer | None = None
-        self._leave_one_out_errors: tuple[Array, NDArray[np.intp], Shares] | None = None
+        self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
+        """Errors (n, way) of examples without themselves, their classes and their energies."""
 
     @property
     def rule(self) -> RejectRule:
@@ -107,9 +108,9 @@ class Classifier:
     @property
     def calibration(self) -> Calibration:
         """The rule that the examples give, and what to expect of it."""
-        if self._leave_one_out_errors is None:
+        if self.left_out is None:
             raise FrnError("there is no class yet: enroll some first")
-        return calibrate(*self._leave_one_out_errors, self.false_rejections)
+        return calibrate(*self.left_out, self.false_rejections)
 
     def enroll(
         self,
@@ -154,6 +155,10 @@ class Classifier:
         """
         supports = [support for entry in state.classes for support in entry.supports]
         known = {support.path: support.key for support in supports if support.is_unchanged()}
+        if len(known) == len(supports) and (form := self._stored_form(state)):
+            self._use(state, form)
+            self.threshold_override = state.threshold
+            return []
         notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
         found = {entry.name: entry.supports for entry in self.state.classes}
         self.state = replace(
@@ -164,8 +169,24 @@ class Classifier:
         changed = [s.path for s in supports if s.path not in known and s.key not in used]
         return notes + [FrnError(f"{p}: has changed since it was added; it is used as it is now") for p in changed]
 
+    def _stored_form(self, state: State) -> EnrolledForm | None:
+        """Return the classes of a state as the store has them, or None."""
+        if self.store is None:
+            return None
+        data = self.store.get_bytes(self.extractor.sha256, form_key(state, self.extractor.prior))
+        return None if data is None else from_bytes(data, state)
+
+    def _use(self, state: State, form: EnrolledForm) -> None:
+        self.state, self.head = state, form.head
+        self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
+        self._own_errors, self.left_out = dict(form.own_errors), form.left_out
+        self._scorer = self.maps = None
+
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
+        if form := self._stored_form(state):
+            self._use(state, form)
+            return
 
         def pool(entry: ClassEntry) -> Maps:
             return np.stack([feature_maps[support.key] for support in entry.supports])
@@ -185,17 +206,15 @@ class Classifier:
         self.classes, self.leave_one_out, self._own_errors = classes, shares, own_errors
         self._scorer = self.maps = None
         self.state = state
-        self._leave_one_out_errors = self._leave_out(feature_maps)
+        self.left_out = self._leave_out(feature_maps)
+        if self.store is not None and classes:
+            form = EnrolledForm(self.head, classes, shares, own_errors, self.left_out)
+            self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor.prior), to_bytes(form))
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares]:
         """Errors (n, way) of examples that their class can do without, their classes, and their energies."""
-        keys = [
-            (label, support.key)
-            for label, entry in enumerate(self.state.classes)
-            for support in entry.supports
-            if len(entry.supports) > 1
-        ]
-        keys = keys[:: stride(len(keys))]
+        places = {entry.name: label for label, entry in enumerate(self.state.classes)}
+        keys = [(places[self._own_errors[support.key][0]], support.key) for support in self.left_out_photos]
         errors, energies = [np.zeros((0, len(self.classes)))], [np.zeros(0)]
         for start in range(0, len(keys), CHUNK):
             chunk = [key for _, key in keys[start : start + CHUNK]]
@@ -203,6 +222,12 @@ class Classifier:
             errors.append(self._class_errors(maps, chunk))
             energies.append(energy(maps))
         return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
+
+    @property
+    def left_out_photos(self) -> list[Support]:
+        """The examples that `left_out` is about: those that their class can do without, an even selection of many."""
+        supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
+        return supports[:: stride(len(supports))]
 
     def example_maps(self) -> Mapping[str, Maps]:
         """Feature maps (r, d) of every example, by its content key; most are in the store.

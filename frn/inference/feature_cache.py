@@ -15,7 +15,7 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -95,11 +95,31 @@ class FeatureStore:
                 return
 
     def get(self, extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
-        """The map (r, d) of an image, if it is there as it was put."""
-        with self._lock:
-            return self._get(extractor, key, shape)
+        """Return the map (r, d) of an image, or None if the store does not have it."""
+        data = self._find(extractor, key, shape)
+        return None if data is None else np.frombuffer(data, dtype="<f4").reshape(shape)
 
-    def _get(self, extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
+    def put(self, extractor: str, maps: Mapping[str, Maps]) -> None:
+        """Keep maps (r, d) by key."""
+        self._keep(
+            (extractor, key, *value.shape, np.ascontiguousarray(value, dtype="<f4").tobytes())
+            for key, value in maps.items()
+        )
+
+    def get_bytes(self, extractor: str, key: str) -> bytes | None:
+        """Return what `put_bytes` kept, or None if the store does not have it."""
+        return self._find(extractor, key, None)
+
+    def put_bytes(self, extractor: str, key: str, data: bytes) -> None:
+        """Keep what was computed from several maps; a tenth of the store's limit at most."""
+        if len(data) <= self.limit // 10:
+            self._keep([(extractor, key, len(data), 0, data)])
+
+    def _find(self, extractor: str, key: str, shape: tuple[int, int] | None) -> bytes | None:
+        with self._lock:
+            return self._read(extractor, key, shape)
+
+    def _read(self, extractor: str, key: str, shape: tuple[int, int] | None) -> bytes | None:
         if self._database is None:
             return None
         try:
@@ -107,8 +127,10 @@ class FeatureStore:
             if row is None:
                 return None
             r, d, used, data, checksum = row
-            # What was damaged may be of any type: a wrong one is another text here.
-            if (r, d) != shape or not isinstance(data, bytes) or checksum != _crc32(extractor, key, r, d, data):
+            # Damage can change the type of a value; a wrong type gives another text here.
+            if not isinstance(data, bytes) or checksum != _crc32(extractor, key, r, d, data):
+                return None
+            if (r, d) != (shape or (len(data), 0)):
                 return None
             if not isinstance(used, float) or (now := time.time()) - used > TOUCH:
                 with self._database as database:
@@ -116,27 +138,21 @@ class FeatureStore:
         except _ERRORS as error:
             self._give_up(error)
             return None
-        return np.frombuffer(data, dtype="<f4").reshape(r, d)
+        return data
 
-    def put(self, extractor: str, maps: Mapping[str, Maps]) -> None:
-        """Keep maps (r, d) by key."""
-        with self._lock:
-            self._put(extractor, maps)
-
-    def _put(self, extractor: str, maps: Mapping[str, Maps]) -> None:
-        if self._database is None:
-            return
+    def _keep(self, entries: Iterable[tuple[str, str, int, int, bytes]]) -> None:
+        """Insert rows of extractor, key, r, d and data."""
         now = time.time()
-        rows = []
-        for key, value in maps.items():
-            (r, d), data = value.shape, np.ascontiguousarray(value, dtype="<f4").tobytes()
-            rows.append((extractor, key, r, d, now, data, _crc32(extractor, key, r, d, data)))
-        try:
-            with self._database as database:
-                database.executemany("INSERT OR REPLACE INTO maps VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-                self._shrink(database)
-        except _ERRORS as error:
-            self._give_up(error)
+        rows = [(*entry[:4], now, entry[4], _crc32(*entry)) for entry in entries]
+        with self._lock:
+            if self._database is None:
+                return
+            try:
+                with self._database as database:
+                    database.executemany("INSERT OR REPLACE INTO maps VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                    self._shrink(database)
+            except _ERRORS as error:
+                self._give_up(error)
 
     def close(self) -> None:
         """Let go of the file. Nothing is found or kept from here on."""

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.inference.onnx_runtime import FEATURES_FORMAT, Device, check_model, open_session, run_session
-from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
+from frn.system.processes.messages import Message
+from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
 """That opening an untrusted file may take, one image included; as many again for each `PER_BYTES` that it has."""

@@ -148,6 +148,8 @@ def _document(project: Project, folder: Path) -> Document:
         key: value for key, value in project.document.get("model", {}).items() if key not in ("tta", "test_time")
     }
     old_classes = {entry.get("id"): entry for entry in project.document.get("classes", [])}
+    old_others = {image.get("key"): image for image in project.document.get("others", [])}
+    others = [_image_document(other, old_others.get(other.key, {}), folder) for other in project.state.others]
     return {
         **project.document,
         "format": PROJECT_FORMAT,
@@ -162,6 +164,7 @@ def _document(project: Project, folder: Path) -> Document:
         "threshold": project.state.threshold,
         "next_id": project.state.next_id,
         "classes": [_class_document(entry, old_classes.get(entry.id, {}), folder) for entry in project.state.classes],
+        **({"others": others} if others or "others" in project.document else {}),
     }
 
 
@@ -217,21 +220,27 @@ def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     _refuse_twins([entry.name for entry in classes], "classes called")
     _refuse_twins([entry.id for entry in classes], "classes with number")
     _refuse_twins([support.key for entry in classes for support in entry.supports], "images with key")
+    others = tuple(_parse_image(image, folder) for image in document.get("others", []))
+    _refuse_twins([other.key for other in others], "other images with key")
     threshold = document.get("threshold")
     next_id = max([0, *(entry.id for entry in classes)]) + 1
     return reference, State(
         classes,
         None if threshold is None else check_threshold(float(threshold)),
         max(next_id, int(document.get("next_id", 1))),
+        others=others,
     )
 
 
 def _parse_class(document: Document, folder: Path) -> ClassEntry:
-    supports = tuple(
-        Support(read_path(image, folder), _text(image["key"]), int(image["size"]), int(image["mtime_ns"]))
-        for image in document["images"]
-    )
+    supports = tuple(_parse_image(image, folder) for image in document["images"])
     return ClassEntry(int(document["id"]), check_name(_text(document["name"])), supports)
+
+
+def _parse_image(document: Document, folder: Path) -> Support:
+    return Support(
+        read_path(document, folder), _text(document["key"]), int(document["size"]), int(document["mtime_ns"])
+    )
 
 
 def _text(value: object) -> str:

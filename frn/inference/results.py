@@ -16,8 +16,8 @@ from typing import Any, Self
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier
 from frn.system.files import LOCK, beside, require_regular
-from frn.system.locks import Lock, holder
 from frn.system.overwriting import require_writable
+from frn.system.processes.locks import Lock, holder
 
 MAX_LINE = 64 << 20
 """Bytes of a line; ten thousand classes take one."""

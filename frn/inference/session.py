@@ -78,8 +78,14 @@ class State:
     next_id: int = 1
     model: str = ""
     """Name of the model that the classes are looked at with, where changing it is an edit; empty: it is not."""
+    others: tuple[Support, ...] = ()
+    """Photos that a person said are of none of the classes."""
     moves: Moves | None = field(default=None, compare=False)
     """The last photos that were moved. Undoing a step to a state with others moves them back."""
+    dropped: frozenset[str] = field(default=frozenset(), compare=False)
+    """Paths of photos that were taken off the list of answers."""
+    act: str = field(default="", compare=False)
+    """What a person did to get here, in words, for undo and redo."""
 
     def find(self, class_id: int) -> ClassEntry:
         """A class by its id. FrnError if there is none."""
@@ -133,6 +139,15 @@ class Session:
     def mark_saved(self, state: State | None = None) -> None:
         """Note that a state is on disk: that of now, or an earlier one, where edits came while it was written."""
         self._saved = self.state if state is None else state
+
+    def name_act(self, said: str) -> None:
+        """Say in words what the last edit did."""
+        self.amend(replace(self.state, act=said))
+
+    @property
+    def undone(self) -> str:
+        """Return the act that redo would repeat, in words."""
+        return self._states[self._at + 1].act if self.can_redo else ""
 
     @property
     def can_undo(self) -> bool:
@@ -206,8 +221,23 @@ class Session:
                 holders[support.key] = (entry, support)
                 added.append(support)
         if added:
-            self._replace(replace(entry, supports=(*entry.supports, *added)))
+            keys = {support.key for support in added}
+            others = tuple(other for other in self.state.others if other.key not in keys)
+            self._edit(replace(_changed(self.state, replace(entry, supports=(*entry.supports, *added))), others=others))
         return duplicates
+
+    def set_aside(self, supports: Iterable[Support]) -> None:
+        """Note that photos are of none of the classes: those among them that are examples are no longer."""
+        known = {other.key for other in self.state.others}
+        added = {support.key: support for support in supports if support.key not in known}
+        with self.one_edit():
+            self.remove(added)
+            self._edit(replace(self.state, others=(*self.state.others, *added.values())))
+
+    def take_back(self, keys: Iterable[str]) -> None:
+        """Forget that photos are of none of the classes."""
+        gone = set(keys)
+        self._edit(replace(self.state, others=tuple(other for other in self.state.others if other.key not in gone)))
 
     def remove(self, keys: Iterable[str]) -> None:
         """Remove examples from whichever classes they are in; their files stay where they are."""
@@ -246,8 +276,11 @@ class Session:
 
     def note_moves(self, moves: Moves) -> None:
         """Make a step of photos that were moved: undo comes by it, and the classes are as they were."""
-        self._states = [*self._states[: self._at + 1], replace(self.state, moves=moves)]
-        self._at += 1
+        self._step(replace(self.state, moves=moves, act=moves.said))
+
+    def drop(self, paths: Iterable[str]) -> None:
+        """Take photos off the list of answers, as a step; what they are examples of stays."""
+        self._step(replace(self.state, dropped=self.state.dropped | set(paths), act=""))
 
     def merge(self, class_id: int, target_id: int) -> None:
         """Make all examples of a class examples of another, and remove the class: one edit."""
@@ -269,13 +302,20 @@ class Session:
         return name
 
     def _replace(self, changed: ClassEntry) -> None:
-        classes = tuple(changed if entry.id == changed.id else entry for entry in self.state.classes)
-        self._edit(replace(self.state, classes=classes))
+        self._edit(_changed(self.state, changed))
 
     def _edit(self, state: State) -> None:
         if state != self.state:
-            self._states = [*self._states[: self._at + 1], state]
-            self._at += 1
+            self._step(replace(state, act=""))
+
+    def _step(self, state: State) -> None:
+        self._states = [*self._states[: self._at + 1], state]
+        self._at += 1
+
+
+def _changed(state: State, changed: ClassEntry) -> State:
+    """The state with a class that has changed."""
+    return replace(state, classes=tuple(changed if entry.id == changed.id else entry for entry in state.classes))
 
 
 def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State, list[Duplicate]]:

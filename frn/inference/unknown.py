@@ -19,11 +19,13 @@ Shape letters: way classes, k supports of a class, r locations, d channels, q qu
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from frn.ridge.enrolment import energy
 
 FALSE_REJECTIONS = 0.05
 """Share of left-out supports that may be called unknown."""
@@ -46,12 +48,6 @@ def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
     whole = energy(queries)[:, None]
     shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)
-
-
-def energy(queries: NDArray[np.floating]) -> Shares:
-    """Mean squared length of the locations of maps (q, r, d): (q,)."""
-    mean: Shares = np.square(queries, dtype=np.float64).sum(-1).mean(-1)
-    return mean
 
 
 def rivals_error(errors: Errors, whole: Shares) -> Shares:
@@ -103,13 +99,21 @@ class Calibration:
     typical: float
     """Median share that a class must explain of them; 0 if there are none."""
     false_rejections: float = FALSE_REJECTIONS
+    others: Shares = field(default_factory=lambda: np.zeros(0))
+    """Familiarity of photos that a person said are of none of the classes."""
 
-    @property
+    @cached_property
     def rule(self) -> RejectRule:
-        """The rule that rejects the stated share of known photos; without two supports in any class, none."""
+        """The rule that rejects the stated share of known photos; without two supports in any class, none.
+
+        It rejects more where that costs fewer known photos than it rejects of those that are said to be of no class.
+        """
         if not len(self.known):
             return NEVER
-        return RejectRule(float(np.quantile(self.known, self.false_rejections)), WEIGHT)
+        stated = float(np.quantile(self.known, self.false_rejections))
+        limits = np.array([stated, *np.nextafter(self.others[self.others >= stated], np.inf)])
+        rejected = (self.known < limits[:, None]).sum(1) + (self.others >= limits[:, None]).sum(1)
+        return RejectRule(float(limits[rejected.argmin()]), WEIGHT)
 
     @cached_property
     def caught(self) -> float:
@@ -137,21 +141,27 @@ class Calibration:
 
 
 def calibrate(
-    errors: Errors, labels: NDArray[np.intp], whole: Shares, false_rejections: float = FALSE_REJECTIONS
+    errors: Errors,
+    labels: NDArray[np.intp],
+    whole: Shares,
+    false_rejections: float = FALSE_REJECTIONS,
+    others: Shares | None = None,
 ) -> Calibration:
     """Calibrate from supports: their errors (n, way), classes and energies (n,).
 
-    The error of a support's own class must be without the support.
+    The error of a support's own class must be without the support. `others` is the familiarity of photos that are
+    known to be of none of the classes.
     """
+    others = np.zeros(0) if others is None else others
     if not len(errors):
         return Calibration(np.zeros(0), np.zeros(0), 0.0, false_rejections)
-    others = np.ones(errors.shape, dtype=bool)
-    others[np.arange(len(errors)), labels] = False
-    foreign = errors[others].reshape(len(errors), -1)
+    is_foreign = np.ones(errors.shape, dtype=bool)
+    is_foreign[np.arange(len(errors)), labels] = False
+    foreign = errors[is_foreign].reshape(len(errors), -1)
     strangers = familiarity(foreign, whole) if foreign.shape[1] else np.zeros(0)
-    found = Calibration(familiarity(errors, whole), strangers, 0.0, false_rejections)
+    found = Calibration(familiarity(errors, whole), strangers, 0.0, false_rejections, others)
     typical = float(np.median(found.rule.thresholds(errors, whole)))
-    return Calibration(found.known, strangers, typical, false_rejections)
+    return replace(found, typical=typical)
 
 
 def stride(count: int) -> int:

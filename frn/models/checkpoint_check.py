@@ -13,7 +13,8 @@ from typing import IO, Any
 
 from frn.errors import FrnError, shorten
 from frn.system.files import require_regular
-from frn.system.sandbox import Answer, Message, SandboxedWorker, WorkerKilledError
+from frn.system.processes.messages import Message
+from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 MAX_BYTES = 8 << 30
 """Size limit of a checkpoint."""

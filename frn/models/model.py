@@ -22,8 +22,9 @@ from torch.overrides import TorchFunctionMode
 from frn.backbones import build_backbone
 from frn.backbones.folding import folded
 from frn.backbones.pretrained import Pretrained, recipe
+from frn.backbones.several import Several
 from frn.errors import FrnError, FrnWarning
-from frn.heads import build_head
+from frn.heads import build_head, networks_for
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import (
@@ -40,6 +41,9 @@ from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
 from frn.system.files import sha256, write_atomically
 
+REVISION = "head_revision"
+"""Entry of a record: the revision of the head that was trained."""
+
 
 class Model(nn.Module):
     """A backbone and a head.
@@ -54,9 +58,15 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.record: dict[str, object] = {}
-        self.backbone = build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
+        networks = [
+            build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
+            for _ in range(networks_for(config.method))
+        ]
+        self.backbone = Several(networks) if len(networks) > 1 else networks[0]
         self.d = self.backbone.d
         self.head: Head = build_head(config.method, self.d)
+        if self.head.revision > 1:
+            self.record[REVISION] = self.head.revision
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
 
@@ -111,7 +121,11 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
         if config.untrained_head:  # the file may name any network, of any size
             _require_fit(config, {name: file.get_slice(name).get_shape() for name in names}, path)
         weights = {name: file.get_tensor(name) for name in names}
-    return _filled(Model(config), weights, path, record)
+    loaded = _filled(Model(config), weights, path, record)
+    if differs_in_head(loaded, record):
+        told = f"{path}: was trained with an earlier {config.method} head, on other features. Train it again."
+        warnings.warn(told, FrnWarning, stacklevel=2)
+    return loaded
 
 
 def from_pretrained(name: str | Path) -> Model:
@@ -168,6 +182,11 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 
+def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
+    """Return whether a record is of a model whose head computed something else."""
+    return record.get(REVISION, 1) != model.head.revision
+
+
 UNTOLD = (
     "{}: weights alone do not tell how their images were prepared. Other images than 84 x 84 get a shorter side of 92 "
     "pixels and lose what is outside the middle 84 x 84; --preset NAME says otherwise (cub-cropped-resnet12, "
@@ -205,6 +224,8 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     The name is `torchvision:NAME` or `timm:NAME`; None takes the image size of the weights' own recipe. FrnError if
     there is no such network, or the file is not of it.
     """
+    if networks_for(method) > 1:
+        raise FrnError(f"method {method!r} trains {networks_for(method)} networks: {name} is one that stays as it is")
     how = recipe(name, weights)
     size = size or how.size
     transform = EvaluationTransform(size=size, resize=how.resize(size))

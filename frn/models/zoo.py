@@ -14,7 +14,7 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn.models.catalogue import CATALOGUE
 from frn.system.files import LOCK, PART, beside, is_file, remove, remove_unfinished
-from frn.system.locks import lock
+from frn.system.processes.locks import lock
 
 DEFAULT_MODEL = "resnet9-photo"
 

@@ -1,57 +1,75 @@
-"""One self-contained HTML page: its frame, its style, its pictures.
+"""One self-contained HTML page, rendered from a template: its frame, its style, its pictures.
 
-Everything that comes from outside (names of files and classes) passes `escape` or an attribute of it. A policy in the
-page itself forbids every request, so that a picture or script from elsewhere could not even be asked for.
+The templates escape everything that comes from outside (names of files and classes). A policy in the page itself
+forbids every request, so that a picture or script from elsewhere could not even be asked for.
 """
 
 import base64
 import hashlib
-import html
 import io
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
+from pathlib import Path
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from PIL import Image
 
 from frn._version import __version__
 from frn.images.transforms import Pixels
+from frn.report.charts import x, y
+from frn.system.files import replacing
 from frn.system.overwriting import MARK
 
 SMALL = 64
 """Pixels below which an image is stored without loss: there a JPEG is not smaller, and its blur shows."""
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
-SHARES = "".join(f".s{percent}{{--share:{percent}%}}" for percent in range(101)) + "\n"
 
-escape = html.escape
-
-
-def page(title: str, lead: str, sections: Iterable[str], *, script: str = "") -> str:
-    """A whole page: a title in plain text, a lead and sections in HTML, a script of our own."""
-    return "".join(page_pieces(title, lead, sections, script=script))
+def render(template: str, title: str, command: str, facts: Mapping[str, str], **values: object) -> Iterator[str]:
+    """Render a page piece by piece; it says which command and versions made it, with `facts` beside them."""
+    told = {**facts, "made": time.strftime("%Y-%m-%d %H:%M"), **versions()}
+    return _templates().get_template(template).generate(title=title, command=command, facts=told, **values)
 
 
-def page_pieces(title: str, lead: str, sections: Iterable[str], *, script: str = "") -> Iterator[str]:
-    """The pieces of a page, one after the other; a section may come in several."""
-    style = (files("frn.report") / "page.css").read_text(encoding="utf-8") + SHARES
-    yield (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(style, script)}">\n'
-        f'<meta name="generator" content="{MARK}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta name="generator" content="{MARK}">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<a class="skip" href="#main">Skip to the results</a>\n<header><h1>{escape(title)}</h1>{lead}</header>\n'
-        '<main id="main">\n'
+def render_part(template: str, **values: object) -> str:
+    """Render a part of a page."""
+    return _templates().get_template(template).render(values)
+
+
+def write_page(path: Path, pieces: Iterator[str]) -> None:
+    """Write a page; names of files may hold bytes that are not text.
+
+    Raises:
+        FrnError: if it cannot be written.
+    """
+    with replacing(path) as file:
+        for piece in pieces:
+            file.write(piece.encode(errors="backslashreplace"))
+
+
+@cache
+def _templates() -> Environment:
+    found = Environment(
+        loader=PackageLoader("frn.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    for piece in sections:
-        yield f"{piece}\n"
-    yield "</main>\n" + (f"<script>{script}</script>\n" if script else "") + "</body>\n</html>\n"
+    shares = "".join(f".s{percent}{{--share:{percent}%}}" for percent in range(101))
+    found.globals |= {"x": x, "y": y, "picture": picture, "share_class": share_class, "policy": policy, "mark": MARK}
+    found.globals["style"] = f"{own_file('page.css')}{shares}\n"
+    return found
+
+
+def own_file(name: str) -> str:
+    """Return a style or script of ours."""
+    return (files("frn.report") / name).read_text(encoding="utf-8")
 
 
 def policy(style: str, script: str) -> str:
@@ -70,34 +88,6 @@ def _hashed(text: str) -> str:
 def share_class(share: float) -> str:
     """The class of the style that sets `--share` to a share from 0 to 1: the policy allows no style of an element."""
     return f"s{min(100, max(0, round(100 * share)))}"
-
-
-def section(title: str, content: str, *, note: str = "", name: str = "") -> str:
-    """A section of HTML content under a plain title; `note` explains it in plain text, `name` is its anchor."""
-    anchor = f' id="{escape(name)}"' if name else ""
-    told = f'<p class="note">{escape(note)}</p>' if note else ""
-    return f"<section{anchor}><h2>{escape(title)}</h2>{told}{content}</section>"
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, label: str) -> str:
-    """A table of HTML cells under plain heads, in a frame that scrolls by itself; numbers stand right."""
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
-    lines = "".join(
-        f'<tr><th scope="row">{row[0]}</th>' + "".join(f"<td>{cell}</td>" for cell in row[1:]) + "</tr>" for row in rows
-    )
-    return scrolling(f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>", label)
-
-
-def scrolling(content: str, label: str) -> str:
-    """Content that may be wider than the screen, in a frame that the keyboard can scroll."""
-    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}">{content}</div>'
-
-
-def made_by(command: str, facts: Mapping[str, str]) -> str:
-    """The section that says how to make the page again: the command, the versions, and what else counts."""
-    rows = {**facts, "made": time.strftime("%Y-%m-%d %H:%M"), **versions()}
-    lines = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in rows.items())
-    return section("Made by", f'<pre tabindex="0">{escape(command)}</pre><dl>{lines}</dl>', name="made")
 
 
 def versions() -> dict[str, str]:
@@ -119,9 +109,5 @@ def picture(pixels: Pixels | Image.Image, alt: str) -> str:
     kind, text = "png" if small else "jpeg", base64.b64encode(data.getvalue()).decode()
     blocks = ' class="blocks"' if small else ""
     size = f'width="{image.width}" height="{image.height}"'
-    return f'<img{blocks} {size} loading="lazy" alt="{escape(alt)}" src="data:image/{kind};base64,{text}">'
-
-
-def figure(content: str, caption: str, kind: str) -> str:
-    """HTML content over an HTML caption; `kind` is a class of the style."""
-    return f'<figure class="{kind}">{content}<figcaption>{caption}</figcaption></figure>'
+    source = f"data:image/{kind};base64,{text}"
+    return Markup(f'<img{blocks} {size} loading="lazy" alt="{{}}" src="{source}">').format(alt)

@@ -4,15 +4,18 @@ A run is finished when its checkpoint says so, and measured when NAME.json lies 
 `frn train` and `frn eval --json` leave, so runs that were started by hand count too. So it is with decoders.
 """
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import convert
+
 from frn.errors import FrnError
 from frn.models.header import read_header
-from frn.reproduce.rows import Measurement, Row, Run, data_name, prepared_by
+from frn.reproduce.rows import Measurement, Row, Run, chain, data_name, prepared_by
 from frn.system.files import read_json
 from frn.training.presets.record import changes
 
@@ -98,7 +101,7 @@ def data_sets(row: Row) -> set[str]:
     return {
         data_name(prepare)
         for measurement in measurements(row)
-        for prepare in (measurement.prepare, *(run.prepare for run in measurement.run.chain))
+        for prepare in (measurement.prepare, *(run.prepare for run in chain(measurement.run)))
     }
 
 
@@ -121,19 +124,26 @@ class Answer:
     seed: int
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Answer":
-        """Of `frn eval --json` or `frn visualize render --json`. KeyError, TypeError or IndexError if it is neither."""
+    def from_json(cls, found: Any) -> "Answer":
+        """Read `frn eval --json` or `frn visualize render --json`.
+
+        KeyError, TypeError, IndexError or ValueError if it is neither.
+        """
         if "l2" in found:
-            errors = {name: Interval(error["mean"], error["ci95"]) for name, error in found["l2"].items()}
-            return cls(figures=errors, way=found["way"], queries=1, episodes=found["trials"], seed=found["seed"])
-        results = found["results"]
-        shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
-        shots = {str(result["shot"]): Interval(result["accuracy"], result["ci95"]) for result in results}
-        return cls(figures=shots, seed=found["seed"], **shape)
+            shape = {"way": found["way"], "queries": 1, "episodes": found["trials"]}
+            figures = found["l2"]
+        else:
+            results = found["results"]
+            shape = {key: results[0][key] for key in ("way", "queries", "episodes")}
+            figures = {str(one["shot"]): {"mean": one["accuracy"], "ci95": one["ci95"]} for one in results}
+        answer = convert({"figures": figures, "seed": found["seed"], **shape}, cls)
+        if not all(math.isfinite(figure.mean + figure.ci95) for figure in answer.figures.values()):
+            raise ValueError("a figure is not finite")
+        return answer
 
 
 def stored(measurement: Measurement, locations: Locations) -> Answer | None:
-    """The answer of a measurement, or None if it does not exist or it is cut off."""
+    """The answer of a measurement, or None if it does not exist or is damaged."""
     try:
         return Answer.from_json(read_json(locations.answer(measurement)))
     except (ValueError, KeyError, TypeError, IndexError):
@@ -157,18 +167,27 @@ def run_status(run: Run, locations: Locations) -> RunStatus | None:
     if not (folder / "last.safetensors").is_file():
         return None
     _, record = read_header(folder / "last.safetensors")
-    position, settings = record["training"]["place"], record["training"]["run"]
+    try:
+        position, settings = record["training"]["place"], record["training"]["run"]
+        status = convert(
+            {
+                "finished": position["epoch"] >= settings.get("schedule", settings)["epochs"],
+                "seconds": position["seconds"],
+                "precision": settings["precision"],
+                "machine": record.get("machine"),
+            },
+            RunStatus,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise FrnError(
+            f"{folder}: its last.safetensors is not of a run. Move it away, or give another --runs."
+        ) from error
     if differing := changes(settings, run.decides):
         raise FrnError(
             f"{folder}: holds another run than `{Command(run.words(locations.result(run.init)))}` "
             f"({', '.join(differing[:4])}). Move it away, or give another --runs."
         )
-    return RunStatus(
-        finished=position["epoch"] >= settings.get("schedule", settings)["epochs"],
-        seconds=position["seconds"],
-        precision=settings["precision"],
-        machine=record.get("machine"),
-    )
+    return status
 
 
 def _training(run: Run, locations: Locations) -> list[Command]:

@@ -1,6 +1,5 @@
 """Parts of a table: rows, their figures, and the runs and measurements behind them."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,63 +9,36 @@ from frn.training.presets.record import deciding_fields
 from frn.training.runs.run_options import RunOptions
 
 
-class Run(ABC):
-    """Something that is trained; its folder has its name."""
-
-    name: str
-    init: "Run | None"
-    """The run whose result it starts from."""
-    result: str
-    """Path of the result in its folder; empty if the result is the folder itself."""
-
-    @property
-    @abstractmethod
-    def prepare(self) -> str:
-        """The data set, as `frn data prepare` calls it; one of `folder` with a name behind that."""
-
-    @property
-    @abstractmethod
-    def decides(self) -> dict[str, Any]:
-        """What its checkpoint must say."""
-
-    @abstractmethod
-    def words(self, start: str) -> tuple[str, ...]:
-        """The `frn` command, but for where things are; it starts from the model `start`, if from any."""
-
-    @property
-    def chain(self) -> "tuple[Run, ...]":
-        """The run after those that it starts from."""
-        return (*(self.init.chain if self.init else ()), self)
-
-
 @dataclass(frozen=True, kw_only=True)
-class RunSpec(Run):
-    """A training run of a preset."""
+class RunSpec:
+    """A training run of a preset; its folder has its name."""
 
     name: str
     options: RunOptions
     """What decides the run; what is missing is only where things are."""
     init: "RunSpec | None" = None
+    """The run whose result it starts from."""
     result: str = "best.safetensors"
+    """Path of the result in its folder."""
 
     @property
     def prepare(self) -> str:
-        """The data set of the preset."""
+        """The data set, as `frn data prepare` calls it; one of `folder` with a name behind that."""
         data = PRESETS[self.options.preset].data
         return " ".join(word for word in (data.prepare, data.name) if word)
 
     @property
     def decides(self) -> dict[str, Any]:
-        """The preset with what is changed of it, and the seed."""
+        """What its checkpoint must say: the preset with what is changed of it, and the seed."""
         return {"seed": self.options.seed, **deciding_fields(self.options.overridden())}
 
     def words(self, start: str) -> tuple[str, ...]:
-        """`frn train` with its options."""
+        """`frn train` with its options, but for where things are; it starts from the model `start`, if from any."""
         return (*self.options.words, *(("--init", start) if self.init else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecoderSpec(Run):
+class DecoderSpec:
     """The training of a decoder on the feature maps of a run's result, and on the images that this has learned from."""
 
     name: str
@@ -74,6 +46,7 @@ class DecoderSpec(Run):
     epochs: int
     batch: int = 200
     result: str = ""
+    """The folder itself."""
 
     @property
     def prepare(self) -> str:
@@ -88,6 +61,14 @@ class DecoderSpec(Run):
     def words(self, start: str) -> tuple[str, ...]:
         """`frn visualize train`."""
         return ("visualize", "train", start, "--epochs", str(self.epochs), "--batch", str(self.batch))
+
+
+Run = RunSpec | DecoderSpec
+
+
+def chain(run: Run) -> tuple[Run, ...]:
+    """Return a run after those that it starts from."""
+    return (*(chain(run.init) if run.init else ()), run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +126,16 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, slots=True)
+class Quoted:
+    """A line that the paper quotes of another one: in percent, as printed. Nobody trains it here."""
+
+    label: str
+    network: str
+    one_shot: str
+    five_shot: str
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """A table of the paper, or in its manner."""
 
@@ -153,6 +144,7 @@ class Table:
     title: str
     rows: Sequence[Row] = ()
     elsewhere: Sequence[Elsewhere] = ()
+    quoted: Sequence[Quoted] = ()
     note: str = ""
     unit: str = "in percent"
     """Unit of its figures."""
@@ -174,19 +166,3 @@ def run_of(preset: str) -> RunSpec:
     """The run of a preset as it stands, after the pre-training that it needs."""
     start = PRESETS[preset].pretraining.init_from
     return RunSpec(name=preset, options=RunOptions(preset=preset), init=run_of(start) if start else None)
-
-
-PublishedPair = tuple[tuple[float, ...], tuple[float, ...]]
-"""Accuracy at 1 and at 5 shot, each with the half-width of its interval if there is one."""
-NONE: PublishedPair = ((), ())
-
-
-def own(label: str, run: RunSpec, published: PublishedPair = NONE) -> Row:
-    """A row of our own: one run, tested at both shots."""
-    return at_both(label, Measurement(name=run.name, run=run, prepare=run.prepare), published)
-
-
-def at_both(label: str, measurement: Measurement, published: PublishedPair = NONE) -> Row:
-    """One measurement at both shots."""
-    one, five = published
-    return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})

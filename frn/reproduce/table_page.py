@@ -46,12 +46,11 @@ def markdown(found: Report, table: Table) -> str:
         parts.append("\n".join(["Not measured here:", "", *reasons]))
     if found.elsewhere:
         lines = [
-            f"| {e['label']} | {e['published']} | `{e['command']}`{' (' + e['here'] + ')' if e.get('here') else ''} |"
-            for e in found.elsewhere
+            f"| {e.label} | {e.published} | `{e.command}`{f' ({e.here})' if e.here else ''} |" for e in found.elsewhere
         ]
         parts.append("\n".join(["| | published | measured by |", "|---|---|---|", *lines]))
     if found.quoted:
-        lines = [f"| {q['label']} | {q['network']} | {q['one_shot']} | {q['five_shot']} |" for q in found.quoted]
+        lines = [f"| {q.label} | {q.network} | {q.one_shot} | {q.five_shot} |" for q in found.quoted]
         head = ["Of other papers, as this one quotes them:", "", "| | network | 1-shot | 5-shot |", "|---|---|---|---|"]
         parts.append("\n".join([*head, *lines]))
     called = [entry.command for part in (found.runs, found.measurements) for entry in part.values()]

@@ -5,20 +5,20 @@ Nothing here names a place on the machine: commands are written with data sets a
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import replace
 
 from frn._version import __version__
+from frn.errors import FrnError
 from frn.reproduce.plan import Locations, measurements, run_status, stored
-from frn.reproduce.quoted import QUOTED
-from frn.reproduce.rows import Measurement, Row, Run, Table, data_name
+from frn.reproduce.rows import Elsewhere, Measurement, Quoted, Row, Run, Table, chain, data_name
 from frn.system.files import read_json
 from frn.system.hardware import cores, processor
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(Struct, frozen=True):
     """One shot of a row, in percent, or one error of regenerated images; None if there is nothing."""
 
     measurement: str
@@ -28,8 +28,7 @@ class Figure:
     ci95: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True, omit_defaults=True):
     """A row; figures by shot, or by what images are regenerated from."""
 
     row: str
@@ -39,8 +38,7 @@ class Line:
     """Why not all of it is measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedRun:
+class FinishedRun(Struct, frozen=True):
     """What a run took."""
 
     command: str
@@ -50,8 +48,7 @@ class FinishedRun:
     """Where it was trained, if it noted that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Struct, frozen=True):
     """A stored answer of `frn eval` or `frn visualize render`."""
 
     command: str
@@ -62,9 +59,8 @@ class Measured:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """A whole table."""
+class Report(Struct, frozen=True):
+    """A whole table, as TABLE.json has it."""
 
     table: str
     source: str
@@ -76,28 +72,9 @@ class Report:
     rows: list[Line]
     runs: dict[str, FinishedRun]
     measurements: dict[str, Measured]
-    elsewhere: list[dict[str, str]]
-    quoted: list[dict[str, str]] = field(default_factory=list)
+    elsewhere: Sequence[Elsewhere]
+    quoted: Sequence[Quoted] = ()
     """Results that the paper quotes from other papers."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The table as TABLE.json has it."""
-        fields = asdict(self)
-        for line in fields["rows"]:
-            if line["missing"] is None:
-                del line["missing"]
-        return fields
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "Report":
-        """A table from TABLE.json. TypeError, KeyError or AttributeError if it is not one."""
-        rows = [
-            Line(**{**line, "figures": {shot: Figure(**figure) for shot, figure in line["figures"].items()}})
-            for line in found["rows"]
-        ]
-        runs = {name: FinishedRun(**run) for name, run in found["runs"].items()}
-        measured = {name: Measured(**entry) for name, entry in found["measurements"].items()}
-        return cls(**{**found, "rows": rows, "runs": runs, "measurements": measured})
 
     def has(self, row: Row) -> bool:
         """Return whether every figure of a row is there, by the commands that it has today."""
@@ -106,10 +83,6 @@ class Report:
             return False
         called = {entry.command for part in (self.runs, self.measurements) for entry in part.values()}
         return called.issuperset(commands(row))
-
-    def excuses(self, row: Row) -> bool:
-        """Return whether the table says why a row is not measured."""
-        return any(line.row == row.name and line.missing for line in self.rows)
 
     def with_rows_of(self, earlier: "Report", rows: Collection[Row]) -> "Report":
         """This table, with these rows as they were in an earlier one, and the runs and measurements behind them.
@@ -135,7 +108,7 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
     for measurement in (measurement for row in rows for measurement in measurements(row)):
         if (answer := stored(measurement, locations)) is None:
             continue
-        for run in measurement.run.chain:
+        for run in chain(measurement.run):
             if run.name not in runs and (done := run_status(run, locations)) is not None:
                 runs[run.name] = FinishedRun(
                     training_command(run), round(done.seconds, 1), done.precision, done.machine
@@ -158,8 +131,8 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
         rows=[_line(row, locations, missing.get(row.name)) for row in rows],
         runs=runs,
         measurements=measured,
-        elsewhere=[asdict(entry) for entry in table.elsewhere],
-        quoted=[asdict(entry) for entry in QUOTED.get(table.name, ())],
+        elsewhere=table.elsewhere,
+        quoted=table.quoted,
     )
 
 
@@ -197,33 +170,43 @@ def commands(row: Row) -> list[str]:
     """All commands behind a row, in order."""
     lines: list[str] = []
     for measurement in measurements(row):
-        lines += [*map(training_command, measurement.run.chain), evaluation_command(measurement)]
+        lines += [*map(training_command, chain(measurement.run)), evaluation_command(measurement)]
     return list(dict.fromkeys(lines))
 
 
-def described(table: Table) -> dict[str, object]:
-    """A table before anything of it is run: published figures by shot, and commands."""
-    return {
-        "table": table.name,
-        "source": table.source,
-        "title": table.title,
-        "rows": [
-            {
-                "row": row.name,
-                "label": row.label,
-                "published": {str(shot): cell.published for shot, cell in row.cells.items()},
-                "commands": commands(row),
-            }
-            for row in table.rows
-        ],
-        "elsewhere": [asdict(entry) for entry in table.elsewhere],
-        "quoted": [asdict(entry) for entry in QUOTED.get(table.name, ())],
-    }
+class ListedRow(Struct):
+    """A row before anything of it is run."""
+
+    row: str
+    label: str
+    published: dict[str, float | None]
+    """By shot."""
+    commands: list[str]
+
+
+class Listed(Struct):
+    """A table before anything of it is run."""
+
+    table: str
+    source: str
+    title: str
+    rows: list[ListedRow]
+    elsewhere: Sequence[Elsewhere]
+    quoted: Sequence[Quoted]
+
+
+def described(table: Table) -> Listed:
+    """Published figures by shot, and commands."""
+    rows = [
+        ListedRow(row.name, row.label, {str(shot): cell.published for shot, cell in row.cells.items()}, commands(row))
+        for row in table.rows
+    ]
+    return Listed(table.name, table.source, table.title, rows, table.elsewhere, table.quoted)
 
 
 def read(path: Path) -> Report | None:
     """The table that `frn reproduce` wrote as JSON, or None if it does not exist or it is cut off."""
     try:
-        return Report.from_json(read_json(path))
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return convert(read_json(path), Report)
+    except (FrnError, ValidationError):
         return None

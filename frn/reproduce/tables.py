@@ -1,18 +1,95 @@
-"""Every table by its name."""
+"""Every table by its name, as `tables.toml` has them."""
 
 import difflib
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
 
 from frn.errors import FrnError
-from frn.reproduce.in_paper import IN_PAPER
-from frn.reproduce.own import OUR_OWN
-from frn.reproduce.rows import Row, Table
+from frn.reproduce.rows import (
+    Cell,
+    DecoderSpec,
+    Elsewhere,
+    Measurement,
+    Quoted,
+    Regeneration,
+    Row,
+    RunSpec,
+    Table,
+    run_of,
+)
+from frn.training.presets import PRESETS
+from frn.training.runs.run_options import RunOptions
 
-TABLES: dict[str, Table] = {table.name: table for table in (*IN_PAPER, *OUR_OWN)}
+REGENERATED_FROM = ("ground_truth", "same_class", "other_class")
+"""Columns of Table 10: an image's own feature map, and those reconstructed by its class and by others."""
+
+
+def _read() -> dict[str, Table]:
+    found = tomllib.loads((files("frn.reproduce") / "tables.toml").read_text(encoding="utf-8"))
+    runs: dict[str, RunSpec] = {}
+    for name, entry in found["runs"].items():
+        start = runs[entry.pop("init")] if "init" in entry else None
+        runs[name] = RunSpec(name=name, options=RunOptions(**entry), init=start)
+    return {name: _table(name, entry, runs) for name, entry in found["tables"].items()}
+
+
+def _table(name: str, entry: dict[str, Any], runs: Mapping[str, RunSpec]) -> Table:
+    command, aside = entry.pop("measured_by", ""), entry.pop("aside", "")
+    elsewhere = [
+        Elsewhere(label, published, command, f"{label.replace('qpth', 'POT')}: {aside}" if aside else "")
+        for label, published in entry.pop("elsewhere", ())
+    ]
+    rows = [_regenerated(row) if "decoder_of" in row else _row(row, runs) for row in entry.pop("rows", ())]
+    lines = [line.split("|") for line in entry.pop("quoted", "").splitlines()]
+    quoted = [Quoted(*map(str.strip, line)) for line in lines]
+    return Table(name, rows=rows, elsewhere=elsewhere, quoted=quoted, **entry)
+
+
+def _row(entry: Mapping[str, Any], runs: Mapping[str, RunSpec]) -> Row:
+    """A row; each shot's figure is that of the first run that is tested at it."""
+    cells: dict[int | str, Cell] = {}
+    for run in (runs.get(name) or run_of(name) for name in entry["runs"]):
+        preset = PRESETS[run.options.preset]
+        measurement = Measurement(
+            name=entry.get("name", run.name),
+            run=run,
+            flags=tuple(entry.get("flags", ())),
+            prepare=entry.get("on", run.prepare),
+        )
+        figures = preset.published.accuracy if preset.published else {}
+        intervals = preset.published.ci95 if preset.published else {}
+        for shot in preset.test_shots:
+            if shot in entry.get("shots", (1, 5)) and shot not in cells:
+                own = entry.get("ci95", {}).get(str(shot), intervals.get(shot))
+                published = entry.get("published", {}).get(str(shot), (figures.get(shot), own))
+                cells[shot] = Cell(measurement, *published)
+    name = entry.get("name", entry["runs"][-1].removesuffix("-5shot"))
+    return Row(name=name, label=entry["label"], cells=dict(sorted(cells.items())))
+
+
+def _regenerated(entry: Mapping[str, Any]) -> Row:
+    """A row of Table 10: a decoder of a model trained at 5 shot, on validation images."""
+    decoder = DecoderSpec(name=entry["name"], init=run_of(entry["decoder_of"]), epochs=entry["epochs"])
+    measurement = Regeneration(
+        name=decoder.name, run=decoder, flags=("--split", "val", "--trials", "1000"), prepare=decoder.prepare
+    )
+    figures = zip(REGENERATED_FROM, entry["published"], strict=True)
+    return Row(
+        name=decoder.name, label=entry["label"], cells={name: Cell(measurement, figure) for name, figure in figures}
+    )
+
+
+TABLES = _read()
 
 
 def find_table(name: str) -> Table:
-    """Return a table by name; an FrnError names the nearest ones."""
+    """Return a table by name.
+
+    Raises:
+        FrnError: if there is none, with the nearest names.
+    """
     if name in TABLES:
         return TABLES[name]
     near = difflib.get_close_matches(name, TABLES, n=2, cutoff=0.5)
@@ -21,7 +98,11 @@ def find_table(name: str) -> Table:
 
 
 def choose_rows(table: Table, names: Sequence[str]) -> list[Row]:
-    """The rows of these names; without any, all. FrnError if the table has no such row."""
+    """Return the rows of these names; without any, all.
+
+    Raises:
+        FrnError: if the table has no such row.
+    """
     known = [row.name for row in table.rows]
     for name in names:
         if name not in known:

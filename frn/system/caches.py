@@ -19,7 +19,7 @@ from pathlib import Path
 
 from frn.errors import FrnError, FrnWarning
 from frn.system.files import LOCK, PART, beside, is_file, is_folder, read_json, read_regular, write_atomically
-from frn.system.locks import Lock
+from frn.system.processes.locks import Lock
 
 LIMIT = 10.0
 """GiB of decoded images that are kept, unless $FRN_CACHE_LIMIT says another number."""

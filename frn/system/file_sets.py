@@ -14,7 +14,7 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.system.files import LOCK, PART, beside, remove, sync_folder, write_atomically
-from frn.system.locks import GIVE_UP_AFTER, lock
+from frn.system.processes.locks import GIVE_UP_AFTER, lock
 
 _AT_CWD, _EXCHANGE = -100, 2
 """As Linux's `renameat2` calls them."""

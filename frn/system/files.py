@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from frn.errors import FrnError, shorten
-from frn.system.locks import Lock, lock
 from frn.system.overwriting import refuse_photo
+from frn.system.processes.locks import Lock, lock
 
 LONGEST_NAME = 240
 """Bytes of a name that leaves room for those beside it: systems allow 255."""

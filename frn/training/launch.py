@@ -11,9 +11,10 @@ from frn.data.folders import find_splits, unused_folders
 from frn.data.pixel_cache import StoredImages, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.evaluation.accuracy import Result
 from frn.evaluation.evaluate_model import ProgressBars, no_bars
 from frn.evaluation.features import TorchExtractor
-from frn.evaluation.split_report import EvaluationPlan, Result, evaluate_images
+from frn.evaluation.split_report import EvaluationPlan, evaluate_images
 from frn.heads import build_head
 from frn.models.model import Model, load_model
 from frn.system.distributed import ALONE, ProcessGroup, restarted

@@ -36,7 +36,7 @@ from frn.training.objectives import EpisodicObjective, Objective, PretrainingObj
 from frn.training.presets import Preset
 from frn.training.presets.record import deciding_fields
 from frn.training.runs.run import RunResult, RunSettings, TrainingRun
-from frn.training.runs.run_folder import FollowedFolder, RunFolder
+from frn.training.runs.run_folder import RunFolder
 from frn.training.setup import (
     build_optimizer,
     checksum,
@@ -112,7 +112,7 @@ def train(
         for part in images.parts:
             check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
     trainer = _Trainer(preset, images, val_images, settings, report, classifier)
-    return trainer.train(RunFolder(out) if settings.ranks.is_main else FollowedFolder(out), init, stop)
+    return trainer.train(RunFolder(out, writes=settings.ranks.is_main), init, stop)
 
 
 class _Step(nn.Module):
@@ -156,7 +156,7 @@ class _Trainer:
         seen = (*self.images.parts, *(() if self.val_images is None else self.val_images.parts))
         folder.pixels = [part.checksum for part in seen]
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
-        self.model.record = {"seed": settings.seed, **settings.facts}
+        self.model.record = {**self.model.record, "seed": settings.seed, **settings.facts}
         if settings.compiled:
             compile_blocks(self.model.backbone)
         with torch.random.fork_rng(devices=[]):

@@ -48,11 +48,10 @@ def auxiliary_loss(support: Tensor, mode: AuxMode = "reference") -> Tensor:
         return both_orders if mode == "paper" else both_orders / 2
 
 
-def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
+def distillation_loss(logits: Tensor, taught: Tensor, temperature: float = SOFTENED) -> Tensor:
     """Divergence of softened probabilities from a teacher's, both from logits (b, classes).
 
     Multiplied by the squared temperature, so that its gradient is about as large as cross-entropy's.
     """
-    target = F.log_softmax(taught.float() / SOFTENED, dim=1)
-    own = F.log_softmax(logits.float() / SOFTENED, dim=1)
-    return SOFTENED**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)
+    own, target = (F.log_softmax(values.float() / temperature, dim=1) for values in (logits, taught))
+    return temperature**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)

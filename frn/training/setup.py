@@ -14,6 +14,7 @@ from frn.data.concat import ConcatImages
 from frn.data.pixel_cache import StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
+from frn.heads import networks_for
 from frn.heads.frn import FRNHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
@@ -58,6 +59,11 @@ def new_model(preset: Preset, seed: int, init: Model | None = None) -> Model:
         model = Model(config)
     if init is not None:
         if init.config.backbone == preset.backbone:
+            if networks_for(init.config.method) != networks_for(preset.method):
+                raise FrnError(
+                    f"--init is a {init.config.method} model, and {preset.method} needs {networks_for(preset.method)} "
+                    f"networks where that has {networks_for(init.config.method)}. Leave --init out."
+                )
             model.backbone.load_state_dict(init.backbone.state_dict())
         elif isinstance(init.backbone, ResNet12) and isinstance(model.backbone, ResNet12):
             with torch.random.fork_rng(devices=[]):

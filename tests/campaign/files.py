@@ -20,7 +20,7 @@ from tests.campaign.mutations import TEXT, mutate, mutate_json
 Maker = Callable[[np.random.Generator], bytes]
 
 
-def _damaging_json(document: object) -> Maker:
+def damaging_json(document: object) -> Maker:
     texts = [json.dumps(document).encode(), json.dumps(document, indent=1).encode()]
 
     def make(generator: np.random.Generator) -> bytes:
@@ -158,7 +158,7 @@ def projects() -> Part:
         again = save_project(path, Project(project.model, project.state, project.document, project.stamp))
         assert load_project(path).state == again.state == project.state
 
-    return Part(5_000, _damaging_json(good), door)
+    return Part(5_000, damaging_json(good), door)
 
 
 def settings() -> Part:
@@ -174,7 +174,7 @@ def settings() -> Part:
         found = Settings.read()
         assert found.trouble or "/b" in found.recent
 
-    return Part(5_000, _damaging_json(good), door, refuses=False)
+    return Part(5_000, damaging_json(good), door, refuses=False)
 
 
 def journals() -> Part:
@@ -196,7 +196,7 @@ def journals() -> Part:
         (folder / "journal-999999999.json").write_bytes(data)
         Journals(1).recover(Recover(), Job.__new__(Job))
 
-    return Part(5_000, _damaging_json(good), door, refuses=False)
+    return Part(5_000, damaging_json(good), door, refuses=False)
 
 
 def pickles() -> Part:

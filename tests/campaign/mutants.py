@@ -14,7 +14,6 @@ import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -35,8 +34,10 @@ ELSEWHERE = ("tests/campaign", "tests/runtimes", "tests/browser", "tests/test_")
 """Tests that ask for more than Python, or for a long time."""
 REACH = 6
 """Test files that a mutant has to survive."""
-TIMEOUT = 900.0
-"""Seconds after which a mutant hangs, and is killed."""
+TIMEOUT = 600
+"""Seconds after which a test file hangs, and is killed."""
+NO_TESTS = 5
+"""Exit status of pytest if there was nothing to run."""
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
@@ -124,6 +125,7 @@ class Places(ast.NodeVisitor):
             self.found.append((start, end, repr(value * 2 if value else 1.0)))
 
     def visit_Call(self, node: ast.Call) -> None:
+        node.args = [arg for arg in node.args if not _is_last_axis(arg)]
         if isinstance(node.func, ast.Name) and node.func.id in CALLS:
             self.found.append((*self.span(node.func), CALLS[node.func.id]))
         self.generic_visit(node)
@@ -134,7 +136,7 @@ class Places(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
-        if node.arg not in SILENT:
+        if node.arg not in SILENT and not _is_last_axis(node.value):
             self.generic_visit(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
@@ -155,6 +157,11 @@ class Places(ast.NodeVisitor):
 
 def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+
+
+def _is_last_axis(node: ast.expr) -> bool:
+    """Return whether an argument is -1: of arrays with two axes the last is 1."""
+    return ast.unparse(node) == "-1"
 
 
 def mutants(path: str, source: bytes) -> Iterator[Mutant]:
@@ -228,34 +235,71 @@ def copied(place: Path) -> Path:
     return Path(shutil.copytree(ROOT, place / "tree", ignore=ignored, symlinks=True))
 
 
-def first_failure(tree: Path, tests: tuple[str, ...]) -> str:
-    """The first of some test files that fails in a tree, or why pytest ended; empty if all pass.
+class Tests:
+    """Runs test files of a tree. Each one runs in a fork of one process that has imported the libraries.
 
-    Nothing outside of the tree's folder is theirs.
+    Tests that fail without any change are left out from then on. Nothing outside of the tree's folder is theirs.
     """
-    home = tree.parent / "home"
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir()
-    paths = os.pathsep.join(str(tree / folder) for folder in ("", "export", "tui"))
-    own = {"HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home / "c", "XDG_DATA_HOME": home / "d", "PYTHONPATH": paths}
-    environment = os.environ | {name: str(value) for name, value in own.items()}
-    environment |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *tests]
-    with (
-        (home / "said").open("w+") as said,
-        subprocess.Popen(
-            command, cwd=tree, env=environment, stdout=said, stderr=subprocess.DEVNULL, start_new_session=True
-        ) as process,
-    ):
-        try:
-            status = process.wait(TIMEOUT)
-        except subprocess.TimeoutExpired:
-            status = -signal.SIGKILL
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # and what a mutant has left running
-        said.seek(0)
-        named = re.search(r"^(?:FAILED|ERROR) ([^\s:]+)", said.read(), re.MULTILINE)
-    return "" if status == 0 else named[1] if named else f"status {status}"
+
+    def __init__(self, tree: Path) -> None:
+        self.tree, self.home = tree, tree.parent / "home"
+        paths = os.pathsep.join(str(tree / folder) for folder in ("", "export", "tui"))
+        own = {"HOME": self.home, "TMPDIR": self.home, "PYTHONPATH": paths, "OMP_NUM_THREADS": 1}
+        own |= {"XDG_CACHE_HOME": self.home / "c", "XDG_DATA_HOME": self.home / "d", "PYTHONDONTWRITEBYTECODE": 1}
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.campaign.forked_tests"],
+            cwd=tree,
+            env=os.environ | {name: str(value) for name, value in own.items()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._unsound: list[str] = []
+        self._sound: set[str] = set()
+        self._seconds: dict[str, float] = {}
+
+    def close(self) -> None:
+        self._server.communicate()
+
+    def first_failure(self, files: tuple[str, ...], mutated: Path, source: bytes) -> str:
+        """The first test in some files that fails only because `mutated` is no longer `source`; empty if all pass.
+
+        The nearest file comes first, then those that took the least time before.
+        """
+        changed = mutated.read_bytes()
+        for file in [*files[:1], *sorted(files[1:], key=lambda file: self._seconds.get(file, 0.0))]:
+            while (failed := self._run(file)) and failed not in self._unsound:
+                test = failed if "::" in failed else file  # a module that cannot be imported, or a hang
+                if test not in self._sound:
+                    mutated.write_bytes(source)
+                    fails_always = bool(self._run(test))
+                    mutated.write_bytes(changed)
+                    if fails_always:
+                        self._unsound.append(failed)
+                        continue
+                self._sound.add(test)
+                return failed
+        return ""
+
+    def _run(self, test: str) -> str:
+        """Run a file, or one test: what failed first, or how pytest ended; empty if all passed."""
+        shutil.rmtree(self.home, ignore_errors=True)
+        self.home.mkdir()
+        assert self._server.stdin
+        assert self._server.stdout
+        began = time.monotonic()
+        words = [test, *(f"--deselect={name}" for name in self._unsound)]
+        print(
+            json.dumps({"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT}), file=self._server.stdin
+        )
+        self._server.stdin.flush()
+        status = int(self._server.stdout.readline())
+        if not status or status == NO_TESTS:
+            self._seconds[test] = time.monotonic() - began
+            return ""
+        named = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", (self.home / "said").read_text(), re.MULTILINE)
+        return named[1] if named else f"{test}, status {status}"
 
 
 def equivalents() -> set[tuple[str, str, str]]:
@@ -291,28 +335,25 @@ def again(report: Path) -> list[Mutant]:
 def try_all(chosen: list[Mutant], report: Path) -> float:
     """Try mutants one after the other; print survivors; append one line each to a report. Returns the share killed."""
     killed = 0
-    sound: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="frn-mutants-") as place:
         tree = copied(Path(place))
-        for number, mutant in enumerate(chosen, 1):
-            tests, file, began = nearest(mutant.path), tree / mutant.path, time.monotonic()
-            source = file.read_bytes()
-            file.write_bytes(mutant.apply(source))
-            failed = first_failure(tree, tests) if tests else ""
-            file.write_bytes(source)
-            if failed in tests and failed not in sound:
-                if first_failure(tree, (failed,)):
-                    raise SystemExit(f"{failed}: fails without any change")
-                sound.add(failed)
-            killed += bool(failed)
-            print(f"{number}/{len(chosen)} {killed / number:.0%} {mutant.path}:{mutant.line} {failed}", file=sys.stderr)
-            if not failed:
-                both = (text.decode().splitlines() for text in (source, mutant.apply(source)))
-                print(f"survived {mutant.path} {' '.join(tests)}")
-                print("\n".join(difflib.unified_diff(next(both), next(both), n=2, lineterm="")), flush=True)
-            with report.open("a") as out:
-                seconds = round(time.monotonic() - began, 1)
-                out.write(json.dumps({**asdict(mutant), "killed": failed, "seconds": seconds}) + "\n")
+        with contextlib.closing(Tests(tree)) as tests:
+            for number, mutant in enumerate(chosen, 1):
+                nearby, file, began = nearest(mutant.path), tree / mutant.path, time.monotonic()
+                source = file.read_bytes()
+                file.write_bytes(mutant.apply(source))
+                failed = tests.first_failure(nearby, file, source)
+                file.write_bytes(source)
+                killed += bool(failed)
+                said = f"{number}/{len(chosen)} {killed / number:.0%} {mutant.path}:{mutant.line} {failed}"
+                print(said, file=sys.stderr, flush=True)
+                if not failed:
+                    both = (text.decode().splitlines() for text in (source, mutant.apply(source)))
+                    print(f"survived {mutant.path}:{mutant.line} {' '.join(nearby)}")
+                    print("\n".join(difflib.unified_diff(next(both), next(both), n=2, lineterm="")), flush=True)
+                with report.open("a") as out:
+                    seconds = round(time.monotonic() - began, 1)
+                    out.write(json.dumps({**asdict(mutant), "killed": failed, "seconds": seconds}) + "\n")
     return killed / max(1, len(chosen))
 
 

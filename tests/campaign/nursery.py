@@ -1,6 +1,6 @@
-"""Children of `frn.system.sandbox`, forked from a process with their imports: ten times as many in an hour.
+"""Children of `frn.system.processes.sandbox`, forked from a process with their imports: ten times as many in an hour.
 
-The campaign starts tens of thousands of them. Each then runs `frn.system.sandbox.serve`, under its limits, as always.
+The campaign starts tens of thousands of them. Each then runs `serve` of that module, under its limits, as always.
 """
 
 import importlib
@@ -12,8 +12,8 @@ import sys
 import time
 from functools import cache
 
-from frn.system import sandbox
-from frn.system.sandbox import SandboxedWorker
+from frn.system.processes import sandbox
+from frn.system.processes.sandbox import SandboxedWorker
 
 
 class Forked:

@@ -19,7 +19,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.inference.feature_cache import FeatureStore
 from frn.system.caches import cached_splits
 from tests.campaign.campaign import Part
-from tests.campaign.files import Maker, damaging
+from tests.campaign.files import Maker, damaging, damaging_json
 from tests.campaign.mutations import TEXT, flip_bits, mutate, mutate_json, set_bytes
 
 HOME = Path(os.environ.get("TMPDIR", "/tmp")) / f"frn-campaign-{os.getpid()}"
@@ -220,5 +220,149 @@ def checkpoints_of_runs() -> Part:
         assert found == position
         for state in (model.state_dict(), load_model(folder / "last.safetensors").state_dict()):
             assert all(torch.equal(state[name], tensor) for name, tensor in expected.items())
+
+    return Part(5_000, make, door)
+
+
+def run_settings() -> Part:
+    """`config.toml` of a run, given again by `--config`: it is the run's preset, another one, or refused."""
+    from frn.training.presets.record import deciding_fields
+    from frn.training.runs.run_folder import RunFolder
+    from frn.training.runs.run_options import RunOptions
+
+    options = RunOptions(preset="cifar-fs-conv4", epochs=7)
+    run = {"seed": 3, "precision": "fp32", "images": ["1 train"], **deciding_fields(options.overridden())}
+    run["schedule"]["warm_up"] = 1
+    (HOME / "settings").mkdir(parents=True, exist_ok=True)
+    written = RunFolder(HOME / "settings")
+
+    def text(settings: Mapping[str, object]) -> bytes:
+        written.write_config(["frn train cifar-fs-conv4"], settings)
+        return written.config.read_bytes()
+
+    whole = text(run)
+
+    def make(generator: np.random.Generator) -> bytes:
+        changed = json.loads(mutate_json(run, generator))
+        if isinstance(changed, dict) and generator.random() < 0.6:
+            return text(changed)
+        return mutate([whole], generator, TEXT)
+
+    def door(data: bytes, folder: Path) -> None:
+        (folder / "config.toml").write_bytes(data)
+        assert all(isinstance(line, str) for line in RunFolder(folder).commands())
+        given = RunOptions(preset="cifar-fs-conv4", config=folder / "config.toml").configured()
+        assert given.seed >= 0
+        json.dumps(deciding_fields(given.overridden()))
+
+    return Part(5_000, make, door)
+
+
+def reproduced() -> Part:
+    """Answers and tables of `frn reproduce`: of their types and finite, or measured again."""
+    from msgspec import to_builtins
+
+    from frn.reproduce.plan import Locations, remaining_commands, stored, unmeasured
+    from frn.reproduce.table_page import markdown
+    from frn.reproduce.table_report import read, report
+    from frn.reproduce.tables import find_table
+
+    table = find_table("cifar-fs")
+    row = table.rows[0]
+    measurement = row.cells[min(row.cells)].measurement
+    shape = {"way": 5, "queries": 15, "episodes": 10_000, "seconds": 1.0}
+    answer = {
+        "model": "best", "data": "cifar-fs", "split": "test", "seed": 0,
+        "results": [{**shape, "shot": shot, "accuracy": 61.5, "ci95": 0.2} for shot in (1, 5)],
+    }  # fmt: skip
+    runs = Locations(runs=HOME / "answers", data={"cifar-fs": HOME})
+    (HOME / "answers").mkdir(parents=True, exist_ok=True)
+    runs.answer(measurement).write_text(json.dumps(answer))
+    whole = to_builtins(report(table, [row], runs, {}))
+    make_answer, make_table = damaging_json(answer), damaging_json(whole)
+
+    def make(generator: np.random.Generator) -> bytes:
+        is_table = generator.random() < 0.5
+        return bytes([is_table]) + (make_table if is_table else make_answer)(generator)
+
+    def door(data: bytes, folder: Path) -> None:
+        there = Locations(runs=folder, data={"cifar-fs": HOME})
+        if not data[0]:
+            there.answer(measurement).write_bytes(data[1:])
+            found = stored(measurement, there)
+            assert found is None or all(abs(figure.mean) < np.inf for figure in found.figures.values())
+            assert found is None or unmeasured(row, there) or not remaining_commands(row, there)
+        (folder / "table.json").write_bytes(data[1:] if data[0] else b"")
+        before, now = read(folder / "table.json"), report(table, [row], there, {})
+        if before and before.has(row):
+            now = now.with_rows_of(before, [row])
+        assert markdown(now, table)
+
+    return Part(5_000, make, door, refuses=False)
+
+
+def model_notes() -> Part:
+    """Notes of an added model: they are listed as far as they are of their types, and the model works without."""
+    from typer.testing import CliRunner
+
+    from frn.cli.main import app
+    from frn.models.zoo import EXTRACTOR, NOTES, WEIGHTS, assets_folder
+
+    os.environ["FRN_MODELS"] = str(HOME / "models")
+    home = HOME / "models" / "mine"
+    home.mkdir(parents=True, exist_ok=True)
+    for name, ending in ((WEIGHTS, "safetensors"), (EXTRACTOR, "onnx")):
+        shutil.copy(assets_folder() / "models" / f"conv4.{ending}", home / name)
+    good = {
+        "backbone": "conv4", "about": "birds", "licence": "MIT", "weights": "x.pth", "milliseconds": 1.5,
+        "added": "2026-01-01",
+    }  # fmt: skip
+    size = (home / WEIGHTS).stat().st_size
+
+    def door(data: bytes, folder: Path) -> None:
+        (home / NOTES).write_bytes(data)
+        listed = CliRunner().invoke(app, ["models", "--json"], catch_exceptions=False)
+        facts = json.loads(listed.stdout)["mine"]
+        assert (facts["bytes"], facts["method"]) == (size, "frn")
+        shown = CliRunner().invoke(app, ["models"], catch_exceptions=False)
+        assert (listed.exit_code, shown.exit_code, listed.stderr) == (0, 0, "")
+        assert shown.stdout.replace("\n", "").isprintable()
+
+    return Part(5_000, damaging_json(good), door, refuses=False)
+
+
+def exported_metadata() -> Part:
+    """An exported model whose metadata was changed: it makes the maps that it made before, or is refused."""
+    import onnx
+
+    from frn.inference.extractor import Extractor
+    from frn.models.zoo import shipped_extractors
+
+    good = onnx.load_model_from_string(shipped_extractors()["conv4"].read_bytes())
+    entries = {entry.key: entry.value for entry in good.metadata_props}
+    whole = Extractor(good.SerializeToString(), "x.onnx", device="cpu", threads=1)
+    side = whole.transform.size
+    pixels = np.random.default_rng(0).integers(0, 256, (1, side, side, 3), np.uint8)
+    expected = whole.feature_maps(pixels)
+
+    def make(generator: np.random.Generator) -> bytes:
+        key = sorted(entries)[int(generator.integers(len(entries)))]
+        try:
+            value = mutate_json(json.loads(entries[key]), generator)
+        except ValueError:
+            value = mutate([entries[key].encode()], generator, TEXT)
+        model = onnx.ModelProto()
+        model.CopyFrom(good)
+        del model.metadata_props[:]
+        changed = {**entries, key: value.decode(errors="replace")}
+        if generator.random() < 0.05:
+            del changed[key]
+        onnx.helper.set_model_props(model, changed)
+        return bytes(model.SerializeToString())
+
+    def door(data: bytes, folder: Path) -> None:
+        found = Extractor(data, "x.onnx", device="cpu", threads=1)
+        assert found.transform.size == side
+        assert np.array_equal(found.feature_maps(pixels), expected)
 
     return Part(5_000, make, door)

@@ -27,5 +27,9 @@ PARTS: dict[str, Callable[[], Part]] = {
     "moves": own_files.move_journals,
     "locks": own_files.project_locks,
     "runs": own_files.checkpoints_of_runs,
+    "config.toml": own_files.run_settings,
+    "reproduced": own_files.reproduced,
+    "notes": own_files.model_notes,
+    "metadata": own_files.exported_metadata,
 }
 """Made only when it is run: good files are drawn, written and exported first."""

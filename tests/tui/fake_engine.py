@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
-from frn_tui.client.client import EngineClient, EngineError
-from frn_tui.client.protocol import EXISTS, OnEvent, Request, Result
+from frn_tui.client.client import EngineClient
+from frn_tui.client.protocol import EXISTS, EngineError, OnEvent, Request, Result
+
+from frn.system.processes.messages import convert, decode, encode
 
 
 class FakeEngine(EngineClient):
@@ -81,8 +83,9 @@ class FakeEngine(EngineClient):
             await asyncio.sleep(self.chance.choice([0, 0, 0.001, 0.01]))
             if self.chance.random() < 0.02:
                 raise EngineError("the engine stopped (signal 9) reading [bold]x[/] \x1b[31m")
-        answer: Result = getattr(self, f"op_{request.op}")(on_event or (lambda event: None), **vars(request))
-        return answer
+        answer = getattr(self, f"op_{request.op}")(on_event or (lambda event: None), **decode(encode(vars(request))))
+        result: Result = convert(decode(encode({"result": answer}))["result"], request.result)
+        return result
 
     def op_open_model(self, tell: OnEvent, model: str) -> dict[str, Any]:
         self.known.clear()
@@ -118,8 +121,8 @@ class FakeEngine(EngineClient):
             return {**found, "kind": "folder", "files": [member for member in members if member.endswith(".jpg")]}
         return {**found, "reason": f"{path}: No such file or directory"}
 
-    def op_stamp(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
-        return {"stamps": {path: [self.sizes.get(path, 1), 2] for path in paths}}
+    def op_stamp(self, tell: OnEvent, paths: list[str]) -> dict[str, list[int]]:
+        return {path: [self.sizes.get(path, 1), 2] for path in paths}
 
     def op_inside(self, tell: OnEvent, path: str) -> dict[str, Any]:
         names = self.FOLDERS.get(path, [])
@@ -153,10 +156,11 @@ class FakeEngine(EngineClient):
         elif mode == "sixel":
             cells = "\n".join([f"#0;2;{colour % 100};0;0|#0!{pixels[0]}~"] * rows)
         view, seen = [left, top, left + part, top + part], [0.2, 0.1, 0.8, 0.9]
-        about = {"columns": columns, "rows": rows, "cells": cells, "pixels": pixels}
+        about = {"mode": mode, "columns": columns, "rows": rows, "pixels": pixels}
+        about |= {"data": cells, "cells": ""} if mode in ("kitty", "sixel") else {"cells": cells}
         return {**about, "photo": [4, 3], "view": view, "seen": seen}
 
-    def op_embed(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
+    def op_embed(self, tell: OnEvent, paths: list[str]) -> None:
         for number, path in enumerate(paths, 1):
             if Path(path).name.startswith("bad") or path in self.away:
                 tell({"event": "embedded", "path": path, "reason": f"{path}: is damaged"})
@@ -165,7 +169,6 @@ class FakeEngine(EngineClient):
                 self.known.add(key)
                 tell({"event": "embedded", "path": path, "key": key, "size": 1, "mtime_ns": 2})
             tell({"event": "progress", "done": number, "total": len(paths)})
-        return {}
 
     def op_classes(self, tell: OnEvent, state: dict[str, Any]) -> dict[str, Any]:
         keys = [s["key"] for entry in state["classes"] for s in entry["supports"]]
@@ -185,14 +188,13 @@ class FakeEngine(EngineClient):
             self.classes = state
         return {"reports": reports, "threshold": threshold, "calibrated": 0.4, "missing": missing}
 
-    def op_query(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
+    def op_query(self, tell: OnEvent, paths: list[str]) -> None:
         for number, path in enumerate(paths, 1):
             if Path(path).name.startswith("bad"):
                 tell({"event": "answer", "path": path, "reason": f"{path}: is damaged"})
             else:
                 tell(self._answer(path, alone=len(paths) == 1))
             tell({"event": "progress", "done": number, "total": len(paths)})
-        return {}
 
     def _answer(self, path: str, *, alone: bool) -> dict[str, Any]:
         own = Path(path).name.partition("-")[0]
@@ -236,29 +238,26 @@ class FakeEngine(EngineClient):
         state = {"classes": [{"id": 4, "name": "jay", "supports": supports}], "threshold": None, "next_id": 5}
         return {"state": state, "model": "conv4", "sha256": "sha of conv4"}
 
-    def op_holder(self, tell: OnEvent, path: str) -> dict[str, Any]:
-        return {"holder": self.holders.get(path)}
+    def op_holder(self, tell: OnEvent, path: str) -> int | None:
+        return self.holders.get(path)
 
-    def op_lock(self, tell: OnEvent, path: str | None) -> dict[str, Any]:
+    def op_lock(self, tell: OnEvent, path: str | None) -> None:
         self.locked = path
-        return {}
 
-    def op_missing(self, tell: OnEvent, paths: list[str]) -> dict[str, Any]:
-        return {"missing": [path for path in paths if path in self.away]}
+    def op_missing(self, tell: OnEvent, paths: list[str]) -> list[str]:
+        return [path for path in paths if path in self.away]
 
     def op_relocate(self, tell: OnEvent, folder: str, sizes: dict[str, int]) -> dict[str, Any]:
         there = {Path(name).name: f"{folder}/{name}" for name in self.FOLDERS.get(folder, ())}
-        described = {key: {"path": there[key], "key": key, "size": 1, "mtime_ns": 3} for key in sizes if key in there}
-        return {"found": described}
+        return {key: {"path": there[key], "key": key, "size": 1, "mtime_ns": 3} for key in sizes if key in there}
 
-    def op_bundle(self, tell: OnEvent, path: str, state: object, replace: bool) -> dict[str, Any]:
+    def op_bundle(self, tell: OnEvent, path: str, state: object, replace: bool) -> None:
         if path in self.written and not replace:
-            raise EngineError(f"{path}: is there already", EXISTS)
+            raise EngineError(f"{path}: is there already", code=EXISTS)
         self.written[path] = "bundle"
-        return {}
 
-    def op_unpack(self, tell: OnEvent, path: str, folder: str) -> dict[str, Any]:
-        return {"project": f"{folder}/birds.frn.json"}
+    def op_unpack(self, tell: OnEvent, path: str, folder: str) -> str:
+        return f"{folder}/birds.frn.json"
 
     def op_sort(
         self,
@@ -269,7 +268,7 @@ class FakeEngine(EngineClient):
         verdicts: tuple[str, ...],
         journal: str,
     ) -> dict[str, Any]:
-        self.sorted_beside = verdicts
+        self.sorted_beside = tuple(verdicts)
         self.sorted += [(path, f"{folder}/{verdict}", move) for path, verdict in photos]
         places = {path: f"{folder}/{verdict}/{Path(path).name}" for path, verdict in photos}
         return {"places": places, "failed": [], "twins": [], "journal": journal or "/state/moved/1.jsonl"}
@@ -283,32 +282,29 @@ class FakeEngine(EngineClient):
     def op_settle(self, tell: OnEvent) -> dict[str, Any]:
         return {"places": self.settled, "failed": [], "twins": [], "journal": ""}
 
-    def op_save(self, tell: OnEvent, **arguments: Any) -> dict[str, Any]:
-        return {}
+    def op_save(self, tell: OnEvent, **arguments: Any) -> None:
+        pass
 
-    def op_journal(self, tell: OnEvent, **arguments: Any) -> dict[str, Any]:
+    def op_journal(self, tell: OnEvent, **arguments: Any) -> None:
         self.kept = None if arguments["saved"] else arguments
-        return {}
 
-    def op_recover(self, tell: OnEvent) -> dict[str, Any]:
-        return self.left
+    def op_recover(self, tell: OnEvent) -> dict[str, Any] | None:
+        return self.left or None
 
-    def op_discard(self, tell: OnEvent, journal: str | None) -> dict[str, Any]:
+    def op_discard(self, tell: OnEvent, journal: str | None) -> None:
         if journal is None:
             self.kept = None
         else:
             assert journal == self.left["journal"]
             self.left = self.left_before.pop() if self.left_before else {}
-        return {}
 
-    def op_export(self, tell: OnEvent, path: str, what: str, replace: bool = False) -> dict[str, Any]:
-        return {}
+    def op_export(self, tell: OnEvent, path: str, what: str, replace: bool = False) -> None:
+        pass
 
-    def op_write(self, tell: OnEvent, path: str, text: str, replace: bool) -> dict[str, Any]:
+    def op_write(self, tell: OnEvent, path: str, text: str, replace: bool) -> None:
         if path in self.written and not replace:
-            raise EngineError(f"{path}: is there already", EXISTS)
+            raise EngineError(f"{path}: is there already", code=EXISTS)
         self.written[path] = text
-        return {}
 
 
 @cache

@@ -8,16 +8,17 @@ from time import monotonic
 from typing import ClassVar, Literal
 
 from textual import actions, events, on, work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 from textual.theme import ThemeProvider
 
 from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
-from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Recovered
-from frn_tui.client.protocol import MIRROR
+from frn_tui.client.protocol import MIRROR, EngineError, RenderPreview
+from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.help import meanings
 from frn_tui.document.controller import Controller
@@ -29,12 +30,15 @@ from frn_tui.settings.keys import read_keymap
 from frn_tui.settings.places import Places
 from frn_tui.settings.settings import Settings, state_folder
 from frn_tui.terminal import gc_policy
-from frn_tui.terminal.driver import with_pixels
 from frn_tui.terminal.modes import PIXELS, Mode, default_mode
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.pixels import Graphics
-from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, Answered, beyond_tmux, cell_size, pixels_of
+from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, TRUE_COLOUR, Answered, beyond_tmux, cell_size, pixels_of
 from frn_tui.terminal.termination import SignalHandlers, end_without_terminal
+from frn_tui.terminal.wire.cell_app import CellApp
+from frn_tui.terminal.wire.driver import with_pixels
+from frn_tui.terminal.wire.input_queue import InputQueue
+from frn_tui.widgets.gallery.gallery import Gallery
 from frn_tui.widgets.options import Palette
 
 CHECK_INTERVAL = 2.0
@@ -45,7 +49,7 @@ UNLISTED = ("number", "cancel", "pane")
 """Actions that are not in the palette: they mean nothing there."""
 
 
-class FrnApp(App[None]):
+class FrnApp(CellApp):
     """Build few-shot classes, ask, see why, correct, keep."""
 
     TITLE = "frn-tui"
@@ -91,6 +95,9 @@ class FrnApp(App[None]):
         self._colours_asked = False
         self._leaving: Choose | None = None
         self._last_input = monotonic()
+        self._input = InputQueue(self, super().on_event)
+        self._wanted: dict[tuple[Gallery, str], RenderPreview] = {}
+        """Pictures that galleries lack."""
 
     def get_default_screen(self) -> Workspace:
         """The workspace itself: a screen below it would be styled and painted for nothing."""
@@ -113,12 +120,15 @@ class FrnApp(App[None]):
         self.call_after_refresh(self._begin)
 
     async def on_event(self, event: events.Event) -> None:
-        """Note when a key or the mouse was last touched."""
-        if isinstance(event, events.InputEvent):
+        """Keys go through a queue; note when one, or the mouse, was last touched."""
+        if isinstance(event, events.InputEvent | events.Paste):
             if not self.screen_stack:  # at the end: there is nobody to take it, and Textual fails
                 return
             self._last_input = monotonic()
-        await super().on_event(event)
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self._input.put(event)
+        else:
+            await super().on_event(event)
 
     @work
     async def _end_by(self, number: int) -> None:
@@ -141,12 +151,16 @@ class FrnApp(App[None]):
         """Ask what it can, unless it has no colours or cannot answer."""
         if self.no_color or self.graphics.in_page or not os.isatty(0):
             return
-        self._tell_terminal(QUESTIONS)
+        self._tell_terminal(QUESTIONS if self.has_true_colour else TRUE_COLOUR + QUESTIONS)
 
     @on(Answered)
     async def hear(self, answer: Answered) -> None:
         """Choose pixels where the terminal shows them, unless it was said how pictures are drawn."""
         graphics = self.graphics
+        if answer.has_true_colour:
+            self.use_true_colour()
+        if answer.pong:
+            self.hear_pong()
         if answer.name is not None:
             self._terminal = answer.name
         if answer.cell is not None and cell_size() is None:
@@ -172,7 +186,7 @@ class FrnApp(App[None]):
         has laid out for this size already, paints only what has changed.
         """
         if self.screen_stack and event.size == self.screen.size:
-            self.refresh()
+            self.repaint()
         if self.graphics.mode is not None:
             self.graphics.cell = cell_size() or self.graphics.cell
 
@@ -204,7 +218,7 @@ class FrnApp(App[None]):
         if finished := await settle(self.controller):
             self.context.say(finished, severity="warning")
 
-    async def _open_first_classes(self, left: Recovered) -> None:
+    async def _open_first_classes(self, left: Recovered | None) -> None:
         if self.place is not None:
             await self.workspace.open_place(self.place)
             if left and self.recovery.is_of(left, self.place):
@@ -246,6 +260,22 @@ class FrnApp(App[None]):
     async def _recover(self) -> None:
         if self.context.left and await self.workspace.project_bar.may_forget():
             await self.recovery.open(self.context.left)
+
+    @on(Gallery.Want)
+    def want_pictures(self, event: Gallery.Want) -> None:
+        """Newest first: who scrolls fast wants what is on the screen now."""
+        wanted = {(event.gallery, request.path): request for request in event.requests}
+        self._wanted = wanted | {place: request for place, request in self._wanted.items() if place not in wanted}
+        if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
+            self._fetch()
+
+    @work(group="thumbs", exit_on_error=False)
+    async def _fetch(self) -> None:
+        while self._wanted:
+            gallery, path = next(iter(self._wanted))
+            request = self._wanted.pop((gallery, path))
+            if gallery.is_attached and (picture := await render(self.engine, request)):
+                gallery.provide(request, picture)
 
     def remember(self, path: str) -> None:
         self.opened.insert(0, absolute(path))

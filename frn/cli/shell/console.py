@@ -143,6 +143,11 @@ def end_stopped_run(steps: int) -> NoReturn:
     raise typer.Exit(INTERRUPTED)
 
 
+def suggest(*words: str) -> None:
+    """Print the command that comes next."""
+    stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
+
+
 def note(message: str) -> None:
     """Print one line on stderr."""
     print(printable(message), file=sys.stderr, flush=True)
@@ -221,7 +226,7 @@ def status_line(text: str) -> Iterator[Callable[[str], None]]:
 
 
 def report_skipped(
-    reasons: Sequence[str], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
+    reasons: Sequence[object], *, most: int = 5, all_of_them: str = "`frn data check` lists them all"
 ) -> None:
     """Say which files could not be used as they were, and why."""
     for reason in reasons[:most]:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from frn.cli.shell.console import print_json, user_errors
-from frn.cli.shell.schemas import SCHEMAS
 from frn.cli.shell.topics import TOPICS
 from frn.errors import FrnError
 
@@ -57,9 +56,11 @@ def show_help(
 
 
 def _schema(command: str) -> dict[str, Any]:
-    if command not in SCHEMAS:
-        raise FrnError(f"{command!r} has no JSON that is described here; these have: {', '.join(SCHEMAS)}")
-    return SCHEMAS[command]
+    from frn.cli.shell.schemas import RESULTS, schema
+
+    if command not in RESULTS:
+        raise FrnError(f"{command!r} has no JSON that is described here; these have: {', '.join(RESULTS)}")
+    return schema(command)
 
 
 def _show_command(context: Any, words: list[str]) -> None:

@@ -1,17 +1,12 @@
 """Options that several commands share, each defined once: its words, its help, its default as shown."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
-Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd"]
-MethodName = Literal["frn", "bifrn", "frn-tdm", "proto-tdm", Baseline]
-EvaluationMethod = Literal[MethodName, "logreg", "knn", "nearest-mean"]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["auto", "fp32", "bf16"]
 
@@ -30,6 +25,13 @@ def preset_names(incomplete: str) -> list[str]:
     return [name for name in PRESETS if name.startswith(incomplete)]
 
 
+def method_names(incomplete: str) -> list[str]:
+    """Names of heads."""
+    from frn.heads import head_names
+
+    return [name for name in head_names() if name.startswith(incomplete)]
+
+
 Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 Precision = Annotated[PrecisionName, typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.", show_default="all cores")]
@@ -37,10 +39,7 @@ Split = Annotated[str, typer.Option(help="Split to use.")]
 SplitData = Annotated[Path, typer.Option(help="Data set: train/, val/, test/ with a folder per class.")]
 EpisodeSeed = Annotated[int, typer.Option(min=0, help="Random seed of the episodes.")]
 
-ImportPreset = Annotated[
-    str | None,
-    typer.Option(help="Preset of an authors' .pth file (sets its image size).", show_default=False),
-]
+ImportPreset = Annotated[str | None, typer.Option(help="Preset of an authors' .pth file (sets its image size).")]
 
 
 # Classifying
@@ -82,57 +81,35 @@ TtaName = Annotated[
 Transductive = Annotated[bool, typer.Option("--transductive", help="Let all photos together refine the classes.")]
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 
+
 # Training
-TrainingData = Annotated[
-    list[Path] | None,
-    typer.Option(help="Data set with train/ and val/. Repeatable.", show_default=False),
-]
-RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
-Backbone = Annotated[
+def fitted_names(incomplete: str) -> list[str]:
+    """Names of heads, and of classifiers on pooled features."""
+    from frn.heads.vectors.classical import CLASSICAL
+
+    return method_names(incomplete) + [name for name in CLASSICAL if name.startswith(incomplete)]
+
+
+Method = Annotated[
     str | None,
-    typer.Option(help="Use another backbone than the preset's.", show_default=False),
+    typer.Option(help="Use another head than the preset's.", autocompletion=method_names),
 ]
-Epochs = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Number of epochs; scales the milestones.",
-        show_default=False,
-    ),
-]
+TrainingData = Annotated[list[Path] | None, typer.Option(help="Data set with train/ and val/. Repeatable.")]
+RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
+Backbone = Annotated[str | None, typer.Option(help="Use another backbone than the preset's.")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Number of epochs; scales the milestones.")]
 LearningRate = Annotated[float | None, typer.Option(help="Initial learning rate.", show_default="the preset's")]
-Way = Annotated[int | None, typer.Option(min=2, help="Classes per episode.", show_default=False)]
-Shot = Annotated[int | None, typer.Option(min=1, help="Support images per class.", show_default=False)]
-Queries = Annotated[int | None, typer.Option(min=1, help="Query images per class.", show_default=False)]
-RunConfig = Annotated[
-    Path | None,
-    typer.Option(help="TOML file of settings, as in a run's config.toml.", show_default=False),
-]
-WarmUp = Annotated[
-    int | None,
-    typer.Option(min=0, help="Number of learning-rate warm-up steps.", show_default=False),
-]
-Init = Annotated[
-    str | None, typer.Option(metavar="MODEL", help="Start from the weights of this model.", show_default=False)
-]
-Compile = Annotated[
-    bool,
-    typer.Option("--compile", help="Compile for the CPU: faster steps; needs a C++ compiler."),
-]
+Way = Annotated[int | None, typer.Option(min=2, help="Classes per episode.")]
+Shot = Annotated[int | None, typer.Option(min=1, help="Support images per class.")]
+Queries = Annotated[int | None, typer.Option(min=1, help="Query images per class.")]
+RunConfig = Annotated[Path | None, typer.Option(help="TOML file of settings, as in a run's config.toml.")]
+WarmUp = Annotated[int | None, typer.Option(min=0, help="Number of learning-rate warm-up steps.")]
+Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from the weights of this model.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile for the CPU: faster steps; needs a C++ compiler.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
 
 
 Replace = Annotated[bool, typer.Option("--replace", help="Overwrite files of other programs (never photos).")]
-
-
-def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
-    """Say so where the photo was given first and the classes second. FrnError if `classes` is a file, no project."""
-    from frn.inference.project import is_project
-
-    if classes.is_file() and not is_project(classes):
-        swapped = Path(photo).is_dir() or is_project(Path(photo))
-        hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
-        raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")
 
 
 FalseRejections = Annotated[float, typer.Option(min=0, max=0.5, help="Fraction of known photos that may be rejected.")]

@@ -1,44 +1,64 @@
 """How a command prints its result: a table for people; rows of CSV or one JSON value for programs. One way for all."""
 
+import functools
+import inspect
 import io
 import json
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import typer
 
-from frn.cli.shell.console import print_json, printable
+from frn.cli.shell.console import print_json, printable, user_errors
 from frn.errors import FrnError
 from frn.report.csv_rows import CsvWriter
 
 FormatName = Literal["table", "csv", "json"]
 Row = Mapping[str, object]
-OPTIONS = {"form": "--format", "as_json": "--json", "as_csv": "--csv"}
-"""What asks for a format, by the names of the parameters."""
 
 
 def _unless_typed(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
     """Let a variable give way to what is typed; options that are typed come here before the others."""
     source = context.get_parameter_source(str(parameter.name))
-    gives_way = source is not None and source.name != "COMMANDLINE" and any(map(context.params.get, OPTIONS))
+    gives_way = source is not None and source.name != "COMMANDLINE" and any(map(context.params.get, FORMATS))
     return (None if parameter.name == "form" else False) if gives_way else value
 
 
-Format = Annotated[
-    FormatName | None,
-    typer.Option(
-        "--format",
-        help="Output format.",
-        show_default="table",
-        callback=_unless_typed,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Short for --format json.", callback=_unless_typed)]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Short for --format csv.", callback=_unless_typed)]
+FORMATS: dict[str, Any] = {
+    "form": Annotated[
+        FormatName | None, typer.Option("--format", help="Output format.", show_default="table", callback=_unless_typed)
+    ],
+    "as_json": Annotated[bool, typer.Option("--json", help="Short for --format json.", callback=_unless_typed)],
+    "as_csv": Annotated[bool, typer.Option("--csv", help="Short for --format csv.", callback=_unless_typed)],
+}
+"""Options that ask for a format."""
 
 
-def chosen_format(form: FormatName | None, as_json: bool, as_csv: bool = False) -> FormatName:
+def prints_result(*, csv: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command --format and --json, and --csv if asked, which it gets as `wants`; show errors as one line."""
+
+    def wrap(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**options: Any) -> None:
+            with user_errors():
+                asked = {name: options.pop(name, None) for name in FORMATS}
+                command(**options, wants=chosen_format(**asked))
+
+        signature = inspect.signature(command)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "wants"]
+        for name, kind in FORMATS.items():
+            if csv or name != "as_csv":
+                default = None if name == "form" else False
+                own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+        run.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        return run
+
+    return wrap
+
+
+def chosen_format(form: FormatName | None, as_json: bool, as_csv: bool) -> FormatName:
     """The format that `--format`, `--json` and `--csv` ask for. FrnError if they ask for two."""
     flags: dict[FormatName, bool] = {"json": as_json, "csv": as_csv}
     asked = {name: f"--{name}" for name, is_asked in flags.items() if is_asked}
@@ -85,6 +105,17 @@ class RowWriter:
 
 def _shown(value: object) -> object:
     return printable(value) if isinstance(value, str) and sys.stdout.isatty() else value
+
+
+def rounded(value: Any) -> Any:
+    """Return a result with its numbers to six decimals, and null for those that do not exist (NaN)."""
+    if isinstance(value, Mapping):
+        return {name: rounded(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(entry) for entry in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 6)
+    return value
 
 
 def rows_of(value: Any) -> list[Row]:

@@ -1,201 +1,171 @@
-"""What `--json` prints, command by command, as JSON Schema. `frn help json COMMAND` shows one."""
+"""What `--json` prints, command by command. `frn help json COMMAND` shows the JSON Schema of one."""
 
-from typing import Any
+from collections.abc import Collection, Mapping
+from types import GenericAlias
+from typing import Annotated, Any
 
-Schema = dict[str, Any]
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
-TEXT: Schema = {"type": "string"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-NUMBER: Schema = {"type": "number"}
-NUMBERS: Schema = {"type": "object", "additionalProperties": NUMBER}
-"""By names."""
-FLAG: Schema = {"type": "boolean"}
-SHARE: Schema = {"type": "number", "minimum": 0, "maximum": 1}
-MAYBE: Schema = {"type": ["number", "null"]}
-TEXT_OR_NONE: Schema = {"type": ["string", "null"]}
-PART: Schema = {"type": "object"}
+from frn.data.check import SplitReport
+from frn.evaluation.accuracy import Result
+from frn.reproduce.table_report import Listed, Report
+from frn.training.presets.preset import Preset
 
-
-def record(optional: Schema | None = None, **required: Schema) -> Schema:
-    """An object with these keys and no others."""
-    properties = {**required, **(optional or {})}
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+Count = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Maybe = float | None
+Numbers = dict[str, float]
+"""By names: of classes, or parameters."""
 
 
-def each(value: Schema) -> Schema:
-    """An array."""
-    return {"type": "array", "items": value}
+def record(name: str, optional: Mapping[str, Any] | None = None, /, **required: Any) -> Any:
+    """Return the type of an object with these keys and no others."""
+    return open_record(name, {**required, **(optional or {})}, set(required), forbid_unknown_fields=True)
 
 
-def named(value: Schema) -> Schema:
-    """An object whose keys are names: of classes, models or presets."""
-    return {"type": "object", "additionalProperties": value}
+def open_record(name: str, keys: Mapping[str, Any], required: Collection[str], **config: Any) -> Any:
+    """Return the type of an object with these keys, and others."""
+    fields = [(key, kind) if key in required else (key, kind | UnsetType, UNSET) for key, kind in keys.items()]
+    return msgspec.defstruct(name, fields, kw_only=True, **config)
 
 
-FILE = record(path=TEXT, reason=TEXT)
-EVALUATED = record(
+def each(kind: Any) -> Any:
+    """Return the type of an array."""
+    return GenericAlias(list, (kind,))
+
+
+def named(kind: Any) -> Any:
+    """Return the type of an object whose keys are names: of classes, models or presets."""
+    return GenericAlias(dict, (str, kind))
+
+
+EXPECTED = {"expected": record("Expected", false_rejections=float, caught=Maybe, auroc=Maybe), "head": Numbers}
+MODEL = {"path": str, "backbone": str, "method": str, "size": Count, "bytes": Count}
+MODELS = named(open_record("Model", MODEL, MODEL))
+"""And whatever their files or makers say besides: data, licence, validation, milliseconds."""
+TRAINED = {"model": str, "validation": float, "seconds": float}
+EXPORTED = open_record(
+    "Exported",
     {
-        "tuned": record(accuracy=NUMBER, ci95=NUMBER),
-        "transductive": named(record(accuracy=NUMBER, ci95=NUMBER)),
-        "unknown": record(
-            auroc=NUMBER,
-            auroc_ci95=NUMBER,
-            auroc_softmax=NUMBER,
-            auroc_softmax_ci95=NUMBER,
-            false_rejections=NUMBER,
-            true_positive_rate=NUMBER,
-        ),
-        "head": named(NUMBER),
+        **dict.fromkeys(("features", "preprocess", "head", "classifier", "weights", "card", "precision"), str),
+        **dict.fromkeys(("difference", "preprocess_difference", "head_difference"), float),
+        **dict.fromkeys(("classifier_difference", "batch_difference"), float),
+        **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), float),
     },
-    **dict.fromkeys(("way", "shot", "queries", "episodes"), COUNT),
-    **dict.fromkeys(("accuracy", "ci95", "seconds"), NUMBER),
+    ("features", "preprocess", "card", "precision", "difference", "preprocess_difference"),
 )
-EXPECTED = {"expected": record(false_rejections=NUMBER, caught=MAYBE, auroc=MAYBE), "head": named(NUMBER)}
-ANSWER = record(
-    {"example_of": TEXT, "transductive": FLAG},
-    image=TEXT,
-    label=TEXT,
-    probability=SHARE,
-    probabilities=named(SHARE),
-    errors=named(NUMBER),
-    explained=NUMBER,
-    threshold=SHARE,
-    unknown=FLAG,
-)
-MODEL: Schema = {
-    "type": "object",
-    "properties": {"path": TEXT, "backbone": TEXT, "method": TEXT, "size": COUNT, "bytes": COUNT},
-    "required": ["path", "backbone", "method", "size", "bytes"],
-}
-"""And whatever its file or its maker says besides: data, licence, validation, milliseconds."""
-
-ACCURACY = record(mean=NUMBER, ci95=NUMBER, episodes=COUNT)
-PRESET = record(
-    **dict.fromkeys(("about", "method", "backbone", "aux", "objective"), TEXT),
-    **dict.fromkeys(("last_pool", "freeze_batchnorm"), FLAG),
-    **dict.fromkeys(("data", "episode", "schedule", "augmentation", "transform", "pretraining", "validation"), PART),
-    **dict.fromkeys(("aux_heads", "fixed"), each(TEXT)),
-    classifier_weight=NUMBER,
-    progressive_resizing={"type": ["array", "null"], "items": COUNT},
-    test_shots=each(COUNT),
-    published={"type": ["object", "null"]},
-)
-"""Its parts by the names that `config.toml` of a run has."""
-QUOTED = record(label=TEXT, network=TEXT, one_shot=TEXT, five_shot=TEXT)
-ELSEWHERE = record(label=TEXT, published=TEXT, command=TEXT, here=TEXT)
-LISTED = record(
-    table=TEXT,
-    source=TEXT,
-    title=TEXT,
-    rows=each(record(row=TEXT, label=TEXT, published=named(MAYBE), commands=each(TEXT))),
-    elsewhere=each(ELSEWHERE),
-    quoted=each(QUOTED),
-)
-REPRODUCED = record(
-    **dict.fromkeys(("table", "source", "title", "note", "version", "machine"), TEXT),
-    rows=each(
-        record(
-            {"missing": TEXT},
-            row=TEXT,
-            label=TEXT,
-            figures=named(
-                record(measurement=TEXT, **dict.fromkeys(("published", "published_ci95", "accuracy", "ci95"), MAYBE))
-            ),
-        )
-    ),
-    runs=named(record(command=TEXT, seconds=NUMBER, precision=TEXT, machine=TEXT_OR_NONE)),
-    measurements=named(record(command=TEXT, run=TEXT, **dict.fromkeys(("way", "queries", "episodes", "seed"), COUNT))),
-    elsewhere=each(ELSEWHERE),
-    quoted=each(QUOTED),
-)
-EXPORTED: Schema = {
-    "type": "object",
-    "properties": {
-        **dict.fromkeys(("features", "preprocess", "head", "classifier", "classifier-batch", "weights", "card"), TEXT),
-        **dict.fromkeys(("difference", "preprocess_difference", "head_difference"), NUMBER),
-        **dict.fromkeys(("classifier_difference", "batch_difference"), NUMBER),
-        **dict.fromkeys(("accuracy_fp32", "accuracy", "drop", "changed"), NUMBER),
-        "precision": TEXT,
-    },
-    "required": ["features", "preprocess", "card", "precision", "difference", "preprocess_difference"],
-    "additionalProperties": {"type": ["string", "number"]},
-}
 """Paths, and differences from torch as a share of what is compared; accuracy in percent before and after int8.
 Files of other formats stand under their names."""
 
-SCHEMAS: dict[str, Schema] = {
-    "classify": {"oneOf": [ANSWER, record(image=TEXT, error=TEXT)]},
-    "enroll": record(
-        project=TEXT,
-        threshold=SHARE,
-        skipped=COUNT,
-        classes=named(record(images=COUNT, explained=each(NUMBER))),
-        **EXPECTED,
-    ),
-    "explain": record(
-        {"example_of": TEXT},
-        image=TEXT,
-        label=TEXT,
-        unknown=FLAG,
-        threshold=SHARE,
-        out=TEXT,
-        classes=named(record(probability=SHARE, explained=NUMBER, error=NUMBER, error_map=each(each(NUMBER)))),
-    ),
-    "score": record(
-        **EXPECTED,
-        classes=TEXT,
-        labelled=TEXT,
-        photos=COUNT,
-        accuracy=MAYBE,
-        interval=each(MAYBE),
-        per_class=named(record(photos=COUNT, right=COUNT, recall=MAYBE, precision=MAYBE)),
-        confusion=each(each(COUNT)),
-        calibration_error=MAYBE,
-        reliability=each(record(photos=COUNT, said=MAYBE, right=MAYBE)),
-        false_rejections=MAYBE,
-        unknown=COUNT,
-        true_positive_rate=MAYBE,
-        auroc=MAYBE,
-        errors=each(record(image=TEXT, truth=TEXT, label=TEXT, probability=MAYBE, unknown=FLAG)),
-        examples_skipped=COUNT,
-        transductive=FLAG,
-        broken=each(TEXT),
-    ),
-    "group": record(out=TEXT, groups=named(each(TEXT)), near_copies=named(TEXT), skipped=each(TEXT)),
-    "models": named(MODEL),
-    "models add": named(MODEL),
-    "models known": named(record(backbone=TEXT, about=TEXT, licence=TEXT)),
-    "eval": record({"method": TEXT}, model=TEXT, data=TEXT, split=TEXT, seed=COUNT, results=each(EVALUATED)),
-    "plot": each(record(run=TEXT, total_steps=COUNT, val_accuracy=NUMBER)),
-    "presets": {"oneOf": [PRESET, named(PRESET)]},
-    "train": record({"test": each(EVALUATED)}, model=TEXT, validation=NUMBER, seconds=NUMBER),
-    "teach": record(model=TEXT, seconds=NUMBER),
-    "average": record(model=TEXT, mean_of=each(TEXT)),
-    "finetune": record(model=TEXT, start=NUMBER, validation=NUMBER, seconds=NUMBER),
-    "reproduce": {"oneOf": [REPRODUCED, each(LISTED), each(record(command=TEXT))]},
-    "visualize train": record(decoder=TEXT, steps=COUNT, seconds=NUMBER),
-    "visualize render": record(
-        **dict.fromkeys(("model", "decoder", "data", "split", "picture"), TEXT),
-        **dict.fromkeys(("seed", "way", "shot", "trials"), COUNT),
-        l2=named(record(mean=NUMBER, ci95=NUMBER)),
-    ),
-    "export": {"oneOf": [EXPORTED, record(web=TEXT, runtime=TEXT, page_difference=NUMBER)]},
-    "data check": each(
+RESULTS: dict[str, tuple[Any, ...]] = {
+    "classify": (
         record(
-            folder=TEXT,
-            classes=named(COUNT),
-            smallest=each(COUNT),
-            largest=each(COUNT),
-            broken=each(FILE),
-            too_small=named(COUNT),
-            skipped=each(FILE),
-        )
+            "Answer",
+            {"example_of": str, "transductive": bool},
+            **{"image": str, "label": str, "probability": Share, "probabilities": dict[str, Share], "errors": Numbers},
+            **{"explained": float, "threshold": Share, "unknown": bool},
+        ),
+        record("Unreadable", image=str, error=str),
     ),
-    "cache": record(
-        folder=TEXT,
-        limit=COUNT,
-        images=each(record(of=TEXT, images=COUNT, bytes=COUNT, used=COUNT)),
-        features=record(bytes=COUNT),
+    "enroll": (
+        record(
+            "Enrolled",
+            project=str,
+            threshold=Share,
+            skipped=Count,
+            classes=named(record("EnrolledClass", images=Count, explained=list[float])),
+            **EXPECTED,
+        ),
+    ),
+    "explain": (
+        record(
+            "Explanation",
+            {"example_of": str},
+            image=str,
+            label=str,
+            unknown=bool,
+            threshold=Share,
+            out=str,
+            classes=named(
+                record("ExplainedBy", probability=Share, explained=float, error=float, error_map=list[list[float]])
+            ),
+        ),
+    ),
+    "score": (
+        record(
+            "Score",
+            classes=str,
+            labelled=str,
+            **dict.fromkeys(("photos", "unknown", "examples_skipped"), Count),
+            **dict.fromkeys(
+                ("accuracy", "calibration_error", "false_rejections", "true_positive_rate", "auroc"), Maybe
+            ),
+            interval=list[Maybe],
+            per_class=named(record("ClassScore", photos=Count, right=Count, recall=Maybe, precision=Maybe)),
+            confusion=list[list[Count]],
+            reliability=each(record("Bin", photos=Count, said=Maybe, right=Maybe)),
+            errors=each(record("Error", image=str, truth=str, label=str, probability=Maybe, unknown=bool)),
+            broken=list[str],
+            transductive=bool,
+            **EXPECTED,
+        ),
+    ),
+    "group": (record("Groups", out=str, groups=dict[str, list[str]], near_copies=dict[str, str], skipped=list[str]),),
+    "models": (MODELS,),
+    "models add": (MODELS,),
+    "models compare": (
+        record(
+            "Comparison",
+            models=named(
+                record(
+                    "ModelComparison",
+                    accuracy=float,
+                    interval=list[float],
+                    **dict.fromkeys(("photos", "bytes"), Count),
+                    auroc=Maybe,
+                    milliseconds=float,
+                )
+            ),
+            disagreements=named(dict[str, str]),
+        ),
+    ),
+    "models known": (named(record("Network", backbone=str, about=str, licence=str)),),
+    "eval": (record("Evaluation", {"method": str}, model=str, data=str, split=str, seed=Count, results=list[Result]),),
+    "plot": (each(record("Point", run=str, total_steps=Count, val_accuracy=float)),),
+    "presets": (Preset, dict[str, Preset]),
+    "train": (record("Trained", {"test": list[Result]}, **TRAINED),),
+    "teach": (record("Taught", model=str, seconds=float),),
+    "average": (record("Average", model=str, mean_of=list[str]),),
+    "finetune": (record("Finetuned", start=float, **TRAINED),),
+    "reproduce": (Report, list[Listed], each(record("Command", command=str))),
+    "visualize train": (record("DecoderRun", decoder=str, steps=Count, seconds=float),),
+    "visualize render": (
+        record(
+            "Rendered",
+            **dict.fromkeys(("model", "decoder", "data", "split", "picture"), str),
+            **dict.fromkeys(("seed", "way", "shot", "trials"), Count),
+            l2=named(record("PixelError", mean=float, ci95=float)),
+        ),
+    ),
+    "export": (EXPORTED, record("Page", web=str, runtime=str, page_difference=float)),
+    "data check": (list[SplitReport],),
+    "cache": (
+        record(
+            "Cache",
+            folder=str,
+            limit=Count,
+            images=each(record("CachedImages", of=str, images=Count, bytes=Count, used=Count)),
+            features=record("CachedFeatures", bytes=Count),
+        ),
     ),
 }
-"""By command. `classify` prints an object a line, `reproduce --list` and `presets` without a name print the second."""
+"""By command; of several types it is one. `classify` prints an object per line; `reproduce --list`, and `presets`
+without a name, print the second."""
+
+
+def schema(command: str) -> dict[str, Any]:
+    """Return the JSON Schema of what a command prints."""
+    found, parts = msgspec.json.schema_components(RESULTS[command])
+    whole = found[0] if len(found) == 1 else {"oneOf": list(found)}
+    return {**whole, "$defs": parts} if parts else whole

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell.console import note, printable, progress_bar, report_skipped, stdout, user_errors
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.errors import FrnError
 
 app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them.")
@@ -14,31 +14,18 @@ app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them."
 
 @app.command()
 def prepare(
-    name: Annotated[
-        str,
-        typer.Argument(help="Name of the data set, listed above."),
-    ],
-    source: Annotated[
-        list[Path],
-        typer.Option(help="Archive or folder of archives or images. Repeatable."),
-    ],
+    name: Annotated[str, typer.Argument(help="Name of the data set, listed above.")],
+    source: Annotated[list[Path], typer.Option(help="Archive or folder of archives or images. Repeatable.")],
     out: Annotated[Path, typer.Option(help="Folder for train/, val/ and test/.")],
     split: Annotated[str | None, typer.Option(help="Published class split to use.")] = None,
     unofficial: Annotated[bool, typer.Option("--unofficial", help="Accept checksums and counts that differ.")] = False,
     download: Annotated[
-        bool,
-        typer.Option(
-            "--download",
-            help="Download the archives into the folder --source.",
-        ),
+        bool, typer.Option("--download", help="Download the archives into the folder --source.")
     ] = False,
     val: Annotated[
         float | None,
         typer.Option(
-            min=0,
-            max=0.9,
-            help="folder: fraction of validation classes.",
-            show_default="by folder names, or 0.2",
+            min=0, max=0.9, help="folder: fraction of validation classes.", show_default="by folder names, or 0.2"
         ),
     ] = None,
     test: Annotated[
@@ -86,6 +73,7 @@ def prepare(
 
 
 @app.command()
+@prints_result()
 def check(
     data: Annotated[Path, typer.Argument(help="Data set, or a folder with one folder per class.")],
     shot: Annotated[
@@ -94,46 +82,45 @@ def check(
     queries: Annotated[
         int | None, typer.Option(min=1, help="Report classes too small for this many queries.", show_default="15")
     ] = None,
-    form: Format = None,
-    as_json: AsJson = False,
+    wants: FormatName = "table",
 ) -> None:
     """Check a data set: decode every image, count classes and images, report broken files and small classes.
 
     The exit status is 1 if a file is broken, or if a class is too small for --shot or --queries.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        from frn.data.check import check_split
-        from frn.data.folders import find_splits, unused_folders
+    from msgspec import to_builtins
 
-        if not data.is_dir():
-            raise FrnError(f"{data}: there is no such folder")
-        found = list(find_splits(data).values())
-        splits = found or [data]
-        per_class, episode = 2, "an episode"
-        if shot is not None or queries is not None:
-            shot, queries = shot or 5, queries or 15
-            per_class, episode = shot + queries, f"a {shot}-shot episode with {queries} queries"
-        reports = []
-        for folder in splits:
-            with progress_bar(f"checking {folder.name}") as progress:
-                reports.append(check_split(folder, per_class, progress))
-        counts = [
-            {"split": str(report.folder), "class": name, "images": images, "too_small": name in report.too_small}
-            for report in reports
-            for name, images in report.sizes.items()
-        ]
-        printed(wants, [report.as_json() for report in reports], counts)
-        for report in reports:
-            if wants == "table":
-                stdout().print(f"{printable(str(report.folder))}: {report}")
-            for broken in report.broken:
-                note(f"broken: {broken.reason}")
-            for skipped in report.skipped:
-                note(skipped.reason)
-            for name, size in report.too_small.items():
-                note(f"too small: {report.folder / name} has {size} images, but {episode} needs {per_class}")
-        report_skipped(unused_folders(data, found) if found else [], all_of_them="")
-        problems = sum(len(report.broken) + len(report.too_small) for report in reports)
-        if problems:
-            raise FrnError(f"{problems} problems in {data}: each is named above")
+    from frn.data.check import check_split
+    from frn.data.folders import find_splits, unused_folders
+
+    if not data.is_dir():
+        raise FrnError(f"{data}: there is no such folder")
+    found = list(find_splits(data).values())
+    splits = found or [data]
+    per_class, episode = 2, "an episode"
+    if shot is not None or queries is not None:
+        shot, queries = shot or 5, queries or 15
+        per_class, episode = shot + queries, f"a {shot}-shot episode with {queries} queries"
+    reports = []
+    for folder in splits:
+        with progress_bar(f"checking {folder.name}") as progress:
+            reports.append(check_split(folder, per_class, progress))
+    counts = [
+        {"split": report.folder, "class": name, "images": images, "too_small": name in report.too_small}
+        for report in reports
+        for name, images in report.classes.items()
+    ]
+    printed(wants, to_builtins(reports), counts)
+    for report in reports:
+        if wants == "table":
+            stdout().print(f"{printable(report.folder)}: {report}")
+        for broken in report.broken:
+            note(f"broken: {broken.reason}")
+        for skipped in report.skipped:
+            note(skipped.reason)
+        for name, size in report.too_small.items():
+            note(f"too small: {Path(report.folder, name)} has {size} images, but {episode} needs {per_class}")
+    report_skipped(unused_folders(data, found) if found else [], all_of_them="")
+    problems = sum(len(report.broken) + len(report.too_small) for report in reports)
+    if problems:
+        raise FrnError(f"{problems} problems in {data}: each is named above")

@@ -5,55 +5,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout, user_errors
-from frn.cli.shell.options import (
-    Device,
-    EpisodeSeed,
-    EvaluationMethod,
-    ImportPreset,
-    PrecisionName,
-    Replace,
-    Split,
-    SplitData,
-    Threads,
-    TtaName,
-    model_names,
-)
-from frn.cli.shell.output import AsCsv, AsJson, Format, chosen_format, printed, rows_of
+from frn.cli.shell import options
+from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
+    from frn.evaluation.accuracy import Result, Unknown
     from frn.evaluation.evaluate_model import EvaluationOptions
-    from frn.evaluation.open_set import Unknown
-    from frn.evaluation.split_report import Result
 
 
-NOT_OF_EVALUATION = ("report", "replace", "form", "as_json", "as_csv", "preset")
+NOT_OF_EVALUATION = ("report", "replace", "wants", "preset")
 """Parameters of the command that are not `EvaluationOptions`."""
 
 
+@prints_result(csv=True)
 def evaluate(
     model: Annotated[
-        str, typer.Argument(help="Model name, features.onnx, model file or run folder.", autocompletion=model_names)
+        str,
+        typer.Argument(help="Model name, features.onnx, model file or run folder.", autocompletion=options.model_names),
     ],
-    data: SplitData,
-    split: Split = "test",
+    data: options.SplitData,
+    split: options.Split = "test",
     way: Annotated[int, typer.Option(min=2, help="Classes per episode.")] = 5,
     shot: Annotated[
         list[int] | None, typer.Option(min=1, help="Support images per class. Repeatable.", show_default="1 and 5")
     ] = None,
     queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 16,
     episodes: Annotated[int, typer.Option(min=1, help="Number of random episodes.")] = 10_000,
-    seed: EpisodeSeed = 0,
-    precision: Annotated[PrecisionName, typer.Option(help="Number format of the backbone.")] = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
+    seed: options.EpisodeSeed = 0,
+    precision: Annotated[options.PrecisionName, typer.Option(help="Number format of the backbone.")] = "fp32",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
     method: Annotated[
-        EvaluationMethod | None,
-        typer.Option(help="Evaluate another, untrained head on the same backbone."),
+        str | None,
+        typer.Option(
+            help="Evaluate another, untrained head on the same backbone.",
+            autocompletion=options.fitted_names,
+        ),
     ] = None,
-    tta: TtaName = "none",
-    preset: ImportPreset = None,
+    tta: options.TtaName = "none",
+    preset: options.ImportPreset = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also tune alpha and gamma for each episode.")] = False,
     transductive: Annotated[
         bool, typer.Option("--transductive", help="Also let the queries of each episode refine its classes.")
@@ -61,13 +53,9 @@ def evaluate(
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
     ] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Also write the results as a page (.html).", show_default=False)
-    ] = None,
-    replace: Replace = False,
-    form: Format = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    report: Annotated[Path | None, typer.Option(help="Also write the results as a page (.html).")] = None,
+    replace: options.Replace = False,
+    wants: FormatName = "table",
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.
 
@@ -80,24 +68,22 @@ def evaluate(
     and nearest-mean are fitted to the pooled features of each episode.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
-    with user_errors():
-        check_report(report, replace=replace)
-        wants = chosen_format(form, as_json, as_csv)
-        from frn.training.presets import find_preset
+    check_report(report, replace=replace)
+    from frn.training.presets import find_preset
 
-        given["transform"] = find_preset(preset).transform if preset else None
-        from frn.evaluation.evaluate_model import EvaluationOptions
-        from frn.evaluation.evaluate_model import evaluate as run
-        from frn.system.distributed import joined
+    given["transform"] = find_preset(preset).transform if preset else None
+    from frn.evaluation.evaluate_model import EvaluationOptions
+    from frn.evaluation.evaluate_model import evaluate as run
+    from frn.system.distributed import joined
 
-        with joined(device) as ranks:
-            if ranks.world > 1 and (report or unknown or method == "simpleshot"):
-                raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
-            if report is None:
-                warn = report_skipped if ranks.is_main else lambda reasons: None
-                results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
-            else:
-                results = _reported(EvaluationOptions(**given), report)
+    with joined(device) as ranks:
+        if ranks.world > 1 and (report or unknown or method == "simpleshot"):
+            raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
+        if report is None:
+            warn = report_skipped if ranks.is_main else lambda reasons: None
+            results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
+        else:
+            results = _reported(EvaluationOptions(**given), report)
     if not ranks.is_main:
         return
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
@@ -123,12 +109,12 @@ def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
     from frn.evaluation.evaluate_model import evaluate as run
     from frn.evaluation.findings import Findings, find
     from frn.report.evaluation_page import evaluation_page
-    from frn.system.files import write_atomically
+    from frn.report.page import write_page
 
     found: list[Findings] = []
     results = run(options, bars=progress_bar, warn=report_skipped, inspect=lambda shown: found.append(find(shown)))
     facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
-    write_atomically(report, evaluation_page(options.model, found, command_line(), facts))
+    write_page(report, evaluation_page(options.model, found, command_line(), facts))
     return results
 
 

@@ -6,24 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import print_table, stdout, user_errors
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+from frn.cli.shell.console import print_table, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 
 if TYPE_CHECKING:
     from frn.training.presets import Preset, Published
 
 
+@prints_result()
 def presets(
-    name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.", show_default=False)] = None,
-    form: Format = None,
-    as_json: AsJson = False,
+    name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.")] = None,
+    wants: FormatName = "table",
 ) -> None:
     """List the training presets of `frn train` and the accuracies that the paper reports."""
     from frn.training.presets import PRESETS, find_preset
 
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        chosen = PRESETS if name is None else {name: find_preset(name)}
+    chosen = PRESETS if name is None else {name: find_preset(name)}
     values = {name: asdict(preset) for name, preset in chosen.items()}
     if printed(wants, values if name is None else values[name], rows_of(values)):
         return

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import INTERRUPTED, note, stdout, user_errors
-from frn.cli.shell.options import Device, PrecisionName, Threads
-from frn.cli.shell.output import AsJson, Format, FormatName, chosen_format, printed, rows_of
+from frn.cli.shell import options
+from frn.cli.shell.console import INTERRUPTED, note, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 from frn.cli.shell.output import Row as CsvRow
 from frn.errors import FrnError
 from frn.system.files import write_atomically
@@ -22,73 +22,68 @@ if TYPE_CHECKING:
     from frn.reproduce.rows import Row, Table
 
 
+@prints_result()
 def reproduce(
-    table: Annotated[str | None, typer.Argument(help="Table to reproduce; see --list.", show_default=False)] = None,
+    table: Annotated[str | None, typer.Argument(help="Table to reproduce; see --list.")] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the tables and their rows.")] = False,
-    row: Annotated[
-        list[str] | None, typer.Option(help="Reproduce only this row. Repeatable.", show_default=False)
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NAME=]DIR", help="Prepared data set. Repeatable.", show_default=False),
-    ] = None,
+    row: Annotated[list[str] | None, typer.Option(help="Reproduce only this row. Repeatable.")] = None,
+    data: Annotated[list[str] | None, typer.Option(metavar="[NAME=]DIR", help="Prepared data set. Repeatable.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for TABLE.md and TABLE.json.")] = Path("reproduced"),
     runs: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the runs; finished runs are reused.", show_default="OUT/runs"),
+        Path | None, typer.Option(help="Folder of the runs; finished runs are reused.", show_default="OUT/runs")
     ] = None,
-    precision: Annotated[PrecisionName, typer.Option(help="Number format of new training runs.")] = "fp32",
-    threads: Threads = None,
-    device: Device = "auto",
+    precision: Annotated[options.PrecisionName, typer.Option(help="Number format of new training runs.")] = "fp32",
+    threads: options.Threads = None,
+    device: options.Device = "auto",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the remaining commands without running them.")
     ] = False,
-    form: Format = None,
-    as_json: AsJson = False,
+    wants: FormatName = "table",
 ) -> None:
     """Reproduce a table of the paper: train missing rows, resume unfinished ones, evaluate and compare.
 
     Rows without a given data set are skipped. Ctrl-C saves and stops; repeat the command to continue. Rows that are
     already in OUT/TABLE.json are kept, even if their runs were deleted.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        from frn.reproduce.plan import Locations, data_sets, unmeasured
-        from frn.reproduce.table_page import markdown
-        from frn.reproduce.table_report import read, report
-        from frn.reproduce.tables import TABLES, choose_rows, find_table
+    from msgspec import to_builtins
 
-        if list_all or table is None:
-            if row:
-                raise FrnError("--row chooses among the rows of a TABLE that is made. Leave it, or --list, out.")
-            _list([find_table(table)] if table else list(TABLES.values()), wants)
-            return
-        chosen = find_table(table)
-        rows = choose_rows(chosen, row or [])
-        folders = _folders(data or [], sorted(set().union(*map(data_sets, rows))))
-        given = {"--threads": threads, "--device": None if device == "auto" else device}
-        options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
-        locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
-        before = read(out / f"{chosen.name}.json")
-        for ending in ("md", "json") if before is None and not dry_run else ():
-            require_writable(out / f"{chosen.name}.{ending}")
-        to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
-        if dry_run:
-            _print_commands(to_run, locations, wants)
-            return
-        missing, failed = _run_rows(to_run, locations)
-        before = read(out / f"{chosen.name}.json")  # anew: another `frn reproduce` may have finished rows meanwhile
-        others = [row for row in chosen.rows if row not in rows]
-        known = [row for row in chosen.rows if before and before.has(row)]
-        known += [row for row in others if before and before.excuses(row)]
-        kept = [row for row in known if unmeasured(row, locations)]
-        found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
-        if before and kept:
-            found = found.with_rows_of(before, kept)
-        page = markdown(found, chosen)
-        write_atomically(out / f"{chosen.name}.md", page)
-        write_atomically(out / f"{chosen.name}.json", json.dumps(found.as_json(), indent=1, ensure_ascii=False) + "\n")
-    result = found.as_json()
+    from frn.reproduce.plan import Locations, data_sets, unmeasured
+    from frn.reproduce.table_page import markdown
+    from frn.reproduce.table_report import read, report
+    from frn.reproduce.tables import TABLES, choose_rows, find_table
+
+    if list_all or table is None:
+        if row:
+            raise FrnError("--row chooses among the rows of a TABLE that is made. Leave it, or --list, out.")
+        _list([find_table(table)] if table else list(TABLES.values()), wants)
+        return
+    chosen = find_table(table)
+    rows = choose_rows(chosen, row or [])
+    folders = _folders(data or [], sorted(set().union(*map(data_sets, rows))))
+    given = {"--threads": threads, "--device": None if device == "auto" else device}
+    options = tuple(word for option, value in given.items() if value for word in (option, str(value)))
+    locations = Locations(runs=runs or out / "runs", data=folders, options=options, precision=precision)
+    before = read(out / f"{chosen.name}.json")
+    for ending in ("md", "json") if before is None and not dry_run else ():
+        require_writable(out / f"{chosen.name}.{ending}")
+    to_run = [row for row in rows if not (before and before.has(row) and unmeasured(row, locations))]
+    if dry_run:
+        _print_commands(to_run, locations, wants)
+        return
+    missing, failed = _run_rows(to_run, locations)
+    before = read(out / f"{chosen.name}.json")  # anew: another `frn reproduce` may have finished rows meanwhile
+    others = [row for row in chosen.rows if row not in rows]
+    known = [row for row in chosen.rows if before and before.has(row)]
+    excused = {line.row for line in before.rows if line.missing} if before else set()
+    known += [row for row in others if row.name in excused]
+    kept = [row for row in known if unmeasured(row, locations)]
+    found = report(chosen, [row for row in chosen.rows if row in rows or row in known], locations, missing)
+    if before and kept:
+        found = found.with_rows_of(before, kept)
+    page = markdown(found, chosen)
+    write_atomically(out / f"{chosen.name}.md", page)
+    result = to_builtins(found)
+    write_atomically(out / f"{chosen.name}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     if not printed(wants, result, [row for line in result["rows"] for row in _figures(found.table, line)]):
         stdout().print(page, soft_wrap=True, end="")
     if failed:
@@ -184,13 +179,14 @@ def _figures(table: str, line: dict[str, Any]) -> list[CsvRow]:
 
 
 def _list(tables: "list[Table]", wants: FormatName) -> None:
+    from msgspec import to_builtins
     from rich.table import Table as Grid
     from rich.text import Text
 
     from frn.reproduce.table_page import figure, heading
     from frn.reproduce.table_report import described
 
-    listed = [described(table) for table in tables]
+    listed = to_builtins([described(table) for table in tables])
     if printed(wants, listed, [{"table": t["table"], **row} for t in listed for row in rows_of(t["rows"])]):
         return
     console = stdout()

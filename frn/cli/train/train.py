@@ -1,6 +1,5 @@
 """`frn train` and `frn finetune`: a run by a preset, and one on photos of your own."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,40 +11,33 @@ from frn.cli.shell.console import (
     command_line,
     end_stopped_run,
     note,
-    printable,
     progress_bar,
     report_skipped,
     stdout,
     strong,
-    user_errors,
+    suggest,
 )
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.cli.train.evaluate import describe
 from frn.models.zoo import DEFAULT_MODEL, resolve
 
 if TYPE_CHECKING:
-    from frn.evaluation.split_report import Result
+    from frn.evaluation.accuracy import Result
     from frn.training.launch import PreparedRun
     from frn.training.runs.run_folder import TrainState
 
 
+@prints_result()
 def train(
     preset: Annotated[
         str,
-        typer.Argument(
-            help="Preset from `frn presets`, or RECIPE.toml:STAGE.",
-            autocompletion=options.preset_names,
-        ),
+        typer.Argument(help="Preset from `frn presets`, or RECIPE.toml:STAGE.", autocompletion=options.preset_names),
     ],
     data: options.TrainingData = None,
     out: options.RunOut = None,
-    method: Annotated[
-        options.MethodName | None, typer.Option(help="Use another head than the preset's.", show_default=False)
-    ] = None,
+    method: options.Method = None,
     backbone: options.Backbone = None,
-    batch: Annotated[
-        int | None, typer.Option(min=2, help="Images per step of pre-training.", show_default=False)
-    ] = None,
+    batch: Annotated[int | None, typer.Option(min=2, help="Images per step of pre-training.")] = None,
     way: options.Way = None,
     shot: options.Shot = None,
     queries: options.Queries = None,
@@ -54,11 +46,10 @@ def train(
     warm_up: options.WarmUp = None,
     aux: Annotated[
         Literal["reference", "paper", "off"] | None,
-        typer.Option(help="Auxiliary loss (reference: as in the authors' code).", show_default=False),
+        typer.Option(help="Auxiliary loss (reference: as in the authors' code)."),
     ] = None,
     freeze: Annotated[
-        Literal["none", "lambda", "rho", "both"] | None,
-        typer.Option(help="Parameters of FRN that stay fixed.", show_default=False),
+        Literal["none", "lambda", "rho", "both"] | None, typer.Option(help="Parameters of FRN that stay fixed.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
@@ -68,8 +59,7 @@ def train(
     resume: options.Resume = False,
     init: options.Init = None,
     config: options.RunConfig = None,
-    form: Format = None,
-    as_json: AsJson = False,
+    wants: FormatName = "table",
 ) -> None:
     """Train a model with a preset and keep the checkpoint with the best validation accuracy.
 
@@ -79,33 +69,29 @@ def train(
     Ctrl-C saves and stops. `--resume` continues with the same result, bit for bit, also after a kill. `--resume`
     with more --epochs extends a run.
     """
-    given = {name: value for name, value in locals().items() if name not in ("form", "as_json")}
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        from frn.training.runs.run_options import RunOptions
+    given = {name: value for name, value in locals().items() if name != "wants"}
+    from frn.training.runs.run_options import RunOptions
 
-        wanted = RunOptions(**given).configured()
-        wanted.check()  # before torch: a wrong option is reported at once
+    wanted = RunOptions(**given).configured()
+    wanted.check()  # before torch: a wrong option is reported at once
 
-        from frn.system.distributed import joined
-        from frn.training.launch import prepare_run
+    from frn.system.distributed import joined
+    from frn.training.launch import prepare_run
 
-        with joined(wanted.device) as ranks:
-            run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
-            position = _train(run)
-        if not ranks.is_main:
-            return
-        tests = run.test()
+    with joined(wanted.device) as ranks:
+        run = prepare_run(wanted, command=command_line(), bars=progress_bar, ranks=ranks)
+        position = _train(run)
+    if not ranks.is_main:
+        return
+    tests = run.test()
     result = {"model": str(run.best), "validation": position.best, "seconds": round(position.seconds, 1)}
     if not printed(wants, {**result, "test": tests} if tests else result):
         _show_result(run, position, tests)
 
 
+@prints_result()
 def finetune(
-    data: Annotated[
-        Path,
-        typer.Argument(help="Folder with one folder of photos per class."),
-    ],
+    data: Annotated[Path, typer.Argument(help="Folder with one folder of photos per class.")],
     model: Annotated[str, typer.Option(help="Model to start from: name, model file or run folder.")] = DEFAULT_MODEL,
     out: Annotated[
         Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/finetune")
@@ -121,26 +107,23 @@ def finetune(
     threads: options.Threads = None,
     resume: options.Resume = False,
     config: options.RunConfig = None,
-    form: Format = None,
-    as_json: AsJson = False,
+    wants: FormatName = "table",
 ) -> None:
     """Adapt a model to your photos in a few minutes. You need at least ten classes of ten photos.
 
     A quarter of the classes is held out for validation, unless the folder has train/ and val/. The result is never
     worse than the starting model on the validation classes.
     """
-    given = {name: value for name, value in locals().items() if name not in ("form", "as_json", "data", "model")}
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        from frn.training.runs.run_options import RunOptions
+    given = {name: value for name, value in locals().items() if name not in ("wants", "data", "model")}
+    from frn.training.runs.run_options import RunOptions
 
-        resolve(model)  # before torch and the photos: a wrong name is told at once
-        wanted = RunOptions(preset="finetune", data=[data], init=model, **given).configured()
+    resolve(model)  # before torch and the photos: a wrong name is told at once
+    wanted = RunOptions(preset="finetune", data=[data], init=model, **given).configured()
 
-        from frn.training.launch import prepare_finetuning
+    from frn.training.launch import prepare_finetuning
 
-        run = prepare_finetuning(wanted, command=command_line(), bars=progress_bar)
-        position = _train(run)
+    run = prepare_finetuning(wanted, command=command_line(), bars=progress_bar)
+    position = _train(run)
     facts = {"model": str(run.best), "start": position.start, "validation": position.best}
     if printed(wants, {**facts, "seconds": round(position.seconds, 1)}):
         return
@@ -152,9 +135,7 @@ def finetune(
     console.print(
         f"validation on {len(run.val_images.names)} classes that it did not learn, {shot}-shot: {gain}", markup=True
     )
-    console.print(
-        printable(f"next: frn classify FOLDER PHOTO --model {shlex.quote(str(run.options.folder))}"), soft_wrap=True
-    )
+    suggest("frn", "classify", "FOLDER", "PHOTO", "--model", str(run.options.folder))
 
 
 def _train(run: "PreparedRun") -> "TrainState":
@@ -188,5 +169,4 @@ def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result
         console.print(f"test on classes never seen: {describe(test)}", markup=True)
     for path in run.options.data or []:
         if (path / "test").is_dir():
-            words = ["frn", "eval", str(run.best), "--data", str(path)]
-            console.print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
+            suggest("frn", "eval", str(run.best), "--data", str(path))

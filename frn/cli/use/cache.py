@@ -6,18 +6,18 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell.console import note, print_table, printable, stdout, user_errors
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell.output import FormatName, printed, prints_result
 
 DAY = 86400
 
 app = typer.Typer(
-    invoke_without_command=True,
-    help="Show the caches of decoded images and feature maps, or clear them.",
+    invoke_without_command=True, help="Show the caches of decoded images and feature maps, or clear them."
 )
 
 
 @app.callback()
-def cache(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
+@prints_result()
+def cache(context: typer.Context, wants: FormatName = "table") -> None:
     """Show the caches of decoded images and feature maps, or clear them.
 
     Training and evaluation decode each image once. If the decoded images take more than 10 GiB, the least recently used
@@ -26,18 +26,9 @@ def cache(context: typer.Context, form: Format = None, as_json: AsJson = False) 
     """
     if context.invoked_subcommand is not None:
         return
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        from frn.system.caches import (
-            cache_folder,
-            cached_splits,
-            features_size,
-            limit_in_bytes,
-            others,
-            retired_pointer,
-        )
+    from frn.system.caches import cache_folder, cached_splits, features_size, limit_in_bytes, others, retired_pointer
 
-        folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
+    folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
     for path in others():
         note(f"warning: {path}: is not of frn, and stays")
     if pointer := retired_pointer():
@@ -61,8 +52,7 @@ def cache(context: typer.Context, form: Format = None, as_json: AsJson = False) 
 @app.command()
 def clear(
     unused: Annotated[
-        float | None,
-        typer.Option(metavar="DAYS", min=0, help="Remove only images unused for this many days.", show_default=False),
+        float | None, typer.Option(metavar="DAYS", min=0, help="Remove only images unused for this many days.")
     ] = None,
 ) -> None:
     """Remove the caches. They are rebuilt when needed."""

@@ -2,10 +2,12 @@
 
 from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell import options
+from frn.cli.shell.classes import open_classes, refuse_a_photo
 from frn.cli.shell.console import (
     check_report,
     command_line,
@@ -15,20 +17,8 @@ from frn.cli.shell.console import (
     progress_bar,
     report_skipped,
     stdout,
-    user_errors,
 )
-from frn.cli.shell.options import (
-    Classes,
-    ClassifierDevice,
-    ClassifierModel,
-    FalseRejections,
-    Replace,
-    Threshold,
-    Transductive,
-    TtaName,
-    refuse_a_photo,
-)
-from frn.cli.shell.output import AsCsv, AsJson, Format, RowWriter, chosen_format
+from frn.cli.shell.output import FormatName, RowWriter, prints_result, rounded
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -42,31 +32,25 @@ BAR = 24
 """Width of a full bar, in characters."""
 
 
+@prints_result(csv=True)
 def classify(
     context: typer.Context,
-    classes: Classes,
+    classes: options.Classes,
     images: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
-    model: ClassifierModel = None,
+    model: options.ClassifierModel = None,
     top: Annotated[
         int | None, typer.Option(min=1, help="Number of classes to show per photo.", show_default="3")
     ] = None,
-    threshold: Threshold = None,
-    false_rejections: FalseRejections = 0.05,
-    tta: TtaName = "none",
-    transductive: Transductive = False,
-    device: ClassifierDevice = "auto",
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write a line of JSON per photo to this file (.jsonl).", show_default=False),
-    ] = None,
+    threshold: options.Threshold = None,
+    false_rejections: options.FalseRejections = 0.05,
+    tta: options.TtaName = "none",
+    transductive: options.Transductive = False,
+    device: options.ClassifierDevice = "auto",
+    out: Annotated[Path | None, typer.Option(help="Write a line of JSON per photo to this file (.jsonl).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
-    report: Annotated[
-        Path | None, typer.Option(help="Also write the labelled photos as a page (.html).", show_default=False)
-    ] = None,
-    replace: Replace = False,
-    form: Format = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
+    report: Annotated[Path | None, typer.Option(help="Also write the labelled photos as a page (.html).")] = None,
+    replace: options.Replace = False,
+    wants: FormatName = "table",
 ) -> None:
     """Label photos with the class whose examples reconstruct them best.
 
@@ -80,67 +64,58 @@ def classify(
     --transductive is more accurate if classes have few examples and there are many photos, but each answer then depends
     on the other photos.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json, as_csv)
-        check_report(report, replace=replace)
-        if out and (wants != "table" or report):
-            raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
-        if transductive and (out or report):
-            raise FrnError("--transductive needs all photos at once. Leave out --out and --report.")
-        source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
-        if source is not None and source.name == "COMMANDLINE" and wants != "table":
-            raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
-        top = top or 3
-        if out:
-            from frn.inference.results import ResultsFile, check_results, run_digest
+    check_report(report, replace=replace)
+    if out and (wants != "table" or report):
+        raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+    if transductive and (out or report):
+        raise FrnError("--transductive needs all photos at once. Leave out --out and --report.")
+    source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
+    if source is not None and source.name == "COMMANDLINE" and wants != "table":
+        raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
+    top = top or 3
+    if out:
+        from frn.inference.results import ResultsFile, check_results, run_digest
 
-            check_results(out, resume=resume, replace=replace)
-        if resume and not out:
-            raise FrnError("--resume goes on with the file of --out: give it.")
-        refuse_a_photo(classes, images[0], "classify")
+        check_results(out, resume=resume, replace=replace)
+    if resume and not out:
+        raise FrnError("--resume goes on with the file of --out: give it.")
+    refuse_a_photo(classes, images[0], "classify")
 
-        from frn.cli.shell.photo_arguments import find_photos
+    from frn.cli.shell.photo_arguments import find_photos
 
-        names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
-        report_skipped(skipped, all_of_them="")
+    names, skipped = find_photos(images)  # before the model is loaded: a wrong path is told at once
+    report_skipped(skipped, all_of_them="")
 
-        from frn.estimator.loading import load_classifier
-
-        classifier, unread = load_classifier(classes, model, device, tta)
-        report_skipped([str(error) for error in unread])
-        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
-        classifier.false_rejections = false_rejections
-        if len(classifier.classes) == 1:
-            note(
-                f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown"
-            )
-        if out:
-            results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
-            failed = _write_lines(classifier, names, results, top)
-            if failed:
-                raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
-            return
-        if transductive:
-            note("transductive: each answer depends on the other photos")
-        album = _album(classifier, report, len(names)) if report else None
-        failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
-        paths = map(Path, names)
-        classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
-        for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
-            failed += isinstance(outcome, FrnError)
-            if rows:
-                rows.write(_as_row(name, outcome))
-            elif isinstance(outcome, FrnError):
-                reason = str(outcome)
-                print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
-            elif wants == "json":
-                print_json(_as_line(name, outcome))
-            else:
-                _show(name, outcome, top)
-        if album and report:
-            album.write(report, command_line())
+    classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
+    if len(classifier.classes) == 1:
+        note(f"warning: {classes} has one class: every photo is called {next(iter(classifier.classes))!r} or unknown")
+    if out:
+        results = ResultsFile(out, run_digest(classifier), resume=resume, replace=replace)
+        failed = _write_lines(classifier, names, results, top)
         if failed:
-            raise FrnError(f"{failed} of {len(names)} images could not be read")
+            raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
+        return
+    if transductive:
+        note("transductive: each answer depends on the other photos")
+    album = _album(classifier, report, len(names)) if report else None
+    failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
+    paths = map(Path, names)
+    classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
+    for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
+        failed += isinstance(outcome, FrnError)
+        if rows:
+            rows.write(_as_row(name, outcome))
+        elif isinstance(outcome, FrnError):
+            reason = str(outcome)
+            print_json({"image": name, "error": reason}) if wants == "json" else note(f"error: {reason}")
+        elif wants == "json":
+            print_json(_as_line(name, outcome))
+        else:
+            _show(name, outcome, top)
+    if album and report:
+        album.write(report, command_line())
+    if failed:
+        raise FrnError(f"{failed} of {len(names)} images could not be read")
 
 
 def _write_lines(classifier: "Classifier", asked: list[str], results: "ResultsFile", top: int) -> int:
@@ -177,21 +152,24 @@ def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
     return Album(classifier)
 
 
-def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, object]:
+def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:
     """An answer, with all classes or the `top` best of them."""
     shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
-    return {
+    line: dict[str, Any] = {
         "image": name,
         "label": prediction.label,
-        "probability": round(prediction.probabilities[prediction.label], 6),
-        "probabilities": {each: round(prediction.probabilities[each], 6) for each in shown},
-        "errors": {each: round(prediction.errors[each], 6) for each in shown},
-        "explained": round(prediction.explained[prediction.label], 6),
-        "threshold": round(prediction.threshold, 6),
+        "probability": prediction.probabilities[prediction.label],
+        "probabilities": {each: prediction.probabilities[each] for each in shown},
+        "errors": {each: prediction.errors[each] for each in shown},
+        "explained": prediction.explained[prediction.label],
+        "threshold": prediction.threshold,
         "unknown": prediction.unknown,
-        **({"example_of": prediction.example_of} if prediction.example_of else {}),
-        **({"transductive": True} if prediction.transductive else {}),
     }
+    if prediction.example_of:
+        line["example_of"] = prediction.example_of
+    if prediction.transductive:
+        line["transductive"] = True
+    return rounded(line)
 
 
 def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
@@ -199,7 +177,7 @@ def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:
     if isinstance(outcome, FrnError):
         return {"image": name, "error": str(outcome)}
     line = _as_line(name, outcome)
-    shares = {_share_of(each): round(value, 6) for each, value in outcome.probabilities.items()}
+    shares = {_share_of(each): value for each, value in rounded(outcome.probabilities).items()}
     return {**{key: line[key] for key in COLUMNS if key in line}, **shares}
 
 

@@ -2,14 +2,14 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import print_table, printable, report_skipped, stdout, user_errors
-from frn.cli.shell.expectations import describe_head, expectation
-from frn.cli.shell.options import ClassifierDevice, Threshold
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+from frn.cli.shell import options
+from frn.cli.shell.classes import describe_head, expectation
+from frn.cli.shell.console import print_table, printable, report_skipped, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.hardware import is_first, world
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
 
 
+@prints_result()
 def enroll(
     sources: Annotated[list[str], typer.Argument(help="Folder of class folders, NAME=FOLDER..., or a project.")],
     out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
-    threshold: Threshold = None,
+    threshold: options.Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
-    device: ClassifierDevice = "auto",
-    form: Format = None,
-    as_json: AsJson = False,
+    device: options.ClassifierDevice = "auto",
+    wants: FormatName = "table",
 ) -> None:
     """Save classes from folders of photos in a project file.
 
@@ -37,29 +37,27 @@ def enroll(
     The table shows how much of each photo the rest of its class explains. A low minimum suggests a photo in the wrong
     class.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        import dataclasses
+    import dataclasses
 
-        from frn.estimator.loading import load_extractor
-        from frn.inference.classifier import Classifier
-        from frn.inference.feature_cache import FeatureStore
-        from frn.inference.project import ModelReference, Project, is_project, save_project
+    from frn.estimator.loading import load_extractor
+    from frn.inference.classifier import Classifier
+    from frn.inference.feature_cache import FeatureStore
+    from frn.inference.project import ModelReference, Project, is_project, save_project
 
-        if not is_project(out):
-            raise FrnError(f"{out}: a project is called something.frn.json")
-        require_writable(out, replace=True)
-        if out.exists() and not replace:
-            raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
-        members, skipped = _members(sources)
-        classifier = Classifier(load_extractor(model, device), FeatureStore())
-        skipped = [*map(str, _enroll(classifier, members)), *skipped]
-        if not is_first():
-            return
-        report_skipped(skipped)
-        classifier.threshold_override = threshold
-        state = dataclasses.replace(classifier.state, threshold=threshold)
-        save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
+    if not is_project(out):
+        raise FrnError(f"{out}: a project is called something.frn.json")
+    require_writable(out, replace=True)
+    if out.exists() and not replace:
+        raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
+    members, skipped = _members(sources)
+    classifier = Classifier(load_extractor(model, device), FeatureStore())
+    skipped = [*map(str, _enroll(classifier, members)), *skipped]
+    if not is_first():
+        return
+    report_skipped(skipped)
+    classifier.threshold_override = threshold
+    state = dataclasses.replace(classifier.state, threshold=threshold)
+    save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
     summary = _summary(out, classifier, len(skipped))
     if not printed(wants, summary, rows_of(summary["classes"])):
         _show(out, classifier)
@@ -103,21 +101,14 @@ def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
     return members, skipped
 
 
-def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, object]:
-    return {
-        "project": str(out),
-        "threshold": round(classifier.threshold, 6),
-        "skipped": skipped,
-        "expected": expectation(classifier),
-        "head": asdict(classifier.head),
-        "classes": {
-            entry.name: {
-                "images": len(entry.supports),
-                "explained": [round(float(share), 6) for share in classifier.leave_one_out.get(entry.name, ())],
-            }
-            for entry in classifier.state.classes
-        },
+def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any]:
+    explained = classifier.leave_one_out
+    classes = {
+        entry.name: {"images": len(entry.supports), "explained": list(map(float, explained.get(entry.name, ())))}
+        for entry in classifier.state.classes
     }
+    found = {"project": str(out), "threshold": classifier.threshold, "skipped": skipped, "classes": classes}
+    return rounded(found | {"expected": expectation(classifier)}) | {"head": asdict(classifier.head)}
 
 
 def _show(out: Path, classifier: "Classifier") -> None:

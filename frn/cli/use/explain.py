@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from frn.cli.shell.console import printable, report_skipped, stdout, user_errors
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, Replace, TtaName, refuse_a_photo
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed, rows_of
+from frn.cli.shell import options
+from frn.cli.shell.classes import open_classes, refuse_a_photo
+from frn.cli.shell.console import printable, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.system.overwriting import require_writable
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
@@ -16,67 +17,63 @@ LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
 """Pixels on a side that their libraries write."""
 
 
+@prints_result()
 def explain(
-    classes: Classes,
+    classes: options.Classes,
     image: Annotated[Path, typer.Argument(help="Photo to explain.")],
     out: Annotated[Path, typer.Option(help="Image to write: .png, .jpg or .webp.")],
-    model: ClassifierModel = None,
+    model: options.ClassifierModel = None,
     top: Annotated[int, typer.Option(min=1, help="Number of classes to show, best first.")] = 7,
     smooth: Annotated[bool, typer.Option("--smooth", help="Interpolate between locations.")] = False,
-    tta: TtaName = "none",
-    device: ClassifierDevice = "auto",
-    replace: Replace = False,
-    form: Format = None,
-    as_json: AsJson = False,
+    tta: options.TtaName = "none",
+    device: options.ClassifierDevice = "auto",
+    replace: options.Replace = False,
+    wants: FormatName = "table",
 ) -> None:
     """Draw where each class can and cannot reconstruct a photo.
 
     Dark parts are explained, light parts are not. All classes share one scale.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        import io
+    import io
 
-        from frn.errors import FrnError
-        from frn.estimator.loading import load_classifier
-        from frn.images.opening import open_image, read_file
-        from frn.inference.explanation import Panel, marked, sheet
-        from frn.inference.feature_cache import content_key
-        from frn.system.files import write_atomically
+    from frn.errors import FrnError
+    from frn.images.opening import open_image, read_file
+    from frn.inference.explanation import Panel, marked, sheet
+    from frn.inference.feature_cache import content_key
+    from frn.system.files import write_atomically
 
-        if out.suffix.lower() not in FORMATS:
-            raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
-        require_writable(out, replace=replace)
-        refuse_a_photo(classes, str(image), "explain")
-        photo = open_image(image)  # before the classes: a wrong photo is told at once
-        classifier, skipped = load_classifier(classes, model, device, tta)
-        report_skipped([str(error) for error in skipped])
-        crop = classifier.extractor.transform(photo)
-        (maps,) = classifier.extractor.feature_maps(crop[None])
-        key = content_key(read_file(image))
-        prediction = classifier.predict(maps, key)
-        error_maps = dict(zip(classifier.classes, classifier.error_maps(maps, key), strict=True))
-        ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
-        panels = []
-        for name in ranked[:top]:
-            shares = f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}"
-            panels.append(Panel(name, shares, error_maps[name]))
-        rendered, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
-        if max(rendered.size) > LONGEST.get(form_of, math.inf):
-            raise FrnError(
-                f"{out}: the picture has {rendered.width} x {rendered.height} pixels, and {form_of} holds up to "
-                f"{LONGEST[form_of]:,} on a side. Lower --top, or call it something.png."
-            )
-        picture = io.BytesIO()
-        rendered.save(picture, form_of, **marked(form_of))
-        write_atomically(out, picture.getvalue())
+    if out.suffix.lower() not in FORMATS:
+        raise FrnError(f"{out}: a picture is called something{', something'.join(FORMATS)}")
+    require_writable(out, replace=replace)
+    refuse_a_photo(classes, str(image), "explain")
+    photo = open_image(image)  # before the classes: a wrong photo is told at once
+    classifier = open_classes(classes, model, device, tta)
+    crop = classifier.extractor.transform(photo)
+    (maps,) = classifier.extractor.feature_maps(crop[None])
+    key = content_key(read_file(image))
+    prediction = classifier.predict(maps, key)
+    error_maps = dict(zip(classifier.classes, classifier.error_maps(maps, key), strict=True))
+    ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
+    panels = []
+    for name in ranked[:top]:
+        shares = f"{prediction.explained[name]:.0%} explained · {prediction.probabilities[name]:.1%}"
+        panels.append(Panel(name, shares, error_maps[name]))
+    rendered, form_of = sheet(crop, image.name, panels, smooth=smooth), FORMATS[out.suffix.lower()]
+    if max(rendered.size) > LONGEST.get(form_of, math.inf):
+        raise FrnError(
+            f"{out}: the picture has {rendered.width} x {rendered.height} pixels, and {form_of} holds up to "
+            f"{LONGEST[form_of]:,} on a side. Lower --top, or call it something.png."
+        )
+    picture = io.BytesIO()
+    rendered.save(picture, form_of, **marked(form_of))
+    write_atomically(out, picture.getvalue())
     label = "unknown" if prediction.unknown else prediction.label
     numbers = {
         name: {
-            "probability": round(prediction.probabilities[name], 6),
-            "explained": round(prediction.explained[name], 6),
-            "error": round(prediction.errors[name], 6),
-            "error_map": [[round(float(value), 6) for value in row] for row in error_maps[name]],
+            "probability": prediction.probabilities[name],
+            "explained": prediction.explained[name],
+            "error": prediction.errors[name],
+            "error_map": error_maps[name].tolist(),
         }
         for name in ranked
     }
@@ -85,10 +82,9 @@ def explain(
         "label": prediction.label,
         "unknown": prediction.unknown,
         **({"example_of": prediction.example_of} if prediction.example_of else {}),
-        "threshold": round(prediction.threshold, 6),
+        "threshold": prediction.threshold,
         "out": str(out),
         "classes": numbers,
     }
-    if printed(wants, summary, rows_of(numbers)):
-        return
-    stdout().print(f"{printable(str(out))}: {printable(label)}")
+    if not printed(wants, rounded(summary), rows_of(rounded(numbers))):
+        stdout().print(f"{printable(str(out))}: {printable(label)}")

@@ -7,19 +7,18 @@ from typing import Annotated, Literal
 
 import typer
 
-from frn.cli.shell.console import note, progress_bar, report_skipped, stdout, user_errors
-from frn.cli.shell.options import Replace, Threshold, TtaName
-from frn.cli.shell.output import AsJson, Format, FormatName, chosen_format, printed
+from frn.cli.shell import options
+from frn.cli.shell.classes import open_classes
+from frn.cli.shell.console import note, progress_bar, report_skipped, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
 
+@prints_result()
 def export(
-    out: Annotated[Path | None, typer.Option(help="Folder for the exported files.", show_default=False)] = None,
-    web: Annotated[
-        Path | None,
-        typer.Option(help="Write a web page that classifies to this folder.", show_default=False),
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the exported files.")] = None,
+    web: Annotated[Path | None, typer.Option(help="Write a web page that classifies to this folder.")] = None,
     runtime: Annotated[
         Path | None,
         typer.Option(
@@ -30,18 +29,14 @@ def export(
     model: Annotated[
         str | None, typer.Option(help="Model name, model file or run folder.", show_default=DEFAULT_MODEL)
     ] = None,
-    classes: Annotated[
-        Path | None,
-        typer.Option(help="Class folders or a project; adds classifier.onnx.", show_default=False),
-    ] = None,
-    threshold: Threshold = None,
-    tta: TtaName = "none",
+    classes: Annotated[Path | None, typer.Option(help="Class folders or a project; adds classifier.onnx.")] = None,
+    threshold: options.Threshold = None,
+    tta: options.TtaName = "none",
     precision: Annotated[
-        Literal["fp32", "fp16", "int8"],
-        typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate)."),
+        Literal["fp32", "fp16", "int8"], typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate).")
     ] = "fp32",
     calibrate: Annotated[
-        Path | None, typer.Option(help="Folder of class folders to calibrate and test int8 on.", show_default=False)
+        Path | None, typer.Option(help="Folder of class folders to calibrate and test int8 on.")
     ] = None,
     max_drop: Annotated[float, typer.Option(min=0, help="Accuracy that int8 may lose, in percentage points.")] = 1.0,
     weights: Annotated[bool, typer.Option("--weights", help="Also write model.safetensors for torch.")] = False,
@@ -50,9 +45,8 @@ def export(
         Literal["onnx", "ort", "openvino"],
         typer.Option("--as", help="Also write this format (openvino needs an extra)."),
     ] = "onnx",
-    replace: Replace = False,
-    form: Format = None,
-    as_json: AsJson = False,
+    replace: options.Replace = False,
+    wants: FormatName = "table",
 ) -> None:
     """Export ONNX files for any onnxruntime: features.onnx, head.onnx and, with --classes, classifier.onnx.
 
@@ -62,48 +56,46 @@ def export(
     --web writes a web page instead. Any file server can host it. Photos stay in the browser, and after the first visit
     it works offline.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        if onnx and (file_format != "onnx" or web):
-            raise FrnError("--onnx is short for --as onnx. Leave it out where --as or --web asks for something else.")
-        if (out is None) == (web is None):
-            raise FrnError("give --out for ONNX files or --web for a page, one of both")
-        if web is not None:
-            if precision != "fp32" or weights or file_format != "onnx":
-                raise FrnError("--web takes the model as it is. Leave --precision, --weights and --as out.")
-            _web(web, runtime, model, classes, threshold, tta, wants, replace)
-            return
-        assert out is not None
-        if runtime is not None:
-            raise FrnError("--runtime is for --web: ONNX files are run by whatever opens them. Leave it out.")
-        if threshold is not None and classes is None:
-            raise FrnError("--threshold is noted in classifier.onnx, which takes --classes.")
-        from frn_export.export import ExportOptions, export_model
+    if onnx and (file_format != "onnx" or web):
+        raise FrnError("--onnx is short for --as onnx. Leave it out where --as or --web asks for something else.")
+    if (out is None) == (web is None):
+        raise FrnError("give --out for ONNX files or --web for a page, one of both")
+    if web is not None:
+        if precision != "fp32" or weights or file_format != "onnx":
+            raise FrnError("--web takes the model as it is. Leave --precision, --weights and --as out.")
+        _web(web, runtime, model, classes, threshold, tta, wants, replace)
+        return
+    assert out is not None
+    if runtime is not None:
+        raise FrnError("--runtime is for --web: ONNX files are run by whatever opens them. Leave it out.")
+    if threshold is not None and classes is None:
+        raise FrnError("--threshold is noted in classifier.onnx, which takes --classes.")
+    from frn_export.export import ExportOptions, export_model
 
-        from frn.estimator.loading import class_files, load_extractor
-        from frn.models.model import load_model
+    from frn.estimator.loading import class_files, load_extractor
+    from frn.models.model import load_model
 
-        options = ExportOptions(
-            precision=precision,
-            calibrate=calibrate,
-            max_drop=max_drop,
-            threshold=threshold,
-            weights=weights,
-            replace=replace,
-            tta=tta,
-            format=file_format,
-        )
-        found = None if classes is None else class_files(classes)
-        if found and found.threshold is not None and threshold is None and found.is_made_with(model):
-            options = dataclasses.replace(options, threshold=found.threshold)
-        if found and not model and found.tta == "hflip":
-            options = dataclasses.replace(options, tta="hflip")
-        if classes and found and found.made_with and found.model and not model:
-            found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
-        loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
-        members = found.members if found else None
-        report_skipped(found.skipped if found else [])
-        exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_skipped)
+    options = ExportOptions(
+        precision=precision,
+        calibrate=calibrate,
+        max_drop=max_drop,
+        threshold=threshold,
+        weights=weights,
+        replace=replace,
+        tta=tta,
+        format=file_format,
+    )
+    found = None if classes is None else class_files(classes)
+    if found and found.threshold is not None and threshold is None and found.is_made_with(model):
+        options = dataclasses.replace(options, threshold=found.threshold)
+    if found and not model and found.tta == "hflip":
+        options = dataclasses.replace(options, tta="hflip")
+    if classes and found and found.made_with and found.model and not model:
+        found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
+    loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
+    members = found.members if found else None
+    report_skipped(found.skipped if found else [])
+    exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
@@ -144,7 +136,7 @@ def _web(
     from frn_export.web.runtime import find_runtime
     from frn_export.web.write import require_writable_page, write_page
 
-    from frn.estimator.loading import load_classifier, load_extractor
+    from frn.estimator.loading import load_extractor
     from frn.inference.classifier import Classifier
     from frn.inference.feature_cache import FeatureStore
 
@@ -153,8 +145,7 @@ def _web(
     if classes is None:
         classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
     else:
-        classifier, skipped = load_classifier(classes, model, "cpu", tta)
-        report_skipped([str(error) for error in skipped])
+        classifier = open_classes(classes, model, "cpu", tta)
     if threshold is not None:
         classifier.threshold_override = threshold
     difference = write_page(classifier, out, found, replace=replace)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from frn.cli.shell.console import note, print_table, printable, progress_bar, report_skipped, stdout, user_errors
-from frn.cli.shell.options import ClassifierDevice, TtaName
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell import options
+from frn.cli.shell.console import note, print_table, printable, progress_bar, report_skipped, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Groups = dict[str, list[Path]]
 
 
+@prints_result()
 def group(
     photos: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
     out: Annotated[Path, typer.Option(help="New folder of copies, or project to write: something.frn.json.")],
@@ -24,10 +25,9 @@ def group(
         int | None, typer.Option(min=1, help="Number of groups.", show_default="chosen from the photos")
     ] = None,
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
-    tta: TtaName = "none",
-    device: ClassifierDevice = "auto",
-    form: Format = None,
-    as_json: AsJson = False,
+    tta: options.TtaName = "none",
+    device: options.ClassifierDevice = "auto",
+    wants: FormatName = "table",
 ) -> None:
     """Group unlabelled photos, each group probably one class.
 
@@ -35,31 +35,29 @@ def group(
     new folder with a copy of every photo in the folder of its group, or a project that refers to the photos where they
     are. No photo is moved or overwritten.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        from frn.cli.shell.photo_arguments import find_photos
+    from frn.cli.shell.photo_arguments import find_photos
 
-        names, skipped = find_photos(photos)
-        report_skipped(skipped, all_of_them="")
-        from frn.estimator.loading import load_extractor
-        from frn.inference.groups import group as found_in
-        from frn.inference.project import is_project
+    names, skipped = find_photos(photos)
+    report_skipped(skipped, all_of_them="")
+    from frn.estimator.loading import load_extractor
+    from frn.inference.project import is_project
+    from frn.ridge.unlabelled.groups import group as found_in
 
-        if not is_project(out) and out.exists() and (out.is_file() or any(out.iterdir())):
-            raise FrnError(f"{out}: already exists. Name a folder that does not.")
-        extractor = load_extractor(model, device, tta)
-        read, unread = _read(extractor, names)
-        report_skipped(unread)
-        import numpy as np
+    if not is_project(out) and out.exists() and (out.is_file() or any(out.iterdir())):
+        raise FrnError(f"{out}: already exists. Name a folder that does not.")
+    extractor = load_extractor(model, device, tta)
+    read, unread = _read(extractor, names)
+    report_skipped(unread)
+    import numpy as np
 
-        found = found_in(np.stack([embedded.maps for _, embedded in read]), extractor.prior, groups)
-        width = len(str(len(found)))
-        numbers = {f"group {number:0{width}}": own for number, own in enumerate(found, 1)}
-        members = {name: [read[place][0] for near in own for place in near] for name, own in numbers.items()}
-        if is_project(out):
-            _save(out, model, extractor, {name: [read[p] for p, *_ in own] for name, own in numbers.items()})
-        else:
-            _copy(out, members)
+    found = found_in(np.stack([embedded.maps for _, embedded in read]), extractor.prior, groups)
+    width = len(str(len(found)))
+    numbers = {f"group {number:0{width}}": own for number, own in enumerate(found, 1)}
+    members = {name: [read[place][0] for near in own for place in near] for name, own in numbers.items()}
+    if is_project(out):
+        _save(out, model, extractor, {name: [read[p] for p, *_ in own] for name, own in numbers.items()})
+    else:
+        _copy(out, members)
     copies = {str(read[p][0]): str(read[near[0]][0]) for own in found for near in own for p in near[1:]}
     listed = {name: list(map(str, paths)) for name, paths in members.items()}
     rows = [

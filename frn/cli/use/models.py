@@ -1,25 +1,27 @@
 """`frn models`: the models that have names, those that ship and those that were added."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import note, print_table, printable, status_line, stdout, user_errors
-from frn.cli.shell.options import ImportPreset, MethodName
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell import options
+from frn.cli.shell.console import note, print_table, printable, report_skipped, status_line, stdout, user_errors
+from frn.cli.shell.output import FormatName, printed, prints_result
 
 if TYPE_CHECKING:
     from frn.models.zoo import ModelFiles
 
-app = typer.Typer(
-    invoke_without_command=True,
-    help="List, add and remove named models.",
-)
+MEASURED = ("path", "backbone", "method", "size", "bytes")
+"""Facts that neither a header's record nor notes may change."""
+
+app = typer.Typer(invoke_without_command=True, help="List, add and remove named models.")
 
 
 @app.callback()
-def models(context: typer.Context, form: Format = None, as_json: AsJson = False) -> None:
+@prints_result()
+def models(context: typer.Context, wants: FormatName = "table") -> None:
     """List the named models. Every command and the app accept these names."""
     if context.invoked_subcommand is not None:
         return
@@ -27,21 +29,20 @@ def models(context: typer.Context, form: Format = None, as_json: AsJson = False)
     from frn.models.zoo import closed_models, named_models, remove_unfinished_models
 
     found = {}
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        remove_unfinished_models()
-        for folder in closed_models():
-            note(f"warning: {folder}: cannot be read by this account. Change its mode to use it.")
-        for name, files in named_models().items():
-            try:
-                found[name] = _facts(files)
-            except FrnError as error:  # one that is damaged hides no other
-                note(f"warning: {error}")
+    remove_unfinished_models()
+    for folder in closed_models():
+        note(f"warning: {folder}: cannot be read by this account. Change its mode to use it.")
+    for name, files in named_models().items():
+        try:
+            found[name] = _facts(files)
+        except FrnError as error:  # one that is damaged hides no other
+            note(f"warning: {error}")
     if not printed(wants, found):
         _show(found)
 
 
 @app.command()
+@prints_result()
 def add(
     network: Annotated[str, typer.Argument(help="Name, torchvision:NAME, timm:NAME, model file or run.")],
     name: Annotated[
@@ -56,11 +57,11 @@ def add(
         typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
     method: Annotated[
-        MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
+        str | None,
+        typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=options.method_names),
     ] = None,
-    preset: ImportPreset = None,
-    form: Format = None,
-    as_json: AsJson = False,
+    preset: options.ImportPreset = None,
+    wants: FormatName = "table",
 ) -> None:
     """Add a pretrained backbone, a run or an authors' checkpoint under a name.
 
@@ -68,30 +69,28 @@ def add(
     rho and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence of
     the weights before you use them.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        from frn.errors import FrnError
-        from frn.models.catalogue import CATALOGUE
-        from frn.models.zoo import is_bare
+    from frn.errors import FrnError
+    from frn.models.catalogue import CATALOGUE
+    from frn.models.zoo import is_bare
 
-        is_file = network not in CATALOGUE and (is_bare(Path(network)) or Path(network).exists())
-        if is_file and (weights or size or method):
-            raise FrnError(f"{network}: is a model already. Leave out --weights, --size and --method.")
-        if not is_file and preset:
-            raise FrnError("--preset is for an authors' .pth file alone")
-        from frn_export.added import add_file, add_model
+    is_file = network not in CATALOGUE and (is_bare(Path(network)) or Path(network).exists())
+    if is_file and (weights or size or method):
+        raise FrnError(f"{network}: is a model already. Leave out --weights, --size and --method.")
+    if not is_file and preset:
+        raise FrnError("--preset is for an authors' .pth file alone")
+    from frn_export.added import add_file, add_model
 
-        if is_file:
-            added, files = add_file(network, name=name, preset=preset)
-        else:
-            with status_line("looking for the weights") as say:
+    if is_file:
+        added, files = add_file(network, name=name, preset=preset)
+    else:
+        with status_line("looking for the weights") as say:
 
-                def progress(done: int) -> None:
-                    say(f"fetching the weights: {done / 1e6:.1f} MB")
+            def progress(done: int) -> None:
+                say(f"fetching the weights: {done / 1e6:.1f} MB")
 
-                head = method or "frn"
-                added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
-        facts = _facts(files)
+            head = method or "frn"
+            added, files = add_model(network, name=name, weights=weights, size=size, method=head, progress=progress)
+    facts = _facts(files)
     if printed(wants, {added: facts}):
         return
     _show({added: facts})
@@ -99,12 +98,11 @@ def add(
 
 
 @app.command()
-def known(form: Format = None, as_json: AsJson = False) -> None:
+@prints_result()
+def known(wants: FormatName = "table") -> None:
     """List the networks with short names for `frn models add`."""
     from frn.models.catalogue import CATALOGUE
 
-    with user_errors():
-        wants = chosen_format(form, as_json)
     facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
     if printed(wants, facts):
         return
@@ -112,6 +110,70 @@ def known(form: Format = None, as_json: AsJson = False) -> None:
 
     rows = [(Text(name, style="bold"), n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
     print_table(("name", "network", "what it is", "licence"), rows)
+
+
+@app.command()
+@prints_result()
+def compare(
+    classes: options.Classes,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Model to compare. Repeatable.", show_default="all named models", autocompletion=options.model_names
+        ),
+    ] = None,
+    device: options.ClassifierDevice = "auto",
+    wants: FormatName = "table",
+) -> None:
+    """Compare models on your own classes.
+
+    Each model enrolls the classes and classifies every example photo without itself. The table shows the share that is
+    right with its 95 % interval, how well unknown photos are detected (AUROC), and the time and size of the model.
+    """
+    from frn.estimator.comparison import compare_models, disagreements
+    from frn.estimator.loading import class_files
+    from frn.models.zoo import named_extractors
+
+    files = class_files(classes)
+    report_skipped(files.skipped)
+    found = []
+    with status_line("comparing") as say:
+        models = model or list(named_extractors())
+        for each in compare_models(files.members, models, device):
+            found.append(each)
+            say(f"{len(found)} of {len(models)} models compared")
+    differing = disagreements(found)
+    facts = {
+        each.model: {
+            "accuracy": round(100 * each.right / each.photos, 2),
+            "interval": [round(100 * end, 2) for end in each.interval],
+            "photos": each.photos,
+            "auroc": None if math.isnan(each.auroc) else round(each.auroc, 4),
+            "milliseconds": round(each.milliseconds, 2),
+            "bytes": each.bytes,
+        }
+        for each in found
+    }
+    disagree = {str(path): {each.model: each.answers[path] for each in found} for path in differing}
+    if printed(wants, {"models": facts, "disagreements": disagree}):
+        return
+    from rich.text import Text
+
+    rows = []
+    for each in sorted(found, key=lambda each: each.right, reverse=True):
+        low, high = each.interval
+        rows.append(
+            (
+                Text(each.model, style="bold"),
+                f"{each.right / each.photos:.1%} ({low:.0%} to {high:.0%})",
+                "" if math.isnan(each.auroc) else f"{each.auroc:.2f}",
+                f"{each.milliseconds:.1f} ms",
+                f"{each.bytes / 1e6:.1f} MB",
+            )
+        )
+    print_table(("model", "right", "AUROC", "time", "size"), rows)
+    if len(found) > 1:
+        stdout().print(f"The models disagree on {len(differing)} of {found[0].photos} photos (--json lists them).")
 
 
 @app.command()
@@ -125,45 +187,38 @@ def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")])
 
 
 def _facts(files: "ModelFiles") -> dict[str, Any]:
-    from frn.errors import FrnError
+    """What `--json` says of a model: its header's record and notes, and what is measured here before both."""
     from frn.models.header import read_header
-    from frn.models.zoo import NOTES
-    from frn.system.files import read_json
+    from frn.models.notes import read_notes
 
     config, record = read_header(files.weights)
-    facts = {
+    notes = {} if files.shipped else read_notes(files.weights.parent)
+    return {
         "path": str(files.weights),
         "backbone": config.backbone,
         "method": config.method,
         "size": config.transform.size,
         "bytes": files.weights.stat().st_size,
-        **record,
-    }
-    try:
-        notes = {} if files.shipped else read_json(files.weights.parent / NOTES)
-    except FrnError:
-        notes = {}
-    return {**facts, **{key: value for key, value in notes.items() if key not in facts}}
+    } | {name: value for name, value in (notes | record).items() if name not in MEASURED}
 
 
 def _show(found: dict[str, dict[str, Any]]) -> None:
     from rich.text import Text
 
+    from frn.models.notes import accuracy_of
+
     rows = []
     for name, facts in found.items():
-        validation = facts.get("validation")
         rows.append(
             (
                 Text(name, style="bold"),
                 facts["method"],
-                facts["backbone"],
+                printable(facts["backbone"]),
                 f"{facts['size']} px",
                 f"{facts['bytes'] / 1e6:.2f} MB",
-                f"{facts['milliseconds']} ms" if "milliseconds" in facts else "",
+                printable(f"{facts['milliseconds']} ms") if "milliseconds" in facts else "",
                 printable(str(facts.get("about") or facts.get("data", ""))),
-                "{accuracy:.2f} ± {ci95:.2f} % ({shape})".format(**validation)
-                if validation
-                else printable(str(facts.get("licence", ""))),
+                printable(accuracy_of(facts) or str(facts.get("licence", ""))),
             )
         )
     print_table(("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows)

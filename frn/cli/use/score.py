@@ -7,28 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import (
-    check_report,
-    command_line,
-    note,
-    print_table,
-    printable,
-    report_skipped,
-    stdout,
-    user_errors,
-)
-from frn.cli.shell.expectations import describe_head, expectation
-from frn.cli.shell.options import (
-    Classes,
-    ClassifierDevice,
-    ClassifierModel,
-    FalseRejections,
-    Replace,
-    Threshold,
-    Transductive,
-    TtaName,
-)
-from frn.cli.shell.output import AsJson, Format, chosen_format, printed
+from frn.cli.shell import options
+from frn.cli.shell.classes import describe_head, expectation, open_classes
+from frn.cli.shell.console import check_report, command_line, note, print_table, printable, report_skipped, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result, rounded
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
 
@@ -42,118 +24,100 @@ MAX_ERRORS = 10
 """Wrong answers that are shown."""
 
 
+@prints_result()
 def score(
-    classes: Classes,
+    classes: options.Classes,
     labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
-    model: ClassifierModel = None,
-    threshold: Threshold = None,
-    false_rejections: FalseRejections = 0.05,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write one row per photo to this CSV file.", show_default=False)
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option("--report", help="Also write the results as a page (.html).", show_default=False),
-    ] = None,
-    replace: Replace = False,
-    tta: TtaName = "none",
-    transductive: Transductive = False,
-    device: ClassifierDevice = "auto",
-    form: Format = None,
-    as_json: AsJson = False,
+    model: options.ClassifierModel = None,
+    threshold: options.Threshold = None,
+    false_rejections: options.FalseRejections = 0.05,
+    csv: Annotated[Path | None, typer.Option(help="Write one row per photo to this CSV file.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Also write the results as a page (.html).")] = None,
+    replace: options.Replace = False,
+    tta: options.TtaName = "none",
+    transductive: options.Transductive = False,
+    device: options.ClassifierDevice = "auto",
+    wants: FormatName = "table",
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
 
     Folders with names of other classes hold photos that should be rejected as unknown. Photos that are also examples
     are skipped.
     """
-    with user_errors():
-        wants = chosen_format(form, as_json)
-        check_report(report, replace=replace)
-        if csv is not None:
-            require_writable(csv, replace=replace)
-        from frn.data.folders import scan
+    check_report(report, replace=replace)
+    if csv is not None:
+        require_writable(csv, replace=replace)
+    from frn.data.folders import scan
 
-        photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
+    photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
 
-        from frn.estimator.loading import load_classifier
-        from frn.evaluation.labelled import score_labelled
-        from frn.report.score_table import as_csv, rows
-        from frn.system.files import write_atomically
+    from frn.evaluation.labelled import score_labelled
+    from frn.report.score_table import as_csv, rows
+    from frn.system.files import write_atomically
 
-        classifier, unread = load_classifier(classes, model, device, tta)
-        report_skipped([str(error) for error in unread])
-        classifier.threshold_override = classifier.threshold_override if threshold is None else threshold
-        classifier.false_rejections = false_rejections
-        found = score_labelled(classifier, photos.members, transductive=transductive)
-        report_skipped([str(error) for error in found.broken] + [entry.reason for entry in photos.skipped])
-        report_skipped(found.notes, all_of_them="")
-        if transductive:
-            note("transductive: each answer depends on the other photos")
-        if found.examples:
-            note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
-        if csv is not None:
-            write_atomically(csv, as_csv(found))
-        if report is not None:
-            from frn.report.score_page import score_page
+    classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
+    found = score_labelled(classifier, photos.members, transductive=transductive)
+    report_skipped([*found.broken, *photos.skipped])
+    report_skipped(found.notes, all_of_them="")
+    if transductive:
+        note("transductive: each answer depends on the other photos")
+    if found.examples:
+        note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
+    if csv is not None:
+        write_atomically(csv, as_csv(found))
+    if report is not None:
+        from frn.report.page import write_page
+        from frn.report.score_page import score_page
 
-            facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
-            write_atomically(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-        if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
-            _show(found, classifier)
-        if found.broken:
-            of = sum(map(len, photos.members.values()))
-            raise FrnError(f"{len(found.broken)} of {of} images could not be read")
+        facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
+        write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
+    if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
+        _show(found, classifier)
+    if found.broken:
+        of = sum(map(len, photos.members.values()))
+        raise FrnError(f"{len(found.broken)} of {of} images could not be read")
 
 
-def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, object]:
+def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, Any]:
     """All numbers; shares, if none exist, are null."""
-    return {
+    bins = found.calibration
+    summary = {
         "classes": str(classes),
         "labelled": str(labelled),
         "photos": len(found.known),
-        "accuracy": _number(found.accuracy),
-        "interval": [_number(end) for end in found.interval],
+        "accuracy": found.accuracy,
+        "interval": found.interval,
         "per_class": {
-            entry.name: {
-                "photos": entry.photos,
-                "right": entry.right,
-                "recall": _number(entry.recall),
-                "precision": _number(entry.precision),
-            }
+            entry.name: {name: getattr(entry, name) for name in ("photos", "right", "recall", "precision")}
             for entry in found.per_class
         },
         "confusion": found.confusion.tolist(),
-        "calibration_error": _number(found.calibration_error),
+        "calibration_error": bins.error,
         "reliability": [
-            {"photos": bin_.photos, "said": _number(bin_.said), "right": _number(bin_.right)}
-            for bin_ in found.reliability
+            {"photos": int(photos), "said": float(said), "right": float(right)}
+            for photos, said, right in zip(bins.counts, bins.confidence, bins.accuracy, strict=True)
+            if photos
         ],
-        "false_rejections": _number(found.false_rejections),
+        "false_rejections": found.false_rejections,
         "unknown": len(found.unknown),
-        "true_positive_rate": _number(found.true_positive_rate),
-        "auroc": _number(found.auroc),
+        "true_positive_rate": found.true_positive_rate,
+        "auroc": found.auroc,
         "expected": expectation(classifier),
-        "head": asdict(classifier.head),
-        "errors": [_as_row(answer) for answer in found.errors],
+        "errors": [
+            {
+                "image": str(answer.path),
+                "truth": answer.truth,
+                "label": answer.label,
+                "probability": answer.probability,
+                "unknown": answer.prediction.unknown,
+            }
+            for answer in found.errors
+        ],
         "examples_skipped": len(found.examples),
         "transductive": found.known[0].prediction.transductive,
         "broken": [str(error) for error in found.broken],
     }
-
-
-def _as_row(answer: "Answer") -> dict[str, Any]:
-    return {
-        "image": str(answer.path),
-        "truth": answer.truth,
-        "label": answer.label,
-        "probability": _number(answer.probability),
-        "unknown": answer.prediction.unknown,
-    }
-
-
-def _number(share: float) -> float | None:
-    return None if math.isnan(share) else round(share, 6)
+    return rounded(summary) | {"head": asdict(classifier.head)}
 
 
 def _show(found: "LabelledScore", classifier: "Classifier") -> None:
@@ -184,7 +148,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
     said = sum(answer.probability for answer in found.known) / len(found.known)
     console.print(
         f"calibration: says {said:.1%} on average and is right in {found.accuracy:.1%}; "
-        f"expected calibration error {100 * found.calibration_error:.1f} points"
+        f"expected calibration error {100 * found.calibration.error:.1f} points"
     )
     threshold, rejected = classifier.threshold, found.false_rejections
     told = f"unknown (typically below {threshold:.0%} explained): {rejected:.1%} of these photos"

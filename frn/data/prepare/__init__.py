@@ -64,7 +64,7 @@ def prepare(
         FrnError: if the name is unknown, a source is not what it should be, or `out` cannot be written.
     """
     benchmark, options = _find(name, split, sampled or SampledSplit())
-    record = read_record(out)
+    record = known = read_record(out)
     refuse_another(record, name, options, out)
     if download:
         sources = _download(name, benchmark, sources)
@@ -84,7 +84,7 @@ def prepare(
         counts = count(plan.items)
         if not unofficial:
             _compare(opened, name, counts, plan.official)
-        check_places(plan.items, out)
+        check_places(plan.items, out, replace=known is not None)
         record.skipped, record.split_by = plan.skipped, plan.by
         record.differs = [
             f"{part} has {counts[part][1]:,} images, where the other release of {name} has {images:,}"

@@ -58,19 +58,6 @@ def _array(data: bytes, dtype: _DType, shape: tuple[int, ...], order: Any = "C")
     return flat.reshape([operator.index(size) for size in shape], order=order)
 
 
-def _reconstruct(*_: object) -> _Array:
-    return _Array()
-
-
-def _scalar(dtype: _DType, data: bytes) -> Any:
-    return _array(data, dtype, (1,))[0]
-
-
-def _latin1(text: str, encoding: str = "latin1") -> bytes:
-    """How Python 3 writes bytes into an old pickle."""
-    return text.encode("latin1")
-
-
 def _text(value: str | bytes) -> str:
     return value.decode("ascii") if isinstance(value, bytes) else value
 
@@ -78,10 +65,10 @@ def _text(value: str | bytes) -> str:
 KNOWN: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): None,  # named where arrays are, and never called
     ("numpy", "dtype"): _DType,
-    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy._core.multiarray", "scalar"): _scalar,
+    ("numpy._core.multiarray", "_reconstruct"): lambda *_: _Array(),
+    ("numpy._core.multiarray", "scalar"): lambda dtype, data: _array(data, dtype, (1,))[0],
     ("numpy._core.numeric", "_frombuffer"): lambda data, dtype, shape, order: _array(data, dtype, shape, _text(order)),
-    ("_codecs", "encode"): _latin1,
+    ("_codecs", "encode"): lambda text, encoding="latin1": text.encode("latin1"),  # bytes, as Python 3 writes them
 }
 
 

@@ -1,5 +1,6 @@
 """Writing a data set so that an interrupted call can continue and a second call changes nothing."""
 
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Item
 from frn.data.prepare.stored_images import PNG_END, as_stored, to_png
 from frn.errors import FrnError
+from frn.system.files import LOCK, beside, is_there, remove_unfinished, write_atomically
 from frn.system.hardware import cores
 
 PIECE = 64
@@ -17,7 +19,7 @@ PIECE = 64
 
 
 def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None, *, upright: bool = True) -> None:
-    """Write every item to `out/split/label/file`; whole files stay as they are.
+    """Write every item to `out/split/label/file`; whole files stay as they are, and others are replaced.
 
     Not `upright`: an EXIF tag that would turn a copied JPEG on reading loses its effect.
 
@@ -25,11 +27,9 @@ def write_items(items: Sequence[Item], out: Path, progress: Progress | None = No
     FrnError if a file cannot be read or written.
     """
     todo = sorted((item for item in items if not _is_whole(item, out)), key=lambda item: item.source.order)
-    for folder in {out / item.split / item.label for item in todo}:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise FrnError(f"{folder}: cannot be made ({error.strerror})") from error
+    for place in (_path(item, out) for item in items):
+        if is_there(beside(place, LOCK)):
+            remove_unfinished(place)
     done = len(items) - len(todo)
     with ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(todo), PIECE):
@@ -48,14 +48,9 @@ def _write(item: Item, data: bytes, out: Path, upright: bool) -> None:
     elif not upright:
         data = as_stored(data)
     path = _path(item, out)
-    partial = path.with_name(f".{item.file}.partial")
-    try:
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    except OSError as error:
-        raise FrnError(
-            f"{path}: cannot be written ({error.strerror}). Mend that and call again: it goes on from here."
-        ) from error
+    with contextlib.suppress(OSError):
+        path.unlink()  # a damaged or outdated copy of ours, see `check_places`: no photo is written over
+    write_atomically(path, data)
 
 
 def _path(item: Item, out: Path) -> Path:
@@ -75,10 +70,11 @@ def _is_whole(item: Item, out: Path) -> bool:
         return False
 
 
-def check_places(items: Sequence[Item], out: Path) -> None:
+def check_places(items: Sequence[Item], out: Path, *, replace: bool = False) -> None:
     """Make sure that every item has a place of its own, and that nothing else is there.
 
-    FrnError if two items have the same place, one has none, or `out` holds something else.
+    FrnError if two items have the same place, one has none, or `out` holds something else: other files, or, without
+    `replace`, files of the same names that differ.
     """
     wanted = Counter((item.split, item.label, item.file) for item in items)
     twice = [place for place, count in wanted.items() if count > 1]
@@ -106,3 +102,6 @@ def check_places(items: Sequence[Item], out: Path) -> None:
                     f"{out / split}: already holds something else ({others[0]!r} in {folder.name}). "
                     "Give an --out of its own."
                 )
+    for place in () if replace else (_path(item, out) for item in items if not _is_whole(item, out)):
+        if os.path.lexists(place):
+            raise FrnError(f"{place}: already exists and differs, and frn has no record of it. Give another --out.")

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-import safetensors
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from frn.models.header import STAGE, read_header
 from frn.models.model import Model
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
 from frn.training.runs.run import RunResult, RunSettings, TrainingRun
-from frn.training.runs.run_folder import RunFolder
+from frn.training.runs.run_folder import RunFolder, read_tensors
 from frn.training.setup import describe_images
 
 
@@ -140,9 +139,7 @@ def load_decoder(path: Path, model: Model) -> Decoder:
     if run["model"] != fingerprint(model):
         raise FrnError(f"{file}: was trained on the feature maps of another model ({run['model']})")
     decoder = decoder_for(model)
-    with safetensors.safe_open(file, framework="pt") as opened:
-        names = [name for name in opened.keys() if name.startswith(STAGE)]  # noqa: SIM118  (not a dict)
-        decoder.load_state_dict({name.removeprefix(STAGE): opened.get_tensor(name) for name in names})
+    decoder.load_state_dict(read_tensors(file, STAGE))
     return decoder.to(model.mean.device).eval()
 
 

@@ -94,11 +94,7 @@ def class_means(model: Model, images: StoredImages | ConcatImages, preset: Prese
 
 
 def _nearly_whole(
-    model: Model,
-    images: StoredImages | ConcatImages,
-    chosen: NDArray[np.int64],
-    preset: Preset,
-    settings: RunSettings,
+    model: Model, images: StoredImages | ConcatImages, chosen: NDArray[np.int64], preset: Preset, settings: RunSettings
 ) -> Iterator[Tensor]:
     """Maps of these photos, batch by batch."""
     generator = np.random.default_rng([settings.seed, 5])

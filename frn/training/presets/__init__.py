@@ -5,19 +5,15 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
-from frn.training.presets.fine_grained import FINE_GRAINED
-from frn.training.presets.general import GENERAL, demo
-from frn.training.presets.imagenet import IMAGENET
 from frn.training.presets.overlay import read_settings
 from frn.training.presets.preset import WITH_AUXILIARY_LOSS, Preset, Published, Schedule
-from frn.training.presets.small import SMALL
-from frn.training.presets.stages import read_stage
+from frn.training.presets.recipes import read_presets, read_stage
 
-__all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "demo", "find_preset"]
+__all__ = ["PAPER", "PRESETS", "WITH_AUXILIARY_LOSS", "Preset", "Published", "Schedule", "find_preset"]
 
-PAPER: dict[str, Preset] = {**SMALL, **FINE_GRAINED, **IMAGENET}
+PAPER = read_presets("paper.toml")
 """By the paper's recipe: in float32, as its authors train, unless another precision is asked for."""
-PRESETS: dict[str, Preset] = {**GENERAL, **PAPER}
+PRESETS = {**read_presets("general.toml"), **PAPER}
 
 
 def find_preset(name: str) -> Preset:

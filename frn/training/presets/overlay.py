@@ -4,8 +4,9 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from frn.errors import FrnError
 from frn.system.files import read_regular
@@ -42,31 +43,11 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
         before = getattr(settings, name)
         if is_dataclass(before) and isinstance(value, Mapping):
             changed[name] = overlay(before, value, f"{where}, [{name}]", whole=whole)
-        elif not _fits(hints[name], value):
-            raise FrnError(f"{where}: {name} is {value!r}, but must be like {_like(hints[name], before)}")
         else:
-            changed[name] = _as_tuples(value)
+            try:
+                changed[name] = msgspec.convert(value, hints[name])
+            except msgspec.ValidationError as error:
+                choices = get_args(hints[name]) if get_origin(hints[name]) is Literal else [before]
+                like = " or ".join(map(repr, choices))
+                raise FrnError(f"{where}: {name} is {value!r}, but must be like {like}") from error
     return replace(settings, **changed)  # type: ignore[type-var]
-
-
-def _fits(hint: Any, value: Any) -> bool:
-    """Return whether a value of TOML can be a field of that type."""
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return value in args
-    if origin in (Union, UnionType):
-        return any(_fits(kind, value) for kind in args)
-    if origin is tuple:
-        kinds = args[:1] * len(value) if isinstance(value, list) and args[1:] == (...,) else args
-        return isinstance(value, list) and len(value) == len(kinds) and all(map(_fits, kinds, value))
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    return type(value) is hint
-
-
-def _like(hint: Any, before: Any) -> str:
-    return " or ".join(map(repr, get_args(hint))) if get_origin(hint) is Literal else repr(before)
-
-
-def _as_tuples(value: Any) -> Any:
-    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value

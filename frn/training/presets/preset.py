@@ -10,8 +10,8 @@ from frn.episodes import Balance, EpisodeShape
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 
-WITH_AUXILIARY_LOSS = frozenset({"frn", "frn-tdm", "dsn", "ctx"})
-"""Methods that are trained with Eq. 11: the paper's (SM, Implemented Baselines), and TDM over FRN."""
+WITH_AUXILIARY_LOSS = frozenset({"frn", "frn-tdm", "dsn", "ctx", "srm", "lccrn"})
+"""Methods that are trained with Eq. 11: the paper's (SM, Implemented Baselines), and those built on FRN's code."""
 
 Regulariser = Literal["lambda", "rho"]
 

@@ -66,10 +66,11 @@ class TrainingRun:
         that of the longer schedule. FrnError if the folder is taken, another process trains in it, it cannot be
         written, or the run in it has other settings.
         """
-        folder.claim()
-        if not settings.resume:
-            folder.require_free()
-        folder.sweep()
+        if folder.writes:
+            folder.claim()
+            if not settings.resume:
+                folder.require_free()
+            folder.sweep()
         self.folder, self.model, self.objective, self.optimizer = folder, model, objective, optimizer
         self.decides, self.every, self.ranks = decides, settings.save_every, settings.ranks
         self.ranks.assert_same([__version__, dict(decides)])
@@ -77,9 +78,9 @@ class TrainingRun:
         self.position = folder.load_last(model, objective, optimizer, decides) if settings.resume else TrainState()
         self.spent = self.position.seconds
         self.began = self.saved = time.monotonic()
-        if settings.resume:
+        if settings.resume and folder.writes:
             folder.rewind_metrics(self.position)
-        if not settings.resume or folder.is_lengthened(decides):
+        if folder.writes and (not settings.resume or folder.is_lengthened(decides)):
             before = folder.commands() if settings.resume else []
             folder.write_config([*before, settings.command], decides)
             self.save()  # from the first moment there is something to resume
@@ -88,7 +89,8 @@ class TrainingRun:
         """Write the resumable checkpoint."""
         self.saved = time.monotonic()
         self.position.seconds = self.spent + self.saved - self.began
-        self.folder.save_last(self.model, self.objective, self.optimizer, self.position, self.decides)
+        if self.folder.writes:
+            self.folder.save_last(self.model, self.objective, self.optimizer, self.position, self.decides)
 
     def run_epochs(
         self,

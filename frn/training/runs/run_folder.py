@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from frn.errors import FrnError, FrnWarning
 from frn.models.header import OPTIMIZER, STAGE, header, read_header, require_whole
-from frn.models.model import Model, model_file
+from frn.models.model import Model, differs_in_head, model_file
 from frn.system.files import LOCK, MAX_LINES, read_regular, remove_unfinished, write_atomically
-from frn.system.locks import Lock, holder
 from frn.system.overwriting import MARK, require_writable
+from frn.system.processes.locks import Lock, holder
 from frn.training.presets.record import changes, lengthens
 
 MAX_CONFIG = 1 << 20
@@ -57,8 +57,9 @@ _held: dict[Path, Lock] = {}
 class RunFolder:
     """Reads and writes the files of one run."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, writes: bool = True) -> None:
+        """Ranks other than the first read a run's folder and write nothing."""
+        self.path, self.writes = path, writes
         self.last = path / "last.safetensors"
         self.best = path / "best.safetensors"
         self.metrics = path / "metrics.jsonl"
@@ -136,28 +137,26 @@ class RunFolder:
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
         differing = changes(training["run"], run)
+        if differs_in_head(model, record):
+            raise FrnError(f"{self.path}: was started with an earlier {model.config.method} head. Use another --out.")
         if differing and not lengthens(training["run"], run):
             told = ", ".join(differing[:4])
             raise FrnError(f"{self.path}: was started with other settings ({told}). Use them, or another --out.")
-        if training.get("pixels", self.pixels) != self.pixels:
-            self.warn_of_other_photos()
-        with safetensors.safe_open(self.last, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        if training.get("pixels", self.pixels) != self.pixels and self.writes:
+            told = (
+                "photos have changed under their names since it last trained; it goes on with those that are there now"
+            )
+            warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
+        tensors = read_tensors(self.last)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
         objective.load_state_dict({n.removeprefix(STAGE): t for n, t in tensors.items() if n.startswith(STAGE)})
         state: dict[int, dict[str, Tensor]] = {}
-        for name, tensor in tensors.items():
-            if name.startswith(OPTIMIZER):
-                index, entry = name.removeprefix(OPTIMIZER).split("/")
-                state.setdefault(int(index), {})[entry] = tensor
+        for name in (name for name in tensors if name.startswith(OPTIMIZER)):
+            index, entry = name.removeprefix(OPTIMIZER).split("/")
+            state.setdefault(int(index), {})[entry] = tensors[name]
         optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
         known = {field.name for field in fields(TrainState)}  # another version may have noted more
         return TrainState(**{name: value for name, value in training["place"].items() if name in known})
-
-    def warn_of_other_photos(self) -> None:
-        """Say that a run continues with other photos than before."""
-        told = "photos have changed under their names since it last trained; it goes on with those that are there now"
-        warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
 
     def is_lengthened(self, run: Mapping[str, object]) -> bool:
         """Return whether the checkpoint is of a run that was to have fewer epochs."""
@@ -183,6 +182,8 @@ class RunFolder:
 
     def append_metrics(self, **values: object) -> None:
         """Add one line of JSON to the metrics."""
+        if not self.writes:
+            return
         try:
             with open(self.metrics, "a", encoding="utf-8") as file:
                 file.write(json.dumps(values) + "\n")
@@ -201,48 +202,15 @@ class RunFolder:
 
     def write_config(self, commands: Sequence[str], run: Mapping[str, object]) -> None:
         """Write the settings as TOML, on top the command that reproduces the run and those that lengthened it."""
+        tables: dict[str, Mapping[str, object]] = {"": {}}
+        tables |= {name: value for name, value in run.items() if isinstance(value, Mapping)}
+        tables[""] = {name: value for name, value in run.items() if name not in tables}
         lines = [f"# {line}\n" for line in (MARK, *commands)]
-        tables = {key: value for key, value in run.items() if isinstance(value, Mapping)}
-        lines += [f"{key} = {_toml(value)}\n" for key, value in run.items() if key not in tables and value is not None]
         for name, table in tables.items():
-            lines.append(f"\n[{name}]\n")
-            lines += [f"{key} = {_toml(value)}\n" for key, value in table.items() if value is not None]
+            lines += [f"\n[{name}]\n"] if name else []
+            # JSON's strings, numbers, booleans and lists are TOML's.
+            lines += [f"{key} = {json.dumps(value)}\n" for key, value in table.items() if value is not None]
         write_atomically(self.config, "".join(lines))
-
-
-class FollowedFolder(RunFolder):
-    """A run's folder as ranks other than the first see it: they read it and write nothing."""
-
-    def claim(self) -> None:
-        """Rank 0 does."""
-
-    def sweep(self) -> None:
-        """Rank 0 does."""
-
-    def require_free(self) -> None:
-        """Rank 0 does."""
-
-    def save_last(
-        self,
-        model: Model,
-        objective: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        position: TrainState,
-        run: Mapping[str, object],
-    ) -> None:
-        """Rank 0 does."""
-
-    def warn_of_other_photos(self) -> None:
-        """Rank 0 does."""
-
-    def rewind_metrics(self, position: TrainState) -> None:
-        """Rank 0 does."""
-
-    def append_metrics(self, **values: object) -> None:
-        """Rank 0 does."""
-
-    def write_config(self, commands: Sequence[str], run: Mapping[str, object]) -> None:
-        """Rank 0 does."""
 
 
 def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
@@ -258,10 +226,11 @@ def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
     learned = record.get("training", {}).get("run", {}).get("images")
     if learned != list(images):
         raise FrnError(f"--init {run}: distilling takes the data of that run, in its order: {', '.join(learned or [])}")
-    with safetensors.safe_open(last, framework="pt") as file:
-        return {n.removeprefix(part): file.get_tensor(n) for n in file.keys() if n.startswith(part)}  # noqa: SIM118
+    return read_tensors(last, part)
 
 
-def _toml(value: object) -> str:
-    # JSON's strings, numbers, booleans and lists are TOML's too.
-    return json.dumps(value)
+def read_tensors(file: Path, part: str = "") -> dict[str, Tensor]:
+    """Return the tensors of a file whose names begin with `part`, by the rest of their names."""
+    with safetensors.safe_open(file, framework="pt") as opened:
+        names = [name for name in opened.keys() if name.startswith(part)]  # noqa: SIM118  (not a dict)
+        return {name.removeprefix(part): opened.get_tensor(name) for name in names}

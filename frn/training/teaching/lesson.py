@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +24,15 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.models.refined_stem import refine_stem
 from frn.system.precision import autocast, keep_freed_memory
+from frn.training.losses import distillation_loss
 from frn.training.runs.run import RunResult, RunSettings, TrainingRun
 from frn.training.runs.run_folder import RunFolder
 from frn.training.setup import describe_images
 from frn.training.teaching.answers import Answers, Classifier, Progress, record_answers
 from frn.training.teaching.objective import (
+    SOFTENED,
     Student,
     Whitening,
-    class_divergence,
     neighbour_divergence,
     seen_through,
     unlike,
@@ -44,19 +45,6 @@ CLIP = 2.0
 """Largest norm of a step's gradient."""
 
 Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Photos:
-    """All photos, square and of one size: first labelled data sets, then unlabelled ones."""
-
-    images: ConcatImages
-    labelled: int
-    """How many of its data sets have labels."""
-
-    def starts(self) -> list[int]:
-        """Where each data set begins, and the end."""
-        return [0, *np.cumsum([len(part) for part in self.images.parts]).tolist()]
 
 
 def start(recipe: TeachingRecipe, init: Model) -> Model:
@@ -76,7 +64,8 @@ def start(recipe: TeachingRecipe, init: Model) -> Model:
 
 def teach(
     recipe: TeachingRecipe,
-    photos: Photos,
+    images: ConcatImages,
+    labelled: int,
     teacher: Classifier,
     own: Model,
     init: Model,
@@ -89,19 +78,22 @@ def teach(
 ) -> RunResult:
     """Teach a student; `best.safetensors` in `out` is the mean of what it began as and of what it learned.
 
-    FrnError if the data do not fit the recipe, or the folder is taken.
+    The images are square and of one size; the first `labelled` data sets have labels.
+
+    Raises:
+        FrnError: if the data do not fit the recipe, or the folder is taken.
     """
     keep_freed_memory()
     folder = RunFolder(out)
-    lesson = _Lesson(recipe, photos, settings)
-    folder.pixels = [part.checksum for part in photos.images.parts]
+    lesson = _Lesson(recipe, images, labelled, settings)
+    folder.pixels = [part.checksum for part in images.parts]
     with autocast("cpu", settings.precision):
-        told = record_answers(teacher, photos.images, len(photos.images), out / "answers" / "teacher", progress)
-        mine = record_answers(_asked(own), photos.images, lesson.own_photos, out / "answers" / "own", progress)
+        told = record_answers(teacher, images, len(images), out / "answers" / "teacher", progress)
+        mine = record_answers(_asked(own), images, lesson.own_photos, out / "answers" / "own", progress)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         lesson.begin(teacher, told, mine, start(recipe, init))
-    decides = {**asdict(recipe), "seed": settings.seed, "images": describe_images(photos.images)}
+    decides = {**asdict(recipe), "seed": settings.seed, "images": describe_images(images)}
     run = TrainingRun(folder, lesson.model, lesson.student, lesson.optimizer, decides, settings)
 
     def take(step: int, steps: int) -> None:
@@ -135,21 +127,21 @@ def _asked(own: Model) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
 class _Lesson:
     """Data of a step, and its losses."""
 
-    def __init__(self, recipe: TeachingRecipe, photos: Photos, settings: RunSettings) -> None:
-        self.recipe, self.photos, self.settings = recipe, photos, settings
-        if photos.labelled != len(recipe.episode_shares):
-            raise FrnError(f"the recipe is for {len(recipe.episode_shares)} labelled data sets, not {photos.labelled}")
-        starts = photos.starts()
+    def __init__(self, recipe: TeachingRecipe, images: ConcatImages, labelled: int, settings: RunSettings) -> None:
+        self.recipe, self.images, self.settings = recipe, images, settings
+        if labelled != len(recipe.episode_shares):
+            raise FrnError(f"the recipe is for {len(recipe.episode_shares)} labelled data sets, not {labelled}")
+        starts = [0, *np.cumsum([len(part) for part in images.parts]).tolist()]
         self.own_photos = starts[recipe.own_sets]
         shape = EpisodeShape(way=recipe.way, shot=1, queries=recipe.per_class - 1)
         self.classes: list[list[Indices]] = []
-        for first, part in zip(starts, photos.images.parts[: photos.labelled], strict=False):
+        for first, part in zip(starts, images.parts[:labelled], strict=False):
             check_classes(part.names, part.sizes, shape, where="a labelled data set", every_class=False)
             ends = first + np.cumsum(part.sizes)
             classes = [np.arange(end - size, end) for end, size in zip(ends, part.sizes, strict=True)]
-            self.classes.append([photos for photos in classes if len(photos) >= recipe.per_class])
+            self.classes.append([members for members in classes if len(members) >= recipe.per_class])
         lengths = np.diff(starts).astype(float)
-        roots = np.sqrt(lengths[photos.labelled :])
+        roots = np.sqrt(lengths[labelled:])
         rest = (1 - sum(recipe.photo_shares)) * roots / roots.sum()
         self.chances = np.cumsum(np.repeat(np.concatenate([recipe.photo_shares, rest]) / lengths, np.diff(starts)))
         self.augmentation = Augmentation(size=recipe.size, crop="resized", scale=recipe.scale, jitter=recipe.jitter)
@@ -171,11 +163,7 @@ class _Lesson:
             [
                 {"params": [p for p in weights if p.ndim > 1], "weight_decay": self.recipe.weight_decay, "times": 1.0},
                 {"params": [p for p in weights if p.ndim < 2], "weight_decay": 0.0, "times": 1.0},
-                {
-                    "params": list(model.head.parameters()),
-                    "weight_decay": 0.0,
-                    "times": self.recipe.head_rate,
-                },
+                {"params": list(model.head.parameters()), "weight_decay": 0.0, "times": self.recipe.head_rate},
             ],
             lr=rate,
             betas=(0.9, 0.98),
@@ -200,7 +188,7 @@ class _Lesson:
         """Take one optimiser step; its losses by name."""
         generator = np.random.default_rng([self.settings.seed, index])
         chosen = self.draw(generator)
-        canvas, extents = self.photos.images.gather(chosen)
+        canvas, extents = self.images.gather(chosen)
         draw = self.augmentation.draw(extents, generator)
         images = torch.from_numpy(canvas).permute(0, 3, 1, 2)
         images = jitter_colours(crop_and_resize(images, extents, draw, self.recipe.size), draw)
@@ -237,7 +225,7 @@ class _Lesson:
         return {
             "maps": unlike(told[0], self.whitening(seen_through(_tensor(self.told.maps[chosen]), under, side))),
             "pooled": unlike(told[1], features - self.mean),
-            "classes": class_divergence(told[2], self.teacher.classify(features)),
+            "classes": distillation_loss(told[2], self.teacher.classify(features), SOFTENED),
             "neighbours": torch.stack([neighbour_divergence(pooled[h], features[h]) for h in halves]).sum(),
             "own": own,
             "episodes": self.episode_loss(maps[:episode].unflatten(0, (recipe.way, recipe.per_class)), shot),

@@ -61,12 +61,6 @@ def unlike(student: Tensor, teacher: Tensor) -> Tensor:
     return 1 - F.cosine_similarity(student.float(), teacher, dim=-1).mean()
 
 
-def class_divergence(student: Tensor, teacher: Tensor) -> Tensor:
-    """Divergence of softened classes, both from logits (b, classes)."""
-    own, told = (F.log_softmax(logits.float() / SOFTENED, 1) for logits in (student, teacher))
-    return SOFTENED**2 * F.kl_div(own, told, reduction="batchmean", log_target=True)
-
-
 def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
     """Divergence of whom each view is like, from centred features (b, d) and (b, f) of the same views."""
     others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)

@@ -77,6 +77,11 @@ def test_positions_follow_the_size_of_the_images(tmp_path: Path) -> None:
     assert model.feature_maps(torch.rand(1, 3, 64, 64)).shape == (1, 16, 48)
 
 
+def test_a_head_of_two_networks_takes_no_pretrained_one(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="method 'lccrn' trains 2 networks"):
+        import_pretrained("torchvision:resnet18", weights_of("resnet18", tmp_path), size=64, method="lccrn")
+
+
 def test_a_model_file_holds_the_weights_and_says_whose_they_are(tmp_path: Path) -> None:
     file = weights_of("resnet18", tmp_path)
     model = import_pretrained("torchvision:resnet18", file, size=64)

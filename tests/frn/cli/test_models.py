@@ -25,7 +25,7 @@ from torchvision import models
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.models.model import import_pretrained
+from frn.models.model import import_pretrained, load_model, save_model
 from frn.models.zoo import (
     EXTRACTOR,
     NOTES,
@@ -270,6 +270,24 @@ def test_adding_removes_what_a_killed_adding_left(tmp_path: Path) -> None:
     foreign.mkdir()
     frn("models")
     assert list(left.parent.iterdir()) == [foreign]
+
+
+@pytest.mark.parametrize("notes", ["[]", "5", '{"milliseconds": "soon"}', '{"about": {}}', "{", '{"bytes": "x"}'])
+def test_damaged_notes_of_a_model_change_nothing_that_is_measured(tmp_path: Path, notes: str) -> None:
+    home = added(tmp_path / "added-models")
+    (home / NOTES).write_text(notes)
+    listed = frn("models", "--json")
+    assert json.loads(listed.stdout)["mine"]["bytes"] == (home / WEIGHTS).stat().st_size
+    assert "mine" in frn("models").stdout
+
+
+@pytest.mark.parametrize("value", [5, {}, {"accuracy": "x", "ci95": 1, "shape": ""}, [1]])
+def test_a_record_that_says_anything_is_listed(tmp_path: Path, value: object) -> None:
+    model = load_model(assets_folder() / "models" / "conv4.safetensors")
+    model.record |= {"validation": value, "milliseconds": value, "bytes": "x", "method": 5, "about": value}
+    save_model(model, added(tmp_path / "added-models") / WEIGHTS)
+    assert json.loads(frn("models", "--json").stdout)["mine"]["method"] == "frn"
+    assert "mine" in frn("models").stdout
 
 
 def test_a_linked_model_stays(tmp_path: Path) -> None:

@@ -1,7 +1,13 @@
 """`frn enroll`, and what opens its projects."""
 
 import json
+import os
+import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -197,3 +203,51 @@ def test_evaluation_in_onnxruntime_is_that_in_torch(moths: Path, extractor: Path
         for model in (tmp_path / "m.safetensors", extractor)
     ]
     np.testing.assert_allclose(found[0], found[1], atol=0.02)
+
+
+STOPPED = """
+import os, signal, sys
+from frn.__main__ import run
+
+replace = os.replace
+
+def stopping(one, other):
+    if str(other).endswith(".frn.json"):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    replace(one, other)
+
+os.replace = stopping
+sys.argv[0] = "frn"
+run()
+"""
+"""`frn enroll` that is stopped, as by Ctrl-Z, while it writes its project."""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGSTOP")
+@pytest.mark.parametrize(
+    "waits_for", ["ctrl-c", pytest.param("its end", marks=pytest.mark.campaign)], ids=["ctrl-c", "a minute"]
+)
+def test_enroll_names_the_stopped_program_that_holds_the_lock(birds: Path, tmp_path: Path, waits_for: str) -> None:
+    words = ["enroll", birds, "--model", "conv4", "--out", tmp_path / "x.frn.json"]
+    with processes.started([sys.executable, "-c", STOPPED, *words]) as first:
+        assert os.WIFSTOPPED(os.waitpid(first.pid, os.WUNTRACED)[1])
+        began = time.monotonic()
+        with processes.started(
+            [sys.executable, "-m", "frn", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as second:
+            assert second.stderr is not None
+            warning = second.stderr.readline()
+            assert f"waiting for process {first.pid} (frn enroll" in warning
+            if waits_for == "ctrl-c":
+                second.send_signal(signal.SIGINT)
+            said, told = second.communicate(timeout=processes.SECONDS)
+        if waits_for == "ctrl-c":
+            assert (second.returncode, said, len(told.splitlines())) == (130, "", 1), told
+        else:
+            assert 60 <= time.monotonic() - began < 100
+            assert second.returncode == 1
+            assert re.search(rf"error: .*process {first.pid} .* is still writing it. Wait until it ends", told), told
+        assert not (tmp_path / "x.frn.json").exists()
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(processes.SECONDS) == 0
+    assert frn("classify", tmp_path / "x.frn.json", next(birds.rglob("*.png"))).exit_code == 0

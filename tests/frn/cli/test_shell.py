@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.cli.shell.environment import OUTPUTS
-from frn.cli.shell.schemas import SCHEMAS
+from frn.cli.shell.schemas import RESULTS, schema
 from frn.cli.shell.topics import TOPICS
 from frn.models.zoo import assets_folder
 from tests import processes
+from tests.frn.conftest import is_described
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
@@ -40,14 +41,11 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "here"
 
 
-Violations = Callable[[Any, dict[str, Any]], Iterator[str]]
-
-
-def test_a_wrong_value_is_seen_by_the_schemas(violations: Violations) -> None:
+def test_a_wrong_value_is_seen_by_the_types_of_results() -> None:
     right = json.loads(frn("cache", "--json").stdout)
-    assert list(violations(right, SCHEMAS["cache"])) == []
+    assert is_described(right, "cache")
     for wrong in ({**right, "more": 1}, {**right, "limit": -1}, {**right, "limit": True}, {"folder": "x"}):
-        assert list(violations(wrong, SCHEMAS["cache"]))
+        assert not is_described(wrong, "cache")
 
 
 def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -64,7 +62,8 @@ def test_every_command_with_a_result_has_a_format_and_a_schema() -> None:
         for name, command in commands(typer.main.get_command(app))
     }
     with_json = {name for name, words in options.items() if "--json" in words}
-    assert with_json == SCHEMAS.keys() | {"pretrain"}, "its hidden alias"
+    assert with_json == RESULTS.keys() | {"pretrain"}, "its hidden alias"
+    assert ", ".join(RESULTS) in " ".join(TOPICS["json"].text.split())
     assert with_json == {name for name, words in options.items() if "--format" in words}
 
 
@@ -154,8 +153,8 @@ def test_help_knows_every_command_and_topic() -> None:
     assert "--threshold" in frn("help", "classify").stdout
     assert "--queries" in frn("help", "data", "check").stdout
     assert "exit-codes" in frn("help").stdout
-    assert json.loads(frn("help", "json", "eval").stdout) == SCHEMAS["eval"]
-    assert json.loads(frn("help", "json", "data", "check").stdout) == SCHEMAS["data check"]
+    assert json.loads(frn("help", "json", "eval").stdout) == schema("eval")
+    assert json.loads(frn("help", "json", "data", "check").stdout) == schema("data check")
     assert frn("help", "nothing").exit_code == 1
     assert frn("help", "train", "x").stderr == "error: there is no command or topic 'x'. `frn train` has none.\n"
 

@@ -12,7 +12,7 @@ from frn.cli.train.train import _show_result
 from frn.cli.train.training_display import LASTING, TrainingDisplay
 from frn.evaluation.accuracy import Accuracy
 from frn.training.loop import StepReport, ValidationReport
-from frn.training.presets import Schedule, demo
+from frn.training.presets import Schedule, find_preset
 from frn.training.runs.run_folder import TrainState
 from frn.training.runs.run_options import RunOptions
 from tests.frn.training.tiny import sampled
@@ -22,7 +22,7 @@ def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run of hours, whose output goes to a file: nobody should wonder whether it is alive."""
-    preset = replace(demo(), schedule=Schedule(epochs=3, milestones=(2,)))
+    preset = replace(find_preset("demo"), schedule=Schedule(epochs=3, milestones=(2,)))
     told = []
     with TrainingDisplay(preset, tmp_path) as display:
         for epoch in (1, 2, 3):
@@ -39,7 +39,7 @@ def test_a_log_gets_a_line_an_epoch_and_a_validation_as_they_happen(
 def test_lasting_trouble_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sound = StepReport(1, 1, 500, 3.4, 5.0)
     ill = replace(sound, divergence="rho is 2e-06: no class rebuilds anything")
-    with TrainingDisplay(demo(), tmp_path) as display:
+    with TrainingDisplay(find_preset("demo"), tmp_path) as display:
         for step in [ill] * (LASTING - 1) + [sound] + [ill] * (LASTING - 1):
             display(step)
         assert "warning" not in capsys.readouterr().err
@@ -52,7 +52,7 @@ def test_lasting_trouble_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_validation_of_few_classes_is_called_what_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     run: Any = SimpleNamespace(
-        preset=demo(), best="best", options=RunOptions(preset="demo"), val_images=sampled(3, seed=0)
+        preset=find_preset("demo"), best="best", options=RunOptions(preset="demo"), val_images=sampled(3, seed=0)
     )
     _show_result(run, TrainState(best=50.0), [])
     assert "validation: 3-way 5-shot 50.00 %" in capsys.readouterr().out

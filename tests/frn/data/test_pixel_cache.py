@@ -21,7 +21,7 @@ from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.system.caches import make_cache_folder
 from frn.system.files import LOCK, beside
-from frn.system.locks import lock
+from frn.system.processes.locks import lock
 
 TRANSFORM = EvaluationTransform(size=16, resize=16)
 

@@ -260,7 +260,7 @@ def test_check_finds_what_is_broken_and_what_is_too_small(tmp_path: Path) -> Non
             (tmp_path / name / f"{i}.png").write_bytes(png(size=(8 + i, 9)))
     (tmp_path / "a" / "text.png").write_text("no picture")
     report = check_split(tmp_path, per_class=3)
-    assert report.sizes == {"a": 4, "b": 2}
-    assert report.extents == ((8, 9), (11, 9))
+    assert report.classes == {"a": 4, "b": 2}
+    assert (report.smallest, report.largest) == ((8, 9), (11, 9))
     assert [entry.path for entry in report.broken] == [str(Path("a") / "text.png")]
     assert report.too_small == {"b": 2}

@@ -127,7 +127,7 @@ def test_a_tar_may_not_unpack_to_many_times_its_size(tmp_path: Path, monkeypatch
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from frn.data.prepare import prepare, writer
+from frn.data.prepare import prepare
 
 replace, left = os.replace, [10]
 
@@ -137,7 +137,7 @@ def killing(*paths):
         os.kill(os.getpid(), signal.SIGKILL)
     replace(*paths)
 
-writer.os.replace = killing
+os.replace = killing
 prepare("cub-cropped", [Path(sys.argv[1])], Path(sys.argv[2]), unofficial=True)
 """
 
@@ -211,6 +211,66 @@ def test_a_file_that_went_missing_is_written_again(birds: Path, tmp_path: Path) 
     gone.unlink()
     prepare("cub-raw", [birds], out, unofficial=True)
     assert gone.read_bytes() == content
+
+
+def test_an_image_that_has_changed_in_the_source_is_written_again(tmp_path: Path) -> None:
+    source, out = tmp_path / "photos", tmp_path / "out"
+    photo = unpacked(source, {"train/jay/a.jpg": picture(1), "train/jay/b.jpg": picture(2)}) / "train" / "jay" / "a.jpg"
+    prepare("folder", [source], out)
+    photo.write_bytes(picture(3) + b"more")
+    prepare("folder", [source], out)
+    assert (out / "train" / "jay" / "a.jpg").read_bytes() == picture(3) + b"more"
+
+
+@pytest.mark.parametrize("kind", ["photo", "text", "link"])
+def test_a_file_of_the_same_name_is_replaced_only_if_a_record_names_the_data_set(tmp_path: Path, kind: str) -> None:
+    source, out, mine = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out", picture(2)
+    place = out / "train" / "jay" / "a.jpg"
+    place.parent.mkdir(parents=True)
+    if kind == "link":
+        (tmp_path / "mine.jpg").write_bytes(mine + b"longer")
+        place.symlink_to(tmp_path / "mine.jpg")
+    else:
+        place.write_bytes(mine + b"longer" if kind == "photo" else b"notes")
+    before = place.read_bytes()
+    for _ in range(2):
+        with pytest.raises(FrnError, match=r"a\.jpg: already exists and differs.*Give another --out"):
+            prepare("folder", [source], out)
+    assert place.read_bytes() == before
+    assert not (out / "prepared.json").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
+def test_a_link_in_the_data_set_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
+    source, out = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out"
+    prepare("folder", [source], out)
+    place = out / "train" / "jay" / "a.jpg"
+    (tmp_path / "mine.jpg").write_bytes(picture(2) + b"longer")
+    place.unlink()
+    place.symlink_to(tmp_path / "mine.jpg")
+    prepare("folder", [source], out)
+    assert place.read_bytes() == picture(1)
+    assert (tmp_path / "mine.jpg").read_bytes() == picture(2) + b"longer"
+
+
+def test_every_image_is_synced_before_it_takes_its_name(
+    birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: set[int] = set()
+    fsync, replace = os.fsync, os.replace
+
+    def syncing(descriptor: int) -> None:
+        synced.add(os.fstat(descriptor).st_ino)
+        fsync(descriptor)
+
+    def replacing(one: Path, other: Path) -> None:
+        assert one.stat().st_ino in synced
+        replace(one, other)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(os, "replace", replacing)
+    prepare("cub-raw", [birds], tmp_path / "out", unofficial=True)
+    assert {path.stat().st_ino for path in (tmp_path / "out").rglob("*.jpg")} <= synced
 
 
 def test_two_data_sets_do_not_mix(birds: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.training import loop
 from frn.training.loop import train
-from frn.training.presets import Schedule, demo
+from frn.training.presets import Schedule, find_preset
 from frn.training.runs.run import RunSettings
 
 CPU = torch.device("cpu")
@@ -51,7 +51,7 @@ def test_pixels_go_where_there_is_room(free: int, kind: type) -> None:
 
 def test_a_run_learns_the_same_from_them(tmp_path: Path) -> None:
     shape, images = EpisodeShape(way=3, shot=1, queries=2), draw_classes(4, 9, size=32, seed=1)
-    preset = replace(demo(), episode=shape, schedule=Schedule(epochs=1, milestones=()))
+    preset = replace(find_preset("demo"), episode=shape, schedule=Schedule(epochs=1, milestones=()))
     losses = []
     for name, held in (("host", images), ("device", ResidentImages(images, CPU))):
         with patch.object(loop, "where_they_fit", lambda *_, held=held: held):

@@ -48,7 +48,7 @@ def test_every_number_is_the_one_counted_by_hand() -> None:
     assert COUNTED.per_class[0].recall == COUNTED.per_class[0].precision == pytest.approx(2 / 3)
     assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most certain first
     # Bins: 0.7 is right; 0.8 is wrong; 0.9 and 0.95 are right in half.
-    assert COUNTED.calibration_error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
+    assert COUNTED.calibration.error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
     assert (COUNTED.false_rejections, COUNTED.true_positive_rate) == (0.25, 0.5)
     assert COUNTED.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
 
@@ -71,7 +71,7 @@ def test_the_files_hold_every_photo_and_no_markup_of_strangers() -> None:
     rows = list(csv.DictReader(as_csv(COUNTED).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["p(b)"]) == 0.8
-    page = score_page(COUNTED, "a & b", "frn score", {})
+    page = "".join(score_page(COUNTED, "a & b", "frn score", {}))
     assert "&lt;b&gt;.jpg" in page
     assert "<b>.jpg" not in page
     assert "a &amp; b" in page

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.heads import HEADS, build_head
-from frn.heads.covariance import ROOT_FLOOR, CovarianceHead
 from frn.heads.ctx import CTXHead
-from frn.heads.dsn import DSNHead
-from frn.heads.proto import ProtoHead
 from frn.heads.vectors.cosine import CosineHead
+from frn.heads.vectors.covariance import ROOT_FLOOR, CovarianceHead
+from frn.heads.vectors.dsn import DSNHead
+from frn.heads.vectors.proto import ProtoHead
 from frn.heads.vectors.ridge import RidgeHead
 from frn.heads.vectors.simpleshot import SimpleShotHead
 from frn.ridge.reconstruction import location_error
@@ -21,8 +21,8 @@ from frn.ridge.reconstruction import location_error
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
 TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]
 """All but DeepEMD, whose SGD takes several shots in batches and gives them no gradient: `test_deepemd.py`."""
-IN_PLACE = ("proto", "proto-tdm", "dsn", "ridge", "bifrn")
-"""Where channels are few, these compare locations in place; Bi-FRN tells locations apart by their positions."""
+IN_PLACE = ("proto", "proto-tdm", "dsn", "ridge", "bifrn", "lccrn", "mcl")
+"""Where channels are few, these compare locations in place; Bi-FRN and LCCRN know where a location is."""
 Score = Callable[[Tensor, Tensor], Tensor]
 
 

@@ -179,16 +179,16 @@ def test_a_full_store_makes_room_for_a_tenth_at_once(tmp_path: Path) -> None:
 def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection is not for two threads at once."""
     store, inside, most = FeatureStore(tmp_path / "f.sqlite"), [], []
-    found = store._get
+    found = store._read
 
-    def slowly(extractor: str, key: str, shape: tuple[int, int]) -> Maps | None:
+    def slowly(extractor: str, key: str, shape: tuple[int, int] | None) -> bytes | None:
         inside.append(key)
         most.append(len(inside))
         time.sleep(0.005)
         inside.pop()
         return found(extractor, key, shape)
 
-    monkeypatch.setattr(store, "_get", slowly)
+    monkeypatch.setattr(store, "_read", slowly)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda key: store.get("m", key, (4, 8)), "abcdefgh"))
     assert max(most) == 1

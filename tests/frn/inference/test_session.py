@@ -173,3 +173,41 @@ def test_a_threshold_is_a_share() -> None:
     for share in (-0.01, 1.01, float("nan")):
         with pytest.raises(FrnError, match="between 0 and 1"):
             check_threshold(share)
+
+
+def test_a_photo_of_none_of_the_classes_is_an_example_of_none() -> None:
+    session = Session()
+    jay = session.create("jay")
+    photo = Support(Path("/x.jpg"), "x", 1, 1)
+    session.add(jay, [photo])
+    session.set_aside([photo])
+    assert session.state.find(jay).supports == ()
+    assert session.state.others == (photo,)
+    session.undo()
+    assert (session.state.find(jay).supports, session.state.others) == ((photo,), ())
+    session.redo()
+    session.add(jay, [photo])
+    assert (session.state.find(jay).supports, session.state.others) == ((photo,), ())
+    session.set_aside([photo])
+    session.take_back(["x"])
+    assert session.state.others == ()
+
+
+def test_every_act_is_named_and_dropping_is_one() -> None:
+    session = Session()
+    session.create("jay")
+    session.name_act("made class jay")
+    session.mark_saved()
+    session.drop(["/a.jpg"])
+    assert session.is_saved
+    assert session.state.dropped == {"/a.jpg"}
+    assert session.state.act == ""
+    session.name_act("dropped 1 answer")
+    session.undo()
+    assert (session.state.dropped, session.state.act, session.undone) == (
+        frozenset(),
+        "made class jay",
+        "dropped 1 answer",
+    )
+    session.redo()
+    assert session.state.dropped == {"/a.jpg"}

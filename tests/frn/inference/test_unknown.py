@@ -5,14 +5,14 @@ import pytest
 
 from frn.inference.unknown import (
     NEVER,
+    Calibration,
     RejectRule,
     auroc,
     calibrate,
-    energy,
     explained,
     familiarity,
 )
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
 
@@ -119,3 +119,13 @@ def test_a_stranger_is_unknown_and_a_sibling_is_not() -> None:
 
 def test_the_area_counts_ties_as_half() -> None:
     assert auroc(np.array([1.0, 2.0]), np.array([1.0])) == 0.75
+
+
+def test_photos_said_to_be_of_no_class_move_the_limit_only_where_that_rejects_fewer_known_ones() -> None:
+    known = np.linspace(0.2, 1.0, 41)
+    stated = Calibration(known, np.zeros(0), 0.0).rule.least
+    few = Calibration(known, np.zeros(0), 0.0, others=np.array([0.6])).rule.least
+    many = Calibration(known, np.zeros(0), 0.0, others=np.full(30, 0.3)).rule.least
+    assert few == stated  # one photo is not worth twenty
+    assert many > 0.3
+    assert (known < many).sum() < 30

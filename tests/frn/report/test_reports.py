@@ -14,7 +14,7 @@ from frn.cli.main import app
 from frn.estimator.loading import load_classifier
 from frn.models.zoo import assets_folder
 from frn.report import photos_page
-from frn.report.page import page, policy, section
+from frn.report.page import policy, render
 
 SAMPLES = assets_folder() / "samples"
 EVIL = "<script>alert(1)</script> &\"'"
@@ -144,7 +144,7 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
     out = tmp_path / "out.html"
     frn("classify", tmp_path / "classes", tmp_path / "classes" / "unknown", "--report", out, "--model", "conv4")
     assert [tag for tag, _ in Elements(out.read_text(encoding="utf-8")).found].count("script") == 1  # the page's own
-    text = page(EVIL, "", [section(EVIL, "", note=EVIL, name=EVIL)])
+    text = "".join(render("page.html", EVIL, EVIL, {EVIL: EVIL}))
     assert "script" not in [tag for tag, _ in Elements(text).found]
 
 

@@ -13,7 +13,7 @@ from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
-from frn.reproduce.in_paper import REGENERATED_FROM
+from frn.models.zoo import assets_folder
 from frn.reproduce.plan import (
     Command,
     Locations,
@@ -22,8 +22,8 @@ from frn.reproduce.plan import (
     run_status,
     stored,
 )
-from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table, at_both
-from frn.reproduce.tables import TABLES, choose_rows, find_table
+from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table
+from frn.reproduce.tables import REGENERATED_FROM, TABLES, choose_rows, find_table
 from frn.system.hardware import processor
 from frn.system.precision import choose_precision
 from frn.training.loop import train
@@ -35,11 +35,19 @@ QUICK = ("--queries", "5", "--episodes", "20")
 TINY = RunSpec(name="tiny", options=RunOptions(preset="cifar-fs-conv4-short", way=4, shot=2, queries=3, epochs=2))
 PLAIN = Measurement(name="tiny", run=TINY, flags=QUICK, prepare="cifar-fs")
 CENTRED = Measurement(name="centred", run=TINY, flags=("--method", "simpleshot", *QUICK), prepare="cifar-fs")
+
+
+def at_both(label: str, measurement: Measurement, *published: tuple[float, ...]) -> Row:
+    """One measurement at both shots."""
+    one, five = published or ((), ())
+    return Row(name=measurement.name, label=label, cells={1: Cell(measurement, *one), 5: Cell(measurement, *five)})
+
+
 TABLE = Table(
     name="tiny",
     source="our own",
     title="A small one",
-    rows=[at_both("FRN", PLAIN, ((20.0, 0.5), (21.0,))), at_both("SimpleShot", CENTRED)],
+    rows=[at_both("FRN", PLAIN, (20.0, 0.5), (21.0,)), at_both("SimpleShot", CENTRED)],
 )
 OTHER = RunSpec(name="other", options=replace(TINY.options, seed=1))
 AGAIN = Measurement(name="other", run=OTHER, flags=QUICK, prepare="cifar-fs")
@@ -255,11 +263,28 @@ def test_a_folder_with_another_run_is_refused(moths: Path, tmp_path: Path) -> No
     assert not found.finished
 
 
-def test_an_answer_that_is_cut_off_does_not_count(tmp_path: Path) -> None:
+def test_an_answer_that_is_cut_off_or_of_other_types_does_not_count(tmp_path: Path) -> None:
     locations = Locations(runs=tmp_path)
-    for torn in ("", '{"results": [{"sh', '{"results": []}', "[]"):
-        (tmp_path / "tiny.json").write_text(torn)
-        assert stored(PLAIN, locations) is None
+    result = {"shot": 1, "way": 5, "queries": 3, "episodes": 9, "accuracy": 50.0, "ci95": 1.0}
+    good = {"results": [result], "seed": 0}
+    texts = ["", '{"results": [{"sh', '{"results": []}', "[]", "5", '"l2"', '{"l2": {"a": {"mean": 1, "ci95": "x"}}}']
+    for name, value in (("way", "5"), ("episodes", None), ("accuracy", "50"), ("ci95", [1]), ("accuracy", 1e999)):
+        texts.append(json.dumps({**good, "results": [{**result, name: value}]}))
+    for text in [*texts, json.dumps({**good, "seed": {}})]:
+        (tmp_path / "tiny.json").write_text(text)
+        assert stored(PLAIN, locations) is None, text
+    (tmp_path / "tiny.json").write_text(json.dumps(good))
+    answer = stored(PLAIN, locations)
+    assert answer is not None
+    assert answer.figures["1"].mean == 50.0
+
+
+def test_a_folder_whose_checkpoint_is_not_of_a_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    model = assets_folder() / "models" / "conv4.safetensors"
+    (tmp_path / "tiny" / "last.safetensors").write_bytes(model.read_bytes())
+    with pytest.raises(FrnError, match=r"tiny: its last\.safetensors is not of a run\. Move it away"):
+        run_status(TINY, Locations(runs=tmp_path))
 
 
 def test_pre_training_comes_before_what_starts_from_it(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from frn.inference.feature_cache import FeatureStore
 from frn.system import caches
 from frn.system.caches import cache_folder
 from frn.system.files import LOCK, beside
-from frn.system.locks import lock
+from frn.system.processes.locks import lock
 
 HOURS = 3600.0
 

@@ -28,7 +28,7 @@ from frn.heads.frn import FRNHead
 from frn.models.model import Model, load_model
 from frn.training.loop import _Step, train
 from frn.training.objectives import build_objective
-from frn.training.presets import Preset, Schedule, demo, find_preset
+from frn.training.presets import Preset, Schedule, find_preset
 from frn.training.runs.run import RunSettings
 from frn.training.setup import build_optimizer, new_model
 from tests import processes
@@ -84,7 +84,7 @@ def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, tor
 
 @pytest.mark.parametrize("name", ["conv4", "resnet12-small"])
 def test_maps_loss_and_gradients_are_those_of_float64(name: str) -> None:
-    model, preset = load_model(name), replace(demo(), episode=SHAPE)
+    model, preset = load_model(name), replace(find_preset("demo"), episode=SHAPE)
     images = torch.rand(12, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     exact = learned(copy.deepcopy(model).double(), preset, images.double())
     found = learned(model.to(DEVICE), preset, images.to(DEVICE))
@@ -133,7 +133,7 @@ def test_episodes_are_scored_where_the_maps_are() -> None:
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_was_not(tmp_path: Path) -> None:
-    preset = replace(demo(), episode=SHAPE, schedule=Schedule(epochs=1, milestones=()))
+    preset = replace(find_preset("demo"), episode=SHAPE, schedule=Schedule(epochs=1, milestones=()))
     images = draw_classes(4, 12, size=32, seed=1)
 
     def run(folder: str, steps: int, *, resume: bool = False) -> list[float]:

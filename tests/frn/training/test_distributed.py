@@ -39,13 +39,13 @@ from frn.system.distributed import ALONE, ProcessGroup, joined, restarted
 from frn.training import launch, loop
 from frn.training.launch import prepare_run
 from frn.training.loop import train
-from frn.training.presets import PRESETS, Preset, Schedule, demo
+from frn.training.presets import PRESETS, Preset, Schedule, find_preset
 from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.runs.run import RunResult, RunSettings
 from frn.training.runs.run_options import RunOptions
 
 TINY = replace(
-    demo(),
+    find_preset("demo"),
     episode=EpisodeShape(way=3, shot=1, queries=2),
     schedule=Schedule(epochs=2, milestones=()),
     validation=ValidationProtocol(every=1, episodes=20),
@@ -303,7 +303,7 @@ def test_two_ranks_evaluate_as_one_does(ranks: Launch, tmp_path: Path) -> None:
 def enrolled(met: ProcessGroup, out: Path) -> str:
     sources = [str(out.parent / "moths"), f"odd={out.parent / 'odd'}"]
     with redirect_stdout(StringIO()) as said, patch.object(distributed, "PIECE", 8):  # they meet several times
-        enroll(sources, out=out.with_suffix(".frn.json"), as_json=True)
+        enroll(sources=sources, out=out.with_suffix(".frn.json"), as_json=True)
     return said.getvalue()
 
 

@@ -10,7 +10,6 @@ import torch
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.cli.shell.schemas import SCHEMAS
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
@@ -51,7 +50,7 @@ def test_ten_classes_of_ten_photos_are_enough_and_end_no_worse(photos: Path, tmp
     told = frn("finetune", photos, "--model", "conv4", "--out", run, "--epochs", 2, "--threads", 1, "--json")
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)
-    assert found.keys() == SCHEMAS["finetune"]["properties"].keys()
+    assert set(found) == {"model", "start", "validation", "seconds"}
     assert found["validation"] >= found["start"] > 20
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     validations = [(line["epoch"], line["val_accuracy"]) for line in lines if "val_accuracy" in line]

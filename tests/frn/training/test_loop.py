@@ -71,6 +71,8 @@ def test_a_model_can_be_the_start_of_another(tmp_path: Path) -> None:
         torch.testing.assert_close(ours, theirs)
     with pytest.raises(FrnError, match="--init is a conv4 model, but the run trains resnet12"):
         quick(tmp_path / "third", replace(TINY, backbone="resnet12"), init=start)
+    with pytest.raises(FrnError, match="--init is a frn model, and lccrn needs 2 networks where that has 1"):
+        quick(tmp_path / "third", replace(TINY, method="lccrn"), init=start)
 
 
 def test_a_seed_may_have_more_bits_than_torchs(tmp_path: Path) -> None:

@@ -12,9 +12,7 @@ from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.zoo import assets_folder
-from frn.training.presets import PRESETS, Preset, Published, Schedule, find_preset
-from frn.training.presets.general import GENERAL
-from frn.training.presets.small import SMALL
+from frn.training.presets import PAPER, PRESETS, Preset, Published, Schedule, find_preset
 
 CROPS = {
     "RandomResizedCrop(84)": Augmentation(size=84, crop="resized", scale=(0.08, 1.0), jitter=0.4),
@@ -97,7 +95,9 @@ def test_every_run_of_the_paper_is_as_published(group: dict[str, Any], row: dict
 
 
 def test_there_are_the_runs_of_the_paper_and_our_own_and_no_others() -> None:
-    assert set(PRESETS) == set(GENERAL) | set(SMALL) | {row["name"] for _, row in rows()}
+    small = {"cub-small-conv4", "cub-small-conv4-average", "mini-imagenet-small-conv4"}
+    assert set(PAPER) == small | {row["name"] for _, row in rows()}
+    assert len(PRESETS) == len(PAPER) + 17
     for preset in PRESETS.values():
         start = preset.pretraining.init_from
         assert start is None or start in PRESETS

@@ -9,7 +9,7 @@ from frn.data.batch_augmentation import augment
 from frn.data.synthetic import draw_classes
 from frn.models.model import load_model
 from frn.training.finetuning.statistics import MIN_CROP, Statistics, begin_training, measure_statistics, norms
-from frn.training.presets import demo
+from frn.training.presets import find_preset
 from frn.training.runs.run import RunSettings
 
 
@@ -17,7 +17,7 @@ def test_statistics_stay_where_the_preset_says_so() -> None:
     for fixed in (True, False):
         model = load_model("conv4")
         before = Statistics.of(model)
-        begin_training(model, replace(demo(), freeze_batchnorm=fixed))
+        begin_training(model, replace(find_preset("demo"), freeze_batchnorm=fixed))
         model.feature_maps(torch.rand(4, 3, 32, 32))
         same = [torch.equal(a, b) for a, b in zip(before.values, Statistics.of(model).values, strict=True)]
         assert all(same) if fixed else not any(same)
@@ -25,7 +25,11 @@ def test_statistics_stay_where_the_preset_says_so() -> None:
 
 
 def test_those_of_photos_are_means_over_photos_seen_nearly_whole() -> None:
-    model, preset, images = load_model("conv4"), demo(), draw_classes(4, 16, size=40, seed=0)  # one batch of 64
+    model, preset, images = (
+        load_model("conv4"),
+        find_preset("demo"),
+        draw_classes(4, 16, size=40, seed=0),
+    )  # one batch of 64
     before = {name: value.clone() for name, value in model.state_dict().items()}
     measured = measure_statistics(model, images, preset, RunSettings(seed=3))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "the model is as it was"

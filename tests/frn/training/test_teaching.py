@@ -18,10 +18,11 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
+from frn.training.losses import distillation_loss
 from frn.training.runs.run import RunResult, RunSettings
 from frn.training.teaching.answers import record_answers
-from frn.training.teaching.lesson import Photos, teach, views
-from frn.training.teaching.objective import Whitening, class_divergence, neighbour_divergence, seen_through
+from frn.training.teaching.lesson import teach, views
+from frn.training.teaching.objective import SOFTENED, Whitening, neighbour_divergence, seen_through
 from frn.training.teaching.teaching_recipe import TeachingRecipe, read_recipe
 from tests.frn.training.tiny import sampled, weights
 
@@ -58,7 +59,7 @@ def run(out: Path, recipe: TeachingRecipe = RECIPE, *, steps: int | None = None,
     torch.manual_seed(0)
     taken: list[int] = []
     return teach(
-        recipe, Photos(IMAGES, 1), Teacher(), model(), model(), out, RunSettings(resume=resume),  # type: ignore[arg-type]
+        recipe, IMAGES, 1, Teacher(), model(), model(), out, RunSettings(resume=resume),  # type: ignore[arg-type]
         report=lambda step, losses: taken.append(step), stop=lambda: steps is not None and len(taken) >= steps,
     )  # fmt: skip
 
@@ -112,7 +113,7 @@ def test_a_view_of_a_map_is_the_map_of_the_view() -> None:
 def test_a_student_like_its_teacher_loses_nothing() -> None:
     features, logits = torch.randn(6, 4), torch.randn(6, 5)
     assert neighbour_divergence(features, 3 * features).item() == pytest.approx(0, abs=1e-5)
-    assert class_divergence(logits, logits).item() == pytest.approx(0, abs=1e-6)
+    assert distillation_loss(logits, logits, SOFTENED).item() == pytest.approx(0, abs=1e-6)
     assert neighbour_divergence(features, torch.randn(6, 4)).item() > 0.1
 
 

@@ -14,14 +14,14 @@ from frn.episodes import EpisodeShape
 from frn.images.transforms import EvaluationTransform
 from frn.models.model import load_model
 from frn.training.loop import StepReport, ValidationReport, train
-from frn.training.presets import Preset, Schedule, demo
+from frn.training.presets import Preset, Schedule, find_preset
 from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.runs.run import RunSettings
 
 Objective = Literal["frn-pretrain", "average-pretrain"]
 
 TINY = replace(
-    demo(),
+    find_preset("demo"),
     augmentation=Augmentation(size=16, crop="padded", padding=2),
     transform=EvaluationTransform(size=16),
     episode=EpisodeShape(way=4, shot=2, queries=2),
@@ -30,7 +30,7 @@ TINY = replace(
 )
 
 
-CLEAR: dict[str, Any] = {"augmentation": demo().augmentation, "transform": demo().transform}
+CLEAR: dict[str, Any] = {"augmentation": find_preset("demo").augmentation, "transform": find_preset("demo").transform}
 """Of a preset whose images have the demo's 32 pixels, where a few steps learn."""
 
 

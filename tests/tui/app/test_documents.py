@@ -180,9 +180,8 @@ def test_the_samples_step_aside_for_a_first_class_and_undo_brings_them_back(driv
 def test_new_and_save_as(drive: Drive, fake_engine: FakeEngine) -> None:
     saved: list[str] = []
 
-    def save(tell: object, **arguments: str) -> dict[str, str]:
+    def save(tell: object, **arguments: str) -> None:
         saved.append(arguments["path"])
-        return {}
 
     fake_engine.op_save = save  # type: ignore[method-assign]
 

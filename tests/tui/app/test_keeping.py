@@ -2,11 +2,9 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from frn_tui.client.client import EngineError
-from frn_tui.client.protocol import EXISTS
+from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.terminal.viewer import viewer_command
 
@@ -18,9 +16,8 @@ from tests.tui.fake_engine import FakeEngine
 def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: FakeEngine) -> None:
     saved: list[str] = []
 
-    def save(tell: object, **arguments: str) -> dict[str, str]:
+    def save(tell: object, **arguments: str) -> None:
         saved.append(arguments["path"])
-        return {}
 
     fake_engine.op_save = save  # type: ignore[method-assign]
 
@@ -41,7 +38,7 @@ def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: F
 
 
 def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) -> None:
-    def save(tell: object, **arguments: str) -> dict[str, str]:
+    def save(tell: object, **arguments: str) -> None:
         raise EngineError("/home/x.frn.json: cannot be written (No space left on device, 9 bytes)")
 
     fake_engine.op_save = save  # type: ignore[method-assign]
@@ -67,11 +64,10 @@ def test_what_is_exported_follows_the_name_and_replaces_only_if_told(
 ) -> None:
     asked: list[tuple[str, str, bool]] = []
 
-    def export(tell: object, path: str, what: str, replace: bool) -> dict[str, object]:
+    def export(tell: object, path: str, what: str, replace: bool) -> None:
         asked.append((path, what, replace))
         if not replace:
             raise EngineError(f"{path}: is in the way", code=EXISTS)
-        return {}
 
     fake_engine.op_export = export  # type: ignore[assignment, method-assign]
 
@@ -89,19 +85,13 @@ def test_what_is_exported_follows_the_name_and_replaces_only_if_told(
     drive(scenario)
 
 
-def test_a_photo_is_shown_by_what_the_system_has(tmp_path: Path) -> None:
-    opener = tmp_path / "xdg-open"
-    opener.write_text("#!/bin/sh\n")
-    opener.chmod(0o755)
-    desktop = {"DISPLAY": ":0", "PATH": str(tmp_path)}
-    assert viewer_command("/a b.jpg", desktop, "linux") == ["xdg-open", "/a b.jpg"]
+def test_a_photo_is_shown_by_what_the_system_has() -> None:
+    assert viewer_command("/a b.jpg", {"DISPLAY": ":0"}, "linux") == ["xdg-open", "/a b.jpg"]
     assert viewer_command("/a.jpg", {}, "darwin") == ["open", "/a.jpg"]
     assert viewer_command("C:/a.jpg", {}, "win32")[-1] == "C:/a.jpg"
     assert viewer_command("/a.jpg", {"FRN_VIEWER": "feh"}, "linux") == ["feh", "/a.jpg"]
     with pytest.raises(FrnError, match="no desktop"):
-        viewer_command("/a.jpg", {"PATH": str(tmp_path)}, "linux")
-    with pytest.raises(FrnError, match="xdg-utils"):
-        viewer_command("/a.jpg", {"DISPLAY": ":0", "PATH": "/nowhere"}, "linux")
+        viewer_command("/a.jpg", {}, "linux")
 
 
 def test_o_shows_the_photo_in_focus(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,24 +2,26 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import FindHolder, LoadProject, LockProject, SaveProject
-from frn_tui.client.protocol import OPEN_ELSEWHERE, OpenModel
-from frn_tui.client.serialization import StateJson
+from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError, OpenModel
 from frn_tui.dialogs.dialogs import AskText
+from frn_tui.document.controller import Controller
 
+from frn.inference.session import ClassEntry, State
 from tests import processes
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
 PROJECT = "/home/birds.frn.json"
-STATE: StateJson = {"classes": [{"id": 1, "name": "x", "supports": []}], "threshold": None, "next_id": 2}
+STATE = State((ClassEntry(1, "x"),), next_id=2)
 
 
 @pytest.fixture
@@ -49,8 +51,8 @@ def test_the_second_app_is_told_and_cannot_save_over_the_first(
                 await client.call(OpenModel(model="conv4"))
             await first.call(SaveProject(path=path, state=STATE, replace=False))
             await first.call(LockProject(path=path))
-            assert (await first.call(FindHolder(path=path)))["holder"] is None
-            assert (await second.call(FindHolder(path=path)))["holder"] == os.getpid()
+            assert (await first.call(FindHolder(path=path))) is None
+            assert (await second.call(FindHolder(path=path))) == os.getpid()
             await second.call(LoadProject(path=path))
             with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
                 await second.call(SaveProject(path=path, state=STATE, replace=True))
@@ -60,11 +62,11 @@ def test_the_second_app_is_told_and_cannot_save_over_the_first(
                 await first.call(SaveProject(path=path, state=STATE, replace=False))
             await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
             await second.call(LockProject(path=None))
-            assert (await first.call(FindHolder(path=path)))["holder"] is None
+            assert (await first.call(FindHolder(path=path))) is None
 
             await second.call(LockProject(path=path))
             await second.close()
-            assert (await first.call(FindHolder(path=path)))["holder"] is None  # a lock dies with its app
+            assert (await first.call(FindHolder(path=path))) is None  # a lock dies with its app
             await first.call(SaveProject(path=path, state=STATE, replace=False))
         finally:
             await first.close()
@@ -85,15 +87,52 @@ def test_a_link_to_a_project_is_the_project_and_a_damaged_lock_still_locks(
             await first.start()
             await second.start()
             await first.call(LockProject(path=str(path)))
-            assert (await second.call(FindHolder(path=str(link))))["holder"] == os.getpid()
+            assert (await second.call(FindHolder(path=str(link)))) == os.getpid()
             (lock,) = (private_state / "open").iterdir()
             lock.write_text("no process")
-            assert (await second.call(FindHolder(path=str(link))))["holder"] == 0
+            assert (await second.call(FindHolder(path=str(link)))) == 0
         finally:
             await first.close()
             await second.close()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
+def test_a_project_is_locked_again_after_its_engine_was_killed(
+    tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
+) -> None:
+    path = str(tmp_path / "x.frn.json")
+
+    async def scenario() -> None:
+        first, second = EngineClient(), engine_of(other.pid)
+        controller = Controller(first)
+        controller.project, first.on_restart = path, controller.lock_again
+        try:
+            await first.start()
+            await second.start()
+            await controller.lock_again()
+            killed = first.pid
+            assert killed is not None
+            os.kill(killed, signal.SIGKILL)
+            while first.pid in (None, killed) or (await second.call(FindHolder(path=path)))["holder"] is None:
+                await asyncio.sleep(0.01)
+            assert (await second.call(FindHolder(path=path)))["holder"] == os.getpid()
+        finally:
+            await first.close()
+            await second.close()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+
+
+def test_the_app_locks_its_project_when_the_engine_was_started_again(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        driver.app.controller.project = PROJECT
+        assert fake_engine.on_restart is not None
+        fake_engine.on_restart()
+        await driver.until(lambda: fake_engine.locked == PROJECT)
+
+    drive(scenario)
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("leave it", "before")])
@@ -119,13 +158,12 @@ def test_who_opens_it_second_chooses(drive: Drive, fake_engine: FakeEngine, opti
 def test_saving_what_another_app_has_taken_over_asks_for_another_name(drive: Drive, fake_engine: FakeEngine) -> None:
     saved: list[str] = []
 
-    def save(tell: object, **arguments: str) -> dict[str, str]:
+    def save(tell: object, **arguments: str) -> None:
         if arguments["path"] == PROJECT:
             raise EngineError(
-                f"{PROJECT}: is open in another frn-tui (process 4321). Save under another name.", OPEN_ELSEWHERE
+                f"{PROJECT}: is open in another frn-tui (process 4321). Save under another name.", code=OPEN_ELSEWHERE
             )
         saved.append(arguments["path"])
-        return {}
 
     fake_engine.op_save = save  # type: ignore[method-assign]
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import ListFolder
-from frn_tui.client.protocol import INTERNAL, PROTOCOL_VERSION, EmbedImages, RenderPreview
+from frn_tui.client.protocol import INTERNAL, PROTOCOL_VERSION, EmbedImages, EngineError, RenderPreview
 from frn_tui.engine.__main__ import BEHIND
 from frn_tui.engine.pipes import MAX_LOG
 
@@ -68,7 +68,7 @@ def test_progress_comes_in_order_and_lanes_do_not_wait_for_each_other(photos: Ca
         embedding = asyncio.create_task(client.call(EmbedImages(paths=paths), events.append))
         await eventually(lambda: len(events) > 1)
         preview = await client.call(RenderPreview(path=paths[0], columns=2, rows=1))
-        assert preview["columns"] == 2
+        assert preview.columns == 2
         assert not embedding.done()
         await embedding
         assert [event["path"] for event in events if event["event"] == "embedded"] == paths

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import ScanPath
-from frn_tui.client.protocol import AskClasses, EmbedImages, RenderPreview, SetClasses
+from frn_tui.client.protocol import AskClasses, EmbedImages, EngineError, RenderPreview, SetClasses
 
+from frn.inference.session import State
+from frn.system.processes.messages import convert
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, children, eventually, kill, play
 
@@ -49,7 +51,7 @@ def test_classes_that_wait_behind_a_request_that_does_not_stop_are_told_to_the_n
     async def scenario(client: EngineClient) -> None:
         pid = client.pid
         stuck = asyncio.create_task(client.call(EmbedImages(paths=[hang])))
-        telling = asyncio.create_task(client.call(SetClasses(state={"classes": [], "threshold": None, "next_id": 1})))
+        telling = asyncio.create_task(client.call(SetClasses(State())))
         await eventually(Path(hang).with_suffix(".begun").exists)
         stuck.cancel()
         assert (await telling)["reports"] == []
@@ -66,7 +68,7 @@ def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable
         await client.call(EmbedImages(paths=[a, b]), events.append)
         supports = [{**e, "event": ""} for e in events if e["event"] == "embedded"]
         entries: Any = [{"id": i, "name": f"{i}", "supports": [support]} for i, support in enumerate(supports)]
-        await client.call(SetClasses(state={"classes": entries, "threshold": None, "next_id": 5}))
+        await client.call(SetClasses(convert({"classes": entries}, State)))
         told: list[str] = []
 
         async def restarted() -> None:

@@ -98,14 +98,14 @@ def test_asking_shows_the_first_answer_and_its_map_and_edits_renew_them(run: Run
         assert controller.query.answer is not None
         assert controller.query.answer["scores"][0]["id"] == wren.id
         assert "maps" in controller.query.answer
-        await controller.show(2)
+        await controller.show("/q/jay-8.jpg")
         assert controller.query.answer["path"] == "/q/jay-8.jpg"
         assert "maps" in controller.query.answer
         assert controller.query.rejected == 0
         await controller.edit(lambda session: session.set_threshold(0.6))
         assert controller.query.rejected == 2
         assert controller.query.answer["path"] == "/q/jay-8.jpg"
-        await controller.show(-1)
+        await controller.show("/q/jay-8.jpg")
         await controller.edit(lambda session: session.delete(wren.id))
         assert all(score["id"] != wren.id for answer in controller.query.answers for score in answer.get("scores", []))
 
@@ -118,7 +118,7 @@ def test_questions_about_the_same_photos_at_once_leave_an_answer_to_each(run: Ru
         paths = [f"/q/jay-{number}.jpg" for number in range(9)]
         await asyncio.gather(controller.ask(paths[:6]), controller.ask(paths[3:]), controller.ask([*paths, paths[0]]))
         assert [answer["path"] for answer in controller.query.answers] == paths
-        controller.query.drop(paths[1:3])
+        controller.session.drop(paths[1:3])
         await asyncio.gather(controller.ask(paths[:5]), controller.ask(paths))
         assert sorted(answer["path"] for answer in controller.query.answers) == paths
 

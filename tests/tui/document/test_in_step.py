@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from frn_tui.client.client import EngineError
+from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import bundle, settle, sort
@@ -97,7 +97,7 @@ def test_after_a_change_of_the_model_that_was_cancelled_the_classes_still_answer
         await cancelled(changing)
         engine.held.clear()
         assert not engine.known
-        await controller.show(1)  # asks for its maps
+        await controller.show("/q/wren-9.jpg")  # asks for its maps
         assert len(engine.known) == 3
         assert controller.query.answer is not None
         assert "maps" in controller.query.answer
@@ -280,12 +280,12 @@ def test_a_project_is_not_saved_in_the_place_of_another(run: Callable[[Test], No
 def test_who_steps_back_while_answers_are_renewed_sees_new_ones(run: Callable[[Test], None]) -> None:
     async def test(controller: Controller, engine: "FakeEngine") -> None:
         await controller.ask([f"/q/wren-{number}.jpg" for number in range(5, 9)])
-        await controller.show(1)  # now two of them have maps
+        await controller.show("/q/wren-6.jpg")  # now two of them have maps
         controller.session.set_threshold(0.6)
         renewing = engine.held["query"] = asyncio.Event()
         telling = asyncio.create_task(controller.sync())
         await reached(engine, "query", 4)
-        controller.query.show(0)
+        controller.query.show("/q/wren-5.jpg")
         renewing.set()
         await telling
         assert controller.query.rejected == 4

@@ -1,14 +1,15 @@
 """The engine's operations, asked in this process."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.client.protocol import ProtocolError, parse
+from frn_tui.client.protocol import parse
 from frn_tui.engine.operations import build_handlers
 from frn_tui.engine.worker_queues import Handler, Job, serve
+
+from frn.system.processes.messages import decode, encode
 
 Message = dict[str, Any]
 
@@ -38,21 +39,21 @@ class Engine:
         messages: list[Message] = []
 
         def send(message: Any) -> None:
-            messages.append(json.loads(json.dumps(message)))
+            messages.append(decode(encode(message)))
             if message.get("event") == cancel_at:
                 job.cancelled.set()
 
         try:
             job = Job(1, parse({"op": op, **arguments}), send)
-        except ProtocolError as error:
+        except ValueError as error:
             return Asked([{"end": "failed", "reason": str(error)}])
         serve(self.handlers[op], job)
         return Asked(messages)
 
-    def done(self, op: str, /, **arguments: Any) -> Message:
+    def done(self, op: str, /, **arguments: Any) -> Any:
         end = self.ask(op, **arguments).end
         assert end["end"] == "done", end
-        return end
+        return end["result"]
 
     def state(self, classes: dict[str, list[Path]], threshold: float | None = None) -> Message:
         paths = [str(path) for members in classes.values() for path in members]

@@ -45,13 +45,13 @@ def test_a_bundle_opens_where_nothing_else_is_there(
     if name == "birds.zip":
         assert engine.done("scan", path=str(place / name))["kind"] == "bundle"
         found = engine.done("unpack", path=str(place / name), folder=str(place / "birds"))
-        assert found["project"] == str(project)
+        assert found == str(project)
         assert "already exists" in engine.ask("unpack", path=str(place / name), folder=str(place / "birds")).reason
     loaded = engine.done("load", path=str(project))
     assert content(loaded["state"]) == content(state)
     assert loaded["state"]["threshold"] == 0.3
     paths = [one["path"] for entry in loaded["state"]["classes"] for one in entry["supports"]]
-    assert engine.done("missing", paths=paths)["missing"] == []
+    assert engine.done("missing", paths=paths) == []
     assert all(Path(path).resolve().is_relative_to(place / "birds") for path in paths)
     assert not list(place.glob(".*")) + list((tmp_path / "out").glob(".*"))
 
@@ -153,9 +153,9 @@ def test_moved_photos_are_found_by_content_whatever_they_are_called(
     for number, path in enumerate(paths[1:]):
         shutil.move(path, new / f"other name {number}.png")
     (new / "loop").symlink_to(tmp_path / "new")
-    assert engine.done("missing", paths=paths)["missing"] == paths[1:]
+    assert engine.done("missing", paths=paths) == paths[1:]
     sizes = {one["key"]: one["size"] for one in supports[1:]}
-    found = engine.done("relocate", folder=str(tmp_path / "new"), sizes=sizes)["found"]
+    found = engine.done("relocate", folder=str(tmp_path / "new"), sizes=sizes)
     assert found.keys() == sizes.keys()
     assert all(Path(one["path"]).is_relative_to(new) for one in found.values())
     assert "is no folder" in engine.ask("relocate", folder="/nowhere", sizes=sizes).reason

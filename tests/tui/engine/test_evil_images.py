@@ -1,7 +1,6 @@
 """Every kind of file that someone may drop on the app ends in an answer or a reason, and the engine lives."""
 
 import asyncio
-import json
 import os
 import socket
 import struct
@@ -14,10 +13,13 @@ from typing import Any
 import numpy as np
 import PIL
 import pytest
-from frn_tui.client.client import EngineClient, EngineError
+from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found, ListFolder, ScanPath
-from frn_tui.client.protocol import AskClasses, EmbedImages, OpenModel, RenderPreview, SetClasses
+from frn_tui.client.protocol import AskClasses, EmbedImages, EngineError, OpenModel, RenderPreview, SetClasses
 from PIL import Image
+
+from frn.inference.session import State
+from frn.system.processes.messages import convert
 
 Make = Callable[[Path], Path | None]
 Message = dict[str, Any]
@@ -297,7 +299,7 @@ async def enroll(client: EngineClient, path: str) -> None:
     await client.call(EmbedImages(paths=[path]), events.append)
     support = next(event for event in events if event["event"] == "embedded")
     state = {"classes": [{"id": 1, "name": "x", "supports": [support]}], "threshold": None, "next_id": 2}
-    await client.call(SetClasses(state=json.loads(json.dumps(state))))
+    await client.call(SetClasses(convert(state, State)))
 
 
 async def reason_of(client: EngineClient, request: EmbedImages | AskClasses, event: str, path: Path) -> str | None:

@@ -57,7 +57,7 @@ def test_images_beside_folders_of_images_are_told_of_and_stamped(bare: Engine, t
         path.write_text("12")
     found = bare.done("scan", path=str(tmp_path))
     assert (found["kind"], found["files"]) == ("classes", [str(loose)])
-    stamps = bare.done("stamp", paths=[str(loose), str(tmp_path / "away")])["stamps"]
+    stamps = bare.done("stamp", paths=[str(loose), str(tmp_path / "away")])
     assert stamps == {str(loose): [2, loose.stat().st_mtime_ns]}
 
 

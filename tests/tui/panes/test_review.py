@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,10 @@ def shown(driver: Driver) -> str:
     answer = driver.app.controller.query.answer
     assert answer is not None
     return answer["path"]
+
+
+def said(driver: Driver) -> str:
+    return driver.app.context.jobs._message
 
 
 def names(review: Review) -> list[str]:
@@ -104,7 +109,7 @@ def test_the_order_of_the_review_is_the_order_of_the_keys_and_survives_closing(d
         assert shown(driver) == "/queries/jay-10.jpg"
         await driver.keys("comma", "comma")
         assert shown(driver) == "/queries/bad-2.jpg"
-        await driver.keys("l")
+        await driver.keys("escape", "escape", "l")
         assert names(driver.app.screen)[:2] == ["bad-2.jpg", "swan-1.jpg"]  # type: ignore[arg-type]
 
     drive(scenario)
@@ -131,7 +136,7 @@ def test_many_are_labelled_at_once_and_one_undo_takes_it_back(drive: Drive, line
     drive(scenario)
 
 
-def test_only_some_are_shown_and_found(drive: Drive) -> None:
+def test_only_some_are_shown_and_found(drive: Drive, lines: Lines) -> None:
     async def scenario(driver: Driver) -> None:
         review = await opened(driver)
         await driver.keys("f")
@@ -151,9 +156,9 @@ def test_only_some_are_shown_and_found(drive: Drive) -> None:
         await driver.keys("slash")
         await driver.type("eagle")
         told = "no answer matches: as asked · only eagle"
-        assert any(told in note.message for note in driver.app._notifications)
+        assert told in lines(driver.app)[1]
         await driver.keys("escape", "full_stop")
-        assert told in driver.app.context.jobs._message
+        assert told in said(driver)
 
     drive(scenario)
 
@@ -162,6 +167,8 @@ def test_only_some_are_shown_and_found(drive: Drive) -> None:
 def test_the_threshold_is_set_by_key_by_number_and_by_mouse(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
     async def scenario(driver: Driver) -> None:
         await opened(driver)
+        if not driver.app.screen.query_one(Histogram).display:
+            await driver.keys("G")
         assert "unknown below 40.0 %: 1 of 5 asked, 0 of 15 examples" in "\n".join(lines(driver.app))
         await driver.pilot.press(*["plus"] * 6)
         await driver.idle()
@@ -252,7 +259,7 @@ def test_undo_moves_photos_back_before_it_takes_labels_back(drive: Drive, fake_e
         await driver.keys("u")
         assert jay() == ("/queries/jay-10.jpg", "/queries/jay-10.jpg")
         assert fake_engine.moved[-1] == {"/out/owl/jay-10.jpg": "/queries/jay-10.jpg"}
-        assert "undone: moved 5 photos   ctrl+r: redo" in [note.message for note in driver.app._notifications]
+        assert said(driver) == "undone: moved 5 photos   ctrl+r: redo"
         await driver.keys("ctrl+r")
         assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
         assert fake_engine.moved[-1] == {"/queries/wren-10.jpg": "/out/wren/wren-10.jpg"}
@@ -322,8 +329,8 @@ def test_rival_and_nearest_example_stand_beside_every_answer(drive: Drive, lines
         await opened(driver)
         await driver.keys("l")
         text = "\n".join(lines(driver.app))
-        assert "jay-10.jpg: jay 0.90, 45 % explained · rival owl 0.10 · nearest example jay-0.jpg" in text
-        await driver.keys("enter")
+        assert "jay-10.jpg: jay 0.90, 45 % explained · rival owl 0.10 · nearest example jay/jay-0.jpg" in text
+        await driver.keys("enter", "enter")
         assert "rival owl 0.10   nearest jay-0.jpg" in "\n".join(lines(driver.app))
 
     drive(scenario)
@@ -357,6 +364,127 @@ def test_the_summary_and_the_caption_are_read_whole(drive: Drive, lines: Lines, 
         if size == (60, 20):
             assert "dark: explained light: not h: blend" in words
         await driver.keys("l")
-        assert "unknown" in "".join(lines(driver.app)[1:3])
+        assert "Answers · 1 of 1" in lines(driver.app)[0]
 
     drive(scenario, size=size)
+
+
+def test_none_of_these_is_a_verdict_that_is_kept_sorted_apart_and_undone(
+    drive: Drive, fake_engine: FakeEngine, lines: Lines
+) -> None:
+    async def scenario(driver: Driver) -> None:
+        controller = driver.app.controller
+        await opened(driver)
+        before = controller.threshold, controller.query.rejected
+        await driver.keys("l", "x")  # the jay
+        assert (controller.threshold, controller.query.rejected) == before
+        assert [other.key for other in controller.session.state.others] == ["jay-10.jpg"]
+        assert not controller.session.is_saved
+        assert "◆ none of these" in "\n".join(lines(driver.app))
+        assert "1 labelled (1 none of these)" in "\n".join(lines(driver.app))
+        await driver.keys("f")
+        await driver.type("none of these")
+        assert names(driver.app.screen) == ["jay-10.jpg"]  # type: ignore[arg-type]
+        await driver.keys("e", "enter", "enter")
+        assert [folder for _, folder, _ in fake_engine.sorted] == [f"{Path.cwd()}/sorted/none of these"]
+        await driver.keys("1")  # it is a jay after all
+        assert controller.session.state.others == ()
+        await driver.keys("u")
+        assert said(driver) == "undone: added to jay   ctrl+r: redo"
+        await driver.keys("u")
+        assert said(driver) == "undone: it is none of these   ctrl+r: redo"
+        assert controller.session.state.others == ()
+        await driver.keys("ctrl+r")
+        assert said(driver) == "redone: it is none of these   u: undo"
+
+    drive(scenario)
+
+
+def test_dropping_is_in_the_history_and_messages_are_seen_in_the_review(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("l", "d")
+        assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
+        assert "dropped 1 answer   u: undo" in lines(driver.app)[-1]
+        await driver.keys("2", "u", "u")
+        assert names(review) == FILES
+        assert "undone: dropped 1 answer" in "\n".join(lines(driver.app))
+        await driver.keys("d", "escape")
+        assert "/5 " in "\n".join(lines(driver.app))  # of the five that are left
+
+    drive(scenario)
+
+
+def test_a_tile_says_the_label_with_its_own_probability_and_of_unknown_photos_what_is_explained() -> None:
+    scores = [
+        {"id": 1, "probability": 0.9, "error": 1.0, "explained": 0.41},
+        {"id": 2, "probability": 0.1, "error": 2.0, "explained": 0.2},
+    ]
+    answer: Any = {"path": "/q/1.jpg", "scores": scores, "unknown": False}
+    unknown: Any = {**answer, "unknown": True}
+    assert Reviewed(answer, "jay", None, None, is_seen=True).words == "jay 0.90"
+    assert Reviewed(answer, "jay", "owl", None, is_seen=True, label_id=2).words == "owl 0.10"
+    assert Reviewed(unknown, "unknown", None, None, is_seen=True).words == "unknown 41 %"
+    assert Reviewed(answer, "jay", "none of these", None, is_seen=True).words == "none of these"
+
+
+@pytest.mark.parametrize(("size", "least"), [((80, 24), 8), ((140, 40), 32)])
+def test_photos_have_the_room_of_the_review(
+    drive: Drive, fake_engine: FakeEngine, lines: Lines, size: tuple[int, int], least: int
+) -> None:
+    folders = {**FakeEngine.FOLDERS, "/many": [f"jay-{number}.jpg" for number in range(100, 220)]}
+    fake_engine.FOLDERS = folders  # type: ignore[misc]
+
+    async def scenario(driver: Driver) -> None:
+        driver.app.workspace.ask(["/many"])
+        await driver.idle()
+        await driver.keys("l")
+
+        def whole() -> int:
+            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one is in the line of details
+
+        assert whole() >= least
+        if size == (140, 40):
+            assert driver.app.screen.query_one(Histogram).display
+            await driver.keys("left_curly_bracket", "left_curly_bracket")
+            assert "\n".join(lines(driver.app)).count("○") >= 60
+
+    drive(scenario, size=size)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+def test_the_large_photo_is_judged_and_left_step_by_step(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("l", "enter")
+        assert "not explained by jay" in "\n".join(lines(driver.app))
+        assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
+        await driver.keys("j", "1")  # the owl is a jay
+        assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
+        assert shown(driver) == "/queries/owl-11.jpg"  # the next one
+        await driver.keys("k", "x", "u")
+        assert shown(driver) == "/queries/owl-11.jpg"
+        await driver.keys("escape", "space", "escape")
+        assert review.gallery.selection == []
+        assert driver.app.screen is review
+        await driver.keys("enter", "enter")
+        assert not review.is_current
+        assert shown(driver) == "/queries/swan-1.jpg"
+
+    drive(scenario, size=size)
+
+
+def test_v_selects_from_here_on_and_an_empty_list_says_why(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.keys("l", "v", "l", "l")
+        assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg", "owl-11.jpg"]
+        await driver.keys("h", "v", "l", "l")
+        assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
+        await driver.keys("slash")
+        await driver.type("eagle")
+        assert "no answer matches: as asked · only eagle" in lines(driver.app)[1]
+        await driver.keys("question_mark")
+        assert "It is of a class by name" in "\n".join(lines(driver.app))
+
+    drive(scenario)

@@ -204,7 +204,7 @@ def test_mirror_images_are_a_setting_a_flag_and_an_edit_that_undo_takes_back(
 def test_a_model_of_the_settings_that_is_gone_is_told_of(
     drive: Drive, private_state: Path, fake_engine: FakeEngine, told: list[str]
 ) -> None:
-    from frn_tui.client.client import EngineError
+    from frn_tui.client.protocol import EngineError
 
     opened = fake_engine.op_open_model
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from frn_tui.app import FrnApp
-from frn_tui.client.rendering import read_picture
+from frn_tui.client.rendering import numbered
 from frn_tui.panes.review import Review
 from frn_tui.terminal.marks import MARKS, PLACEHOLDER
 from frn_tui.terminal.modes import Mode
@@ -21,13 +21,22 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.strip import Strip
 
-MESSAGE = {"columns": 3, "rows": 2, "photo": [4, 3], "view": [0.0, 0.0, 1.0, 1.0], "seen": [0.1, 0.0, 0.9, 1.0]}
+from frn.system.processes.messages import convert
+
+MESSAGE = {
+    "cells": "",
+    "columns": 3,
+    "rows": 2,
+    "photo": [4, 3],
+    "view": [0.0, 0.0, 1.0, 1.0],
+    "seen": [0.1, 0.0, 0.9, 1.0],
+}
 COMMAND = re.compile(r"\x1b_G([^;\x1b]*);?([^\x1b]*)\x1b\\")
 
 
 def picture(mode: Mode = "kitty", rgb: bytes = bytes(3 * 6 * 4)) -> Picture:
     data = base64.b64encode(zlib.compress(rgb)).decode() if mode == "kitty" else "#0;2;9;9;9|#0!6~\n#0;2;9;9;9|#0!6~"
-    return read_picture(mode, {**MESSAGE, "pixels": [6, 4], "cells": data})  # type: ignore[typeddict-item]
+    return numbered(convert({**MESSAGE, "mode": mode, "pixels": [6, 4], "data": data}, Picture))
 
 
 def keys(command: str) -> dict[str, str]:

@@ -1,10 +1,12 @@
 import base64
 
 import pytest
-from frn_tui.client.rendering import read_picture
 from frn_tui.terminal.rendered_picture import Picture
 
+from frn.system.processes.messages import convert
+
 MESSAGE = {
+    "mode": "half",
     "columns": 2,
     "rows": 1,
     "photo": [4, 3],
@@ -16,15 +18,17 @@ MESSAGE = {
 
 def test_a_picture_is_read_from_a_message() -> None:
     message = {**MESSAGE, "cells": base64.b64encode(bytes(range(14))).decode()}
-    picture = read_picture("half", message)  # type: ignore[arg-type]
-    assert picture == Picture("half", 2, 1, bytes(range(14)), (4, 3), (0.0, 0.0, 1.0, 1.0), (0.1, 0.0, 0.9, 1.0))
+    picture = convert(message, Picture)
+    assert picture == Picture(
+        "half", 2, 1, bytes(range(14)), (4, 3), (0.0, 0.0, 1.0, 1.0), (0.1, 0.0, 0.9, 1.0), (2, 2)
+    )
 
 
 def test_what_is_no_picture_is_refused() -> None:
     with pytest.raises(ValueError, match="3 bytes are no 2 x 1 cells"):
-        read_picture("half", {**MESSAGE, "cells": "AAAA"})  # type: ignore[typeddict-item]
-    with pytest.raises(ValueError, match="no base64"):
-        read_picture("half", {**MESSAGE, "cells": "!!!!"})  # type: ignore[typeddict-item]
+        convert({**MESSAGE, "cells": "AAAA"}, Picture)
+    with pytest.raises(ValueError, match="base64"):
+        convert({**MESSAGE, "cells": "!!!!"}, Picture)
 
 
 def test_another_size_takes_the_nearest_cells() -> None:

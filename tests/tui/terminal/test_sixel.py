@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.client.rendering import read_picture
+from frn_tui.client.rendering import numbered
 from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
 from frn_tui.terminal.modes import FRAME
 from frn_tui.terminal.pixels import Graphics, placeholders
@@ -15,6 +15,7 @@ from frn_tui.widgets import cells
 from rich.style import Style
 from textual.strip import Strip
 
+from frn.system.processes.messages import convert
 from tests.tui.terminal.test_pixels import MESSAGE
 
 IMAGE = re.compile(r'\x1bP0;1q"1;1;(\d+);(\d+)([^\x1b]*)\x1b\\')
@@ -77,8 +78,8 @@ def test_a_part_of_a_row_is_that_part_of_its_pixels(photo: np.ndarray[Any, Any])
 
 def shown(photo: np.ndarray[Any, Any], columns: int, graphics: Graphics) -> Picture:
     lines = ["\t".join(row) for row in sixel_rows(photo, 3, photo.shape[1] // columns, 256)]
-    about = {**MESSAGE, "columns": columns, "rows": 3, "pixels": [photo.shape[1], 51], "cells": "\n".join(lines)}
-    picture = read_picture("sixel", about)  # type: ignore[arg-type]
+    about = {**MESSAGE, "columns": columns, "rows": 3, "pixels": [photo.shape[1], 51], "data": "\n".join(lines)}
+    picture = numbered(convert({**about, "mode": "sixel"}, Picture))
     graphics.mode = "sixel"
     graphics.send(picture)
     return picture

@@ -15,11 +15,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from frn_tui.client import protocol
-from frn_tui.client.engine_process import EngineError, Process, cause_of_death, end, hear_hello, kill, spawn
-from frn_tui.client.protocol import AskClasses, EmbedImages, OnEvent, OpenModel, Request, Result, SetClasses
-
-__all__ = ["EngineClient", "EngineError"]
+from frn.system.processes.messages import Message, convert, decode, encode
+from frn_tui.client.engine_process import Process, cause_of_death, end, hear_hello, kill, spawn
+from frn_tui.client.protocol import (
+    INTERNAL,
+    AskClasses,
+    EmbedImages,
+    EngineError,
+    OnEvent,
+    OpenModel,
+    Request,
+    Result,
+    SetClasses,
+)
 
 CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request has to stop before the engine is killed."""
@@ -33,8 +41,6 @@ REPLAYED = (OpenModel, SetClasses)
 """Requests that a new engine gets first: the last successful one of each."""
 RESUMED: dict[type[EmbedImages | AskClasses], str] = {EmbedImages: "embedded", AskClasses: "answer"}
 """Requests that continue in a new engine without the current file, and their events."""
-
-Message = dict[str, Any]
 
 
 class EngineDiedError(EngineError):
@@ -50,7 +56,8 @@ class EngineDiedError(EngineError):
 
 @dataclass(slots=True)
 class _Pending:
-    end: asyncio.Future[Message]
+    request: Request[Any]
+    end: asyncio.Future[Any]
     on_event: OnEvent | None
     opened: set[str] = field(default_factory=set)
 
@@ -104,11 +111,10 @@ class EngineClient:
         """
         if isinstance(request, EmbedImages | AskClasses):
             return cast(Result, await self._ask_for_files(request, on_event))
-        if isinstance(request, REPLAYED):
-            result = await self._ask_whoever_is_there(request, on_event)
-            self._replayed[type(request)] = request
-        else:
-            result = await self._ask(request, on_event)
+        if not isinstance(request, REPLAYED):
+            return cast(Result, await self._ask(request, on_event))
+        result = await self._ask_whoever_is_there(request, on_event)
+        self._replayed[type(request)] = request
         return cast(Result, result)
 
     async def close(self) -> None:
@@ -137,7 +143,7 @@ class EngineClient:
             raise
         self._last_message, self._engine_quiet, self._stopping = _now(), 0.0, False
         for request in self._replayed.values():  # ahead of whatever waits: a queue keeps the order
-            self._send({"id": 0, "op": request.op, **vars(request)})
+            self._send(0, request)
         self._settle("ready")
         self._start_task(self._listen(process))
         self._start_task(self._watch(process))
@@ -153,10 +159,9 @@ class EngineClient:
 
     async def _listen(self, process: Process) -> None:
         assert process.stdout is not None
-        # A line may have no end, or hold no message.
-        with contextlib.suppress(ValueError, protocol.ProtocolError, ConnectionError):
+        with contextlib.suppress(ValueError, ConnectionError):  # a line may have no end, or hold no message
             while line := await process.stdout.readline():
-                self._receive(protocol.decode(line))
+                self._receive(decode(line))
         await end(process, EXIT_TIMEOUT)
         intended = self._stopping
         self._settle("dead")
@@ -209,18 +214,18 @@ class EngineClient:
             what = {"new": "was not started", "dead": "is dead", "closed": "was closed"}[self.state]
             raise EngineError(f"the engine {what}")
 
-    async def _ask(self, request: Request[Any], on_event: OnEvent | None) -> Message:
+    async def _ask(self, request: Request[Any], on_event: OnEvent | None) -> Any:
         await self._ready()
         number = next(self._numbers)
-        pending = self._pending[number] = _Pending(asyncio.get_running_loop().create_future(), on_event)
-        self._send({"id": number, "op": request.op, **vars(request)})
+        pending = self._pending[number] = _Pending(request, asyncio.get_running_loop().create_future(), on_event)
+        self._send(number, request)
         try:
             return await pending.end
         except asyncio.CancelledError:
             self._cancel(number)
             raise
 
-    async def _ask_whoever_is_there(self, request: Request[Any], on_event: OnEvent | None) -> Message:
+    async def _ask_whoever_is_there(self, request: Request[Any], on_event: OnEvent | None) -> Any:
         """Ask for what a new engine gets anyway, of that one too where another request had the first one ended."""
         try:
             return await self._ask(request, on_event)
@@ -229,7 +234,7 @@ class EngineClient:
                 raise
         return await self._ask(request, on_event)
 
-    async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> Message:
+    async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> None:
         """Ask about files; where one of them kills the engine, continue once with the others."""
         paths, file_event = request.paths, RESUMED[type(request)]
         answered = 0
@@ -244,7 +249,8 @@ class EngineClient:
                 on_event(event)
 
         try:
-            return await self._ask(request, note)
+            await self._ask(request, note)
+            return
         except EngineDiedError as death:
             rest = paths[answered:]
             suspects = [path for path in rest if path in death.opened]
@@ -259,7 +265,6 @@ class EngineClient:
             break
         if rest := paths[answered:]:
             await self._ask(replace(request, paths=rest), note)
-        return {}
 
     def _cancel(self, number: int) -> None:
         """Cancel a request; an engine that does not stop is killed."""
@@ -267,14 +272,17 @@ class EngineClient:
         if pending is None or self.state != "ready":
             return
         pending.on_event = None
-        self._send({"op": "cancel", "target": number})
+        self._write({"op": "cancel", "target": number})
         asyncio.get_running_loop().call_later(self._cancel_timeout, self._kill_unless_ended, number)
 
-    def _send(self, message: Message) -> None:
+    def _send(self, number: int, request: Request[Any]) -> None:
+        self._write({"id": number, "op": request.op, **vars(request)})
+
+    def _write(self, message: Message) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         with contextlib.suppress(ConnectionError, RuntimeError):  # it has died: `_listen` tells everyone
-            self._process.stdin.write(protocol.encode(message))
+            self._process.stdin.write(encode(message))
 
     def _receive(self, message: Message) -> None:
         self._last_message = _now()
@@ -287,7 +295,7 @@ class EngineClient:
             return
         if "end" in message:
             del self._pending[number]
-            self._finish(pending.end, message)
+            self._finish(pending, message)
         elif message["event"] == "reading":
             pending.opened.add(message["path"])
         elif pending.on_event is not None:
@@ -303,13 +311,18 @@ class EngineClient:
             _fail(pending.end, EngineDiedError(reason, opened, was_ended=not blame))
         self._pending.clear()
 
-    def _finish(self, future: asyncio.Future[Message], message: Message) -> None:
-        outcome = message.pop("end")
-        if outcome != "done":
-            reason, code = str(message.get("reason", outcome)), str(message.get("code", ""))
-            _fail(future, EngineError(self._with_log(reason) if code == protocol.INTERNAL else reason, code))
-        elif not future.done():
-            future.set_result(message)
+    def _finish(self, pending: _Pending, message: Message) -> None:
+        reason, code = str(message.get("reason", message["end"])), str(message.get("code", ""))
+        if message["end"] == "done":
+            try:
+                result = convert(message.get("result"), pending.request.result)
+            except ValueError as error:
+                reason, code = f"the answer to {pending.request.op} is none: {error}", INTERNAL
+            else:
+                if not pending.end.done():
+                    pending.end.set_result(result)
+                return
+        _fail(pending.end, EngineError(self._with_log(reason) if code == INTERNAL else reason, code=code))
 
     def _with_log(self, reason: str) -> str:
         return reason if self.log is None else f"{reason}; more in {self.log}"

@@ -7,7 +7,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from frn_tui.client.protocol import PROTOCOL_VERSION, ProtocolError, decode
+from frn.system.processes.messages import decode
+from frn_tui.client.protocol import PROTOCOL_VERSION, EngineError
 
 MAX_LINE = 64 << 20
 """Bytes that a message may have."""
@@ -16,15 +17,6 @@ START_TIMEOUT = 30.0
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 
 Process = asyncio.subprocess.Process
-
-
-class EngineError(Exception):
-    """A request failed: the engine's reason, in one line."""
-
-    def __init__(self, reason: str, code: str = "") -> None:
-        super().__init__(reason)
-        self.code = code
-        """Names failures that the app continues from, see `protocol`."""
 
 
 async def spawn(command: Sequence[str]) -> Process:
@@ -49,7 +41,7 @@ async def hear_hello(process: Process) -> None:
     assert process.stdout is not None
     try:
         hello = decode(await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT))
-    except (TimeoutError, ProtocolError, ValueError) as error:
+    except (TimeoutError, ValueError) as error:
         await end(process, 0)
         raise EngineError("the engine does not start") from error
     if hello.get("protocol") != PROTOCOL_VERSION:

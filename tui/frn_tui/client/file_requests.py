@@ -3,10 +3,11 @@
 Each is a `Request` of `frn_tui.client.protocol`, or what one's end holds. Photos and classes are asked about there.
 """
 
+from dataclasses import dataclass
 from typing import Literal, NotRequired, TypedDict
 
-from frn_tui.client.protocol import Nothing, Request
-from frn_tui.client.serialization import StateJson, SupportJson
+from frn.inference.session import State, Support
+from frn_tui.client.protocol import Request
 
 
 class Entry(TypedDict):
@@ -68,10 +69,11 @@ class ScanPath(Request[Found], op="scan", queue="files"):
     path: str
 
 
-class Loaded(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Loaded:
     """A project as it was read."""
 
-    state: StateJson
+    state: State
     model: str
     """As `OpenModel` takes it."""
     sha256: str
@@ -83,15 +85,15 @@ class LoadProject(Request[Loaded], op="load", queue="files"):
     path: str
 
 
-class SaveProject(Request[Nothing], op="save", queue="files"):
+class SaveProject(Request[None], op="save", queue="files"):
     """Write a project file. Fails with `EXISTS` or `OPEN_ELSEWHERE`."""
 
     path: str
-    state: StateJson
+    state: State
     replace: bool = False
 
 
-class ExportClasses(Request[Nothing], op="export", queue="compute"):
+class ExportClasses(Request[None], op="export", queue="compute"):
     """Write the whole classifier as ONNX, or the numbers of its classes as .npz. Fails with `EXISTS`."""
 
     path: str
@@ -99,60 +101,39 @@ class ExportClasses(Request[Nothing], op="export", queue="compute"):
     replace: bool = False
 
 
-class MissingFiles(TypedDict):
-    """Photos that are not where they were."""
-
-    missing: list[str]
-
-
-class FindMissing(Request[MissingFiles], op="missing", queue="files"):
+class FindMissing(Request[list[str]], op="missing", queue="files"):
     """Ask which of some files are not there."""
 
     paths: list[str]
 
 
-class Stamps(TypedDict):
-    """Size in bytes and time of change of files, by path."""
-
-    stamps: dict[str, list[int]]
-
-
-class StampFiles(Request[Stamps], op="stamp", queue="files"):
-    """Ask how large files are, and when they were changed; missing ones are skipped."""
+class StampFiles(Request[dict[str, list[int]]], op="stamp", queue="files"):
+    """Ask for the size in bytes and time of change of files, by path; missing ones are skipped."""
 
     paths: list[str]
 
 
-class Relocated(TypedDict):
-    """Photos that were found again, by key."""
+class RelocatePhotos(Request[dict[str, Support]], op="relocate", queue="files"):
+    """Look for photos by their content, in a folder and all below it: those found, by key.
 
-    found: dict[str, SupportJson]
-
-
-class RelocatePhotos(Request[Relocated], op="relocate", queue="files"):
-    """Look for photos by their content, in a folder and all below it. Events: `progress` {done, total} of the found."""
+    Events: `progress` {done, total} of the found.
+    """
 
     folder: str
     sizes: dict[str, int]
     """Bytes of each file, by its key: only files of such a size are read."""
 
 
-class WriteBundle(Request[Nothing], op="bundle", queue="compute"):
+class WriteBundle(Request[None], op="bundle", queue="compute"):
     """Write a project with its photos into a new folder, or a .zip. Fails with `EXISTS`."""
 
     path: str
-    state: StateJson
+    state: State
     replace: bool = False
 
 
-class Unpacked(TypedDict):
-    """The project of a bundle."""
-
-    project: str
-
-
-class UnpackBundle(Request[Unpacked], op="unpack", queue="files"):
-    """Unpack a bundle into a new folder. Fails with `EXISTS`."""
+class UnpackBundle(Request[str], op="unpack", queue="files"):
+    """Unpack a bundle into a new folder, and return the path of its project. Fails with `EXISTS`."""
 
     path: str
     folder: str
@@ -189,7 +170,7 @@ class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
 
     journal: str
     photos: list[tuple[str, str, bool]]
-    """Places of each: where it was before, where it was moved to, and whether it had a twin there."""
+    """For each: its first path, the path it was moved to, and whether a twin was there."""
     back: bool
 
 
@@ -197,7 +178,7 @@ class SettleMoves(Request[SortedPhotos], op="settle", queue="compute"):
     """Finish what programs that were killed had begun to move."""
 
 
-class WriteText(Request[Nothing], op="write", queue="files"):
+class WriteText(Request[None], op="write", queue="files"):
     """Write results. Fails with `EXISTS`."""
 
     path: str
@@ -205,28 +186,22 @@ class WriteText(Request[Nothing], op="write", queue="files"):
     replace: bool = False
 
 
-class Holder(TypedDict):
-    """Process of another app that a project is open in, if any."""
-
-    holder: int | None
-
-
-class FindHolder(Request[Holder], op="holder", queue="files"):
-    """Ask who else has a project open."""
+class FindHolder(Request[int | None], op="holder", queue="files"):
+    """Ask for the process of another app that has a project open, if any."""
 
     path: str
 
 
-class LockProject(Request[Nothing], op="lock", queue="files"):
+class LockProject(Request[None], op="lock", queue="files"):
     """Make a project this app's, also where another app has it; None lets go of the last one."""
 
     path: str | None
 
 
-class WriteJournal(Request[Nothing], op="journal", queue="files"):
+class WriteJournal(Request[None], op="journal", queue="files"):
     """Keep the unsaved state and what is being added aside; where `saved`, there is nothing to keep any more."""
 
-    state: StateJson
+    state: State
     model: str
     project: str | None
     place: str | None
@@ -235,12 +210,13 @@ class WriteJournal(Request[Nothing], op="journal", queue="files"):
     saved: bool
 
 
-class Recovered(TypedDict, total=False):
-    """Unsaved work of an app that has ended; empty if there is none."""
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Unsaved work of an app that has ended."""
 
     journal: str
     """Path of the file that holds it."""
-    state: StateJson
+    state: State
     model: str
     project: str | None
     place: str | None
@@ -249,11 +225,11 @@ class Recovered(TypedDict, total=False):
     adding: dict[str, list[str]]
 
 
-class Recover(Request[Recovered], op="recover", queue="files"):
-    """The newest journal of an app that is gone."""
+class Recover(Request[Recovered | None], op="recover", queue="files"):
+    """The newest journal of an app that is gone, if any."""
 
 
-class DiscardJournal(Request[Nothing], op="discard", queue="files"):
+class DiscardJournal(Request[None], op="discard", queue="files"):
     """Remove a journal that an app has left, or this app's own; those of others that are gone stay."""
 
     journal: str | None

@@ -1,26 +1,38 @@
-"""What the app asks its engine and what the engine answers: one JSON object per line, over pipes.
+"""What the app asks its engine and what the engine answers: messages of `frn.system.processes.messages`, over pipes.
 
 The app asks `{"id": 7, "op": "embed", ...}`: a `Request` below, or of `file_requests`. The engine answers with any
-number of events for that id, `{"id": 7, "event": "progress", ...}`, and one end: `{"id": 7, "end": "done",
-...}` with what the request's type names, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7,
-"end": "cancelled"}`. Without an id the engine says `{"event": "hello", "protocol": 1, "pid": ...}` once and
-`{"event": "alive"}` every second.
-`{"op": "cancel", "target": 7}` cancels.
+number of events for that id, `{"id": 7, "event": "progress", ...}`, and one end: `{"id": 7, "end": "done", "result":
+...}` of the request's type, `{"id": 7, "end": "failed", "reason": ..., "code": ...}` or `{"id": 7, "end":
+"cancelled"}`. Without an id the engine says `{"event": "hello", "protocol": 1, "pid": ...}` once and `{"event":
+"alive"}` every second. `{"op": "cancel", "target": 7}` cancels.
 
 Two worker queues run side by side, so that a preview does not wait behind an embedding. Each serves in order; a
 cancelled request that waits is dropped at once.
 
-Paths are text as Python's `os.fsdecode` gives it (names that are not UTF-8 have lone surrogates, which JSON escapes).
-Feature maps never cross: images are named by the hash of their bytes (`key`).
+Paths are text as Python's `os.fsdecode` gives it. Feature maps never cross: images are named by the hash of their bytes
+(`key`).
 """
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, Generic, Literal, NotRequired, Protocol, TypedDict, TypeVar, dataclass_transform
+from dataclasses import dataclass, field
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    NotRequired,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+)
 
-from frn_tui.client.serialization import StateJson
+from frn.errors import FrnError
+from frn.inference.session import State
+from frn.system.processes.messages import convert
 from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.rendered_picture import Picture
 
 PROTOCOL_VERSION = 1
 INTERNAL, EXISTS, OPEN_ELSEWHERE = "internal", "exists", "open_elsewhere"
@@ -44,9 +56,12 @@ class Request(Generic[Result]):
 
     op: ClassVar[str]
     queue: ClassVar[Queue]
+    result: ClassVar[Any]
+    """The type `Result`."""
 
     def __init_subclass__(cls, *, op: str, queue: Queue) -> None:
         cls.op, cls.queue = op, queue
+        cls.result = get_args(cls.__orig_bases__[0])[0]  # type: ignore[attr-defined]
         REQUESTS[op] = dataclass(frozen=True)(cls)
 
 
@@ -57,8 +72,8 @@ class Engine(Protocol):
         """Answer a request, or raise its failure (`EngineError`)."""
 
 
-class Nothing(TypedDict):
-    """No result."""
+class EngineError(FrnError):
+    """A request failed: the engine's reason, in one line. `code` names what the app continues from."""
 
 
 class Model(TypedDict):
@@ -85,7 +100,7 @@ class OpenModel(Request[Model], op="open_model", queue="compute"):
     """A shipped name, or the path of a features.onnx; `MIRROR` may follow."""
 
 
-class EmbedImages(Request[Nothing], op="embed", queue="compute"):
+class EmbedImages(Request[None], op="embed", queue="compute"):
     """Compute feature maps.
 
     Events: `embedded` per file, in order, {path, key, size, mtime_ns} or {path, reason}; `progress` {done, total}.
@@ -122,7 +137,7 @@ class ClassReports(TypedDict):
 class SetClasses(Request[ClassReports], op="classes", queue="compute"):
     """Enroll these classes; the engine answers for them from now on."""
 
-    state: StateJson
+    state: State
 
 
 class ClassScore(TypedDict):
@@ -154,7 +169,7 @@ class Answer(TypedDict):
     """Why there is no answer."""
 
 
-class AskClasses(Request[Nothing], op="query", queue="compute"):
+class AskClasses(Request[None], op="query", queue="compute"):
     """Classify photos. Events: `answer` (`Answer`) per path, in order; `progress` {done, total}."""
 
     paths: list[str]
@@ -186,27 +201,6 @@ class Heat(TypedDict):
     smooth: bool
 
 
-class Picture(TypedDict):
-    """A picture as cells of a terminal. Boxes are left, top, right, bottom in shares of the photo."""
-
-    columns: int
-    rows: int
-    cells: str
-    """Base64 of 7 bytes per cell, row by row: the character's place in `modes.CHARACTERS`, its ink, its ground.
-
-    For pixels of Kitty it is base64 of their RGB in zlib's format, for Sixel a line of pieces per row of
-    cells, with tabs between: see `frn_tui.terminal.sixel.Rows`.
-    """
-    pixels: list[int]
-    """Width and height of what is drawn."""
-    photo: list[int]
-    """Width and height of the file's image, upright."""
-    view: list[float]
-    """The part of the photo that is shown."""
-    seen: list[float]
-    """The part that the network sees."""
-
-
 class RenderPreview(Request[Picture], op="preview", queue="files"):
     """The whole frame of a photo, as large as it fits into so many cells."""
 
@@ -229,34 +223,12 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     """That the terminal has for a picture of Sixel."""
 
 
-class ProtocolError(Exception):
-    """A line that is not a message, or a message that is not a request."""
-
-
-def encode(message: object) -> bytes:
-    """One message as a line. ASCII only, so lone surrogates survive and nothing in it ends the line."""
-    return json.dumps(message, separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def decode(line: bytes) -> dict[str, Any]:
-    """A line as a message; raises ProtocolError if it is not a JSON object."""
-    try:
-        message = json.loads(line)
-    except ValueError as error:
-        raise ProtocolError(f"no JSON: {line[:80]!r}") from error
-    if not isinstance(message, dict):
-        raise ProtocolError(f"no object: {line[:80]!r}")
-    return message
-
-
 def parse(message: Mapping[str, object]) -> Request[Any]:
-    """The request that a message holds; raises ProtocolError if there is none such, or its arguments are others."""
-    op = message.get("op")
-    kind = REQUESTS.get(op) if isinstance(op, str) else None
+    """Return the request that a message holds. ValueError if there is no such operation, or its arguments differ."""
+    kind = REQUESTS.get(str(message.get("op")))
     if kind is None:
-        raise ProtocolError(f"there is no operation {op!r}")
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # every request is a dataclass
+        raise ValueError(f"there is no operation {message.get('op')!r}")
     try:
-        return kind(**{name: message[name] for name in names if name in message})
-    except TypeError as error:
-        raise ProtocolError(f"{op}: {error}") from error
+        return convert(message, kind)
+    except ValueError as error:
+        raise ValueError(f"{kind.op}: {error}") from error

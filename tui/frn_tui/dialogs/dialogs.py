@@ -17,7 +17,6 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets.backdrop import dimmed
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -49,9 +48,6 @@ class Dialog(ModalScreen[ScreenResultType]):
 
     def begin(self) -> None:
         """Fill the widgets, now that they are there."""
-
-    def render(self) -> RenderableType:
-        return dimmed(super().render())
 
 
 class Line(Input):

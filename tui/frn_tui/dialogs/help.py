@@ -16,6 +16,10 @@ KEYS = {
         ("space v ctrl+a", "select photos: one, a range, all"),
         ("{class-n}  {move}", "send them to class N, or to one by name: also beyond nine"),
         ("{sort-by-fit}", "worst fitting photos first: leave-one-out"),
+        (
+            "{misfits-of-all-classes}  {near-copies-of-all-classes}",
+            "misfits, and near copies, of all classes",
+        ),
         ("{hide-and-test}", "hide and test: how well a few examples do"),
     ],
     "Ask": [
@@ -29,7 +33,7 @@ KEYS = {
     "Correct": [
         ("{right}", "right: keep it as an example"),
         ("{class-n}  {move}", "it is class N: make it an example of that"),
-        ("{none-of-them}", "none of them: the threshold rises above it"),
+        ("{none-of-them}", "none of these: a verdict that is kept, and tells what unknown photos look like"),
         ("{threshold-down}  {threshold-up}  {threshold-by-number}", "threshold down, up, typed"),
         ("{calibrate}", "threshold from the examples"),
         ("{undo}  {redo}", "undo, redo: everything"),

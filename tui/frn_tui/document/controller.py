@@ -1,9 +1,10 @@
 """The app's actions, apart from its screens: opening, saving, adding, asking, correcting.
 
-The app shows what is here and calls its methods; a listener is told when something has changed. Only this module edits
+The app shows what is here and calls its methods; a listener hears of every change. Only this module edits
 the session.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,10 +14,9 @@ from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.file_requests import Found
 from frn_tui.client.protocol import Answer, Confusion, Engine, HideAndTest
-from frn_tui.client.serialization import state_from_json, state_to_json, support_from_json
 from frn_tui.document.queries import Problem, ShowProgress
 from frn_tui.document.review_state import Reviewed, reviewed
-from frn_tui.document.synced_document import SyncedDocument
+from frn_tui.document.synced_document import SyncedDocument, support_of
 from frn_tui.terminal.text import count_of
 
 
@@ -56,7 +56,7 @@ class Controller(SyncedDocument):
         return await self.engine.call(file_requests.ScanPath(path))
 
     async def holder(self, path: str) -> int | None:
-        return (await self.engine.call(file_requests.FindHolder(path)))["holder"]
+        return await self.engine.call(file_requests.FindHolder(path))
 
     async def lock_again(self) -> None:
         """Lock the project that is open: its lock has ended with the last engine."""
@@ -91,13 +91,13 @@ class Controller(SyncedDocument):
     async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
         """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
         found = await self.engine.call(file_requests.LoadProject(path))
-        if found["model"] != self.model_name:
-            await self.open_model(found["model"])
-        if self.model is not None and self.model["sha256"] != found["sha256"]:
+        if found.model != self.model_name:
+            await self.open_model(found.model)
+        if self.model is not None and self.model["sha256"] != found.sha256:
             self.problems.append(
                 Problem(path, "was made with another version of this model; its classes are made anew")
             )
-        self.begin(state_from_json(found["state"]))
+        self.begin(found.state)
         self.project = None if copy else path
         await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()
@@ -110,7 +110,7 @@ class Controller(SyncedDocument):
             if session is not self.session:
                 raise FrnError(f"{path}: is not saved, as another project was opened meanwhile")
             state = session.state
-            await self.engine.call(file_requests.SaveProject(path, state_to_json(state), replace))
+            await self.engine.call(file_requests.SaveProject(path, state, replace))
         session.mark_saved(state)
         if session is self.session:  # no other was opened meanwhile
             self.project, self.place, self.sample_classes = path, None, frozenset()
@@ -123,9 +123,8 @@ class Controller(SyncedDocument):
         for name, paths in (pair for classes in self.adding for pair in classes.items()):
             adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
         saved = self.session.is_saved and not adding
-        state = state_to_json(self.session.state)
         await self.engine.call(
-            file_requests.WriteJournal(state, self.model_name, self.project, self.place, adding, saved)
+            file_requests.WriteJournal(self.session.state, self.model_name, self.project, self.place, adding, saved)
         )
 
     async def add(self, class_id: int, paths: Sequence[str], progress: ShowProgress | None = None) -> Added:
@@ -137,9 +136,11 @@ class Controller(SyncedDocument):
         if self.entry(class_id) is None:
             raise FrnError(f"{name} was deleted meanwhile; {not_added(len(supports))}")
         duplicates = self.session.add(class_id, supports)
+        if added := len(supports) - len(duplicates):
+            self.session.name_act(f"added {count_of(added, 'photo')} to {name}")
         self.problems += broken
         await self.sync()
-        return Added(len(supports) - len(duplicates), broken, duplicates)
+        return Added(added, broken, duplicates)
 
     async def add_classes(self, classes: dict[str, list[str]], progress: ShowProgress | None = None) -> Added:
         """Make a class of each folder; one that is there already gets more examples. One edit for all."""
@@ -147,7 +148,10 @@ class Controller(SyncedDocument):
         with self.begun(classes):
             supports, broken = await self._embed(everything, f"Adding {count_of(len(classes), 'class')}", progress)
         self._refuse_another(session, len(supports))
+        before = self.session.state
         outcome = self._make_classes(classes, supports, broken)
+        if self.session.state is not before:
+            self.session.name_act(f"added {count_of(outcome.added, 'photo')} to {count_of(len(classes), 'class')}")
         await self.sync()
         return outcome
 
@@ -191,16 +195,15 @@ class Controller(SyncedDocument):
         self.arrangement.follow(items)
         return items
 
-    def place_after(self, step: int) -> int:
-        """The answer so many steps further in the order that was chosen, round the end."""
+    def path_after(self, step: int) -> str:
+        """Path of the answer so many steps further in the order that was chosen, round the end."""
         self.reviewed()
         paths = self.arrangement.paths
-        places = {answer["path"]: place for place, answer in enumerate(self.query.answers)}
         shown = self.query.answer
         if not paths or shown is None:
-            return self.query.at
+            return self.query.shown
         at = paths.index(shown["path"]) + step if shown["path"] in paths else 0
-        return places.get(paths[at % len(paths)], self.query.at)
+        return paths[at % len(paths)]
 
     async def edit(self, change: Callable[[Session], object]) -> None:
         """Make an edit (or take one back) and bring the engine in step; an FrnError has changed nothing."""
@@ -218,9 +221,9 @@ class Controller(SyncedDocument):
         await self.sync()
         return await self.engine.call(HideAndTest(shot))
 
-    async def show(self, index: int) -> None:
+    async def show(self, path: str) -> None:
         """Put one of the answers on show, with its error maps."""
-        self.query.show(index)
+        self.query.show(path)
         await self.sync()
         await self.query.add_maps()
 
@@ -228,6 +231,8 @@ class Controller(SyncedDocument):
         await self.sync(progress)
         if not self._has_examples:
             raise FrnError("there is no class with an example yet: add photos to one first")
+        state = self.session.state
+        self.session.amend(dataclasses.replace(state, dropped=state.dropped.difference(paths)))
         self.problems += await self.query.ask(paths, progress)
         self._changed()
         await self.query.add_maps()
@@ -241,7 +246,7 @@ class Controller(SyncedDocument):
 
         An example of another class moves: it was said to be of that.
         """
-        supports = [support_from_json(answer) for answer in answers if "key" in answer]
+        supports = [support_of(answer) for answer in answers if "key" in answer]
         if not supports:
             raise FrnError("there is no photo on show that could become an example")
         name = self.session.state.find(class_id).name
@@ -252,3 +257,9 @@ class Controller(SyncedDocument):
                 self.session.move(elsewhere, class_id)
         there = [twin for twin in twins if twin.class_name == name]
         return Added(len(supports) - len(there), [], there)
+
+    def set_aside(self, answers: Sequence[Answer]) -> int:
+        """Note that photos are of none of the classes, in one edit; returns how many."""
+        supports = [support_of(answer) for answer in answers if "key" in answer]
+        self.session.set_aside(supports)
+        return len(supports)

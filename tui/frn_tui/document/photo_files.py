@@ -8,9 +8,7 @@ from pathlib import Path
 
 from frn.inference.session import Moves, State, Support
 from frn_tui.client import file_requests
-from frn_tui.client.client import EngineError
-from frn_tui.client.protocol import Request
-from frn_tui.client.serialization import state_to_json, support_from_json
+from frn_tui.client.protocol import EngineError, Request
 from frn_tui.document.controller import Controller
 from frn_tui.document.queries import Problem, ShowProgress
 from frn_tui.document.synced_document import told_to
@@ -22,11 +20,11 @@ async def relocate(controller: Controller, folder: str, progress: ShowProgress) 
     state, missing = controller.session.state, controller.missing
     sizes = {s.key: s.size for entry in state.classes for s in entry.supports if str(s.path) in missing}
     request = file_requests.RelocatePhotos(folder, sizes)
-    outcome = await controller.engine.call(request, told_to("Looking for photos", progress))
-    found = {key: support_from_json(support) for key, support in outcome["found"].items()}
+    found = await controller.engine.call(request, told_to("Looking for photos", progress))
     if found:
         session = controller.session
         session.replace_state(_with(session.state, lambda support: found.get(support.key, support)))
+        session.name_act(f"found {count_of(len(found), 'photo')}")
     await controller.find_missing()
     await controller.sync(progress)
     return len(found), len(sizes)
@@ -35,7 +33,7 @@ async def relocate(controller: Controller, folder: str, progress: ShowProgress) 
 async def bundle(controller: Controller, path: str, progress: ShowProgress, *, replace: bool = False) -> None:
     """Write the project and its photos into one folder or zip."""
     async with controller.own_model():
-        request = file_requests.WriteBundle(path, state_to_json(controller.session.state), replace)
+        request = file_requests.WriteBundle(path, controller.session.state, replace)
     # Outside: whoever opens another model now waits behind it in the engine's queue.
     await controller.engine.call(request, told_to("Bundling photos", progress))
 
@@ -144,8 +142,12 @@ async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
         return dataclasses.replace(support, path=Path(places.get(str(support.path), support.path)))
 
     def followed(state: State) -> State:
-        is_touched = any(str(support.path) in places for entry in state.classes for support in entry.supports)
-        return _with(state, moved) if is_touched else state
+        examples = (support for entry in state.classes for support in entry.supports)
+        is_touched = any(str(support.path) in places for support in (*examples, *state.others))
+        dropped = frozenset(places.get(path, path) for path in state.dropped)
+        if not is_touched and dropped == state.dropped:
+            return state
+        return dataclasses.replace(_with(state, moved), dropped=dropped)
 
     controller.session.amend_all(followed)
     await controller.find_missing()
@@ -154,4 +156,4 @@ async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
 
 def _with(state: State, change: Callable[[Support], Support]) -> State:
     classes = tuple(dataclasses.replace(entry, supports=tuple(map(change, entry.supports))) for entry in state.classes)
-    return dataclasses.replace(state, classes=classes)
+    return dataclasses.replace(state, classes=classes, others=tuple(map(change, state.others)))

@@ -28,13 +28,15 @@ ShowProgress = Callable[[str, int, int], None]
 class Query:
     """One photo, or all of a folder; one of the answers is on show."""
 
-    def __init__(self, engine: Engine, changed: Callable[[], None]) -> None:
-        self._engine, self._changed = engine, changed
-        self.answers: list[Answer] = []
-        self._places: dict[str, int] = {}
-        """Where each photo's answer is, by path: several questions may be on their way, about the same photos too."""
-        self.at = 0
-        """Which of them is on show."""
+    def __init__(
+        self, engine: Engine, changed: Callable[[], None], dropped: Callable[[], Collection[str]] = frozenset
+    ) -> None:
+        """`dropped` gives the paths of answers that a person took off the list."""
+        self._engine, self._changed, self._dropped = engine, changed, dropped
+        self._answers: dict[str, Answer] = {}
+        """By path, in the order of asking."""
+        self.shown = ""
+        """Path of the photo on show."""
         self.first: dict[str, Answer] = {}
         """What was said of each photo at first, by path."""
         self.seen: set[str] = set()
@@ -43,44 +45,45 @@ class Query:
         """Questions that are on their way."""
 
     @property
+    def answers(self) -> list[Answer]:
+        dropped = self._dropped()
+        return [answer for path, answer in self._answers.items() if path not in dropped]
+
+    @property
     def answer(self) -> Answer | None:
-        return self.answers[self.at] if self.answers else None
+        """The one on show."""
+        if self.shown in self._answers and self.shown not in self._dropped():
+            return self._answers[self.shown]
+        return next(iter(self.answers), None)
+
+    @property
+    def at(self) -> int:
+        """Place of the answer on show."""
+        shown = self.answer
+        return next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
 
     @property
     def rejected(self) -> int:
         return sum(bool(answer.get("unknown")) for answer in self.answers)
 
     def clear(self) -> None:
-        self.answers, self.at, self.first, self.seen = [], 0, {}, set()
-        self._find_places()
+        self._answers, self.shown, self.first, self.seen = {}, "", {}, set()
         for asked in self._asked:  # the answers have no place any more
             asked.cancel()
         self._asked.clear()
 
-    def _find_places(self) -> None:
-        self._places = {answer["path"]: place for place, answer in enumerate(self.answers)}
-
-    def drop(self, paths: Collection[str]) -> None:
-        """Forget some of the answers."""
-        shown = self.answer
-        self.answers = [answer for answer in self.answers if answer["path"] not in paths]
-        self.at = next((at for at, answer in enumerate(self.answers) if answer is shown), 0)
-        self._find_places()
-        for path in paths:
-            self.first.pop(path, None)
-        self.seen.difference_update(paths)
-
     def forget_scores(self, reason: str) -> None:
         """There is nobody to answer; once there is, the same photos are asked about again."""
-        self.answers = [{"path": answer["path"], "reason": reason} for answer in self.answers]
+        self._answers = {path: {"path": path, "reason": reason} for path in self._answers}
 
     def moved(self, places: Mapping[str, str]) -> None:
         """Files lie elsewhere now: by their paths, where."""
-        for answer in self.answers:
+        for answer in self._answers.values():
             answer["path"] = places.get(answer["path"], answer["path"])
+        self._answers = {answer["path"]: answer for answer in self._answers.values()}
+        self.shown = places.get(self.shown, self.shown)
         self.first = {places.get(path, path): answer for path, answer in self.first.items()}
         self.seen = {places.get(path, path) for path in self.seen}
-        self._find_places()
 
     async def ask(self, paths: Sequence[str], progress: ShowProgress | None = None) -> list[Problem]:
         """Ask about photos too: answers come behind those that are there, or in their place.
@@ -89,52 +92,43 @@ class Query:
         """
 
         def show(answers: list[Answer]) -> None:
-            place = self._put(answers[-1])
+            self._put(answers[-1])
             if len(answers) == 1:
-                self.at = place
-                self._see()
+                self._see(answers[0]["path"])
             if len(answers) <= 2 or len(answers) % 20 == 0:
                 self._changed()
 
-        answers = await self._answers(list(paths), show, progress)
+        answers = await self._ask_engine(list(paths), show, progress)
         return [Problem(answer["path"], answer["reason"]) for answer in answers if "reason" in answer]
 
-    def _put(self, answer: Answer) -> int:
-        """Put an answer in the place of an older one to the same photo, or behind all; return where it is."""
-        path = answer["path"]
+    def _put(self, answer: Answer) -> None:
+        """Put an answer in the place of an older one to the same photo, or behind all."""
         if "scores" in answer:
-            self.first.setdefault(path, answer)
-        place = self._places.setdefault(path, len(self.answers))
-        self.answers[place : place + 1] = [answer]
-        return place
+            self.first.setdefault(answer["path"], answer)
+        self._answers[answer["path"]] = answer
 
-    def _see(self) -> None:
-        if self.answer is not None:
-            self.seen.add(self.answer["path"])
+    def _see(self, path: str) -> None:
+        self.shown = path
+        self.seen.add(path)
 
-    def show(self, index: int) -> None:
-        if self.answers:
-            self.at = index % len(self.answers)
-            self._see()
+    def show(self, path: str) -> None:
+        if path in self._answers:
+            self._see(path)
             self._changed()
 
     async def ask_again(self, is_current: Callable[[], bool]) -> None:
         """The classes have changed: ask about the photo on show first, then, unless they change again, the others."""
-        old, shown = list(self.answers), self.answer
+        old, shown = dict(self._answers), self.answer
         if shown is None:
             return
         await self._renew(shown)
-        if len(self.answers) == 1:
+        if len(self._answers) == 1:
             return
-        renewed = {answer["path"]: answer for answer in await self._answers([one["path"] for one in self.answers])}
+        renewed = await self._ask_engine(list(self._answers))
         if is_current():
-            stale = {id(answer) for answer in old}
-            for place, answer in enumerate(self.answers):
-                if id(answer) in stale:  # others came since, by the classes as they are now, and may have maps
-                    self.answers[place] = renewed.get(answer["path"], answer)
-            for path, answer in renewed.items():
-                if "scores" in answer:
-                    self.first.setdefault(path, answer)
+            for answer in renewed:  # others came since, by the classes as they are now, and may have maps
+                if (path := answer["path"]) in old and self._answers.get(path) is old[path]:
+                    self._put(answer)
             self._changed()
             await self.add_maps()
 
@@ -145,12 +139,12 @@ class Query:
             await self._renew(answer)
 
     async def _renew(self, shown: Answer) -> None:
-        fresh = await self._answers([shown["path"]])
+        fresh = await self._ask_engine([shown["path"]])
         if self.answer is shown and fresh:
-            self.answers[self.at] = fresh[0]
+            self._put(fresh[0])
             self._changed()
 
-    async def _answers(
+    async def _ask_engine(
         self,
         paths: list[str],
         show: Callable[[list[Answer]], None] = lambda answers: None,

@@ -9,20 +9,20 @@ from frn_tui.terminal.text import count_of, display_name
 
 def origin(found: Recovered) -> str:
     """Where what is left is from, and when it was kept."""
-    place = found["project"] or found["place"]
+    place = found.project or found.place
     named = display_name(shortened(place), 40) if place else "a project without a name"
-    when = datetime.fromtimestamp(found["time"]).astimezone()
+    when = datetime.fromtimestamp(found.time).astimezone()
     day = "" if when.date() == datetime.now().astimezone().date() else f"{when:%Y-%m-%d} "
     return f"{named}, {day}{when:%H:%M}"
 
 
 def contents(found: Recovered) -> str:
     """What would be recovered."""
-    classes = found["state"]["classes"]
-    names = ", ".join(display_name(entry["name"], 16) for entry in classes[:3])
+    classes = found.state.classes
+    names = ", ".join(display_name(entry.name, 16) for entry in classes[:3])
     rest = ", …" if len(classes) > 3 else ""
-    photos = count_of(sum(len(entry["supports"]) for entry in classes), "photo")
-    begun = sum(map(len, found["adding"].values()))
+    photos = count_of(sum(len(entry.supports) for entry in classes), "photo")
+    begun = sum(map(len, found.adding.values()))
     more = f", {begun:,} more being added" if begun else ""
     said = count_of(len(classes), "class")
     return f"{said} ({names}{rest}), {photos}{more}" if classes else f"{said}{more}"

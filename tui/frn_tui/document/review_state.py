@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from frn.inference.session import State
+from frn.inference.session import State, Support
 from frn_tui.client.protocol import Answer
 from frn_tui.document.queries import Query, best_score
+from frn_tui.terminal.text import percent
 
 UNKNOWN, UNREADABLE = "unknown", "not readable"
 NO_CLASS = "none of the classes"
 """Name and folder of unknown photos, if a class is itself called unknown."""
+OTHER = "none of these"
+"""Label and folder of photos that a person said are of no class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +23,12 @@ class Reviewed:
     verdict: str
     """What the classes say, in a word or two."""
     label: str | None
-    """Class that the photo is an example of, once somebody said so."""
+    """Class that the photo is an example of, or `OTHER`, once somebody said so."""
     first: str | None
     """Verdict when it was asked about first."""
     is_seen: bool
+    label_id: int | None = None
+    """Id of the class that it is an example of."""
 
     @property
     def path(self) -> str:
@@ -44,6 +49,20 @@ class Reviewed:
         return bool(self.answer.get("unknown"))
 
     @property
+    def is_other(self) -> bool:
+        """Return whether a person said that the photo is of none of the classes."""
+        return self.label == OTHER and self.label_id is None
+
+    @property
+    def words(self) -> str:
+        """The verdict with its certainty: the probability of a class, or the share explained of an unknown photo."""
+        scores = self.answer.get("scores", [])
+        if self.label is None and self.is_unknown:
+            return f"{self.verdict} {percent(scores[0]['explained'])}"
+        of = scores[0]["id"] if self.label is None and scores else self.label_id
+        return " ".join([self.said, *(f"{score['probability']:.2f}" for score in scores if score["id"] == of)])
+
+    @property
     def is_changed(self) -> bool:
         """Return whether corrections have changed the answer."""
         return self.first is not None and self.verdict != self.first
@@ -58,6 +77,8 @@ def verdict(answer: Answer, names: Mapping[int, str]) -> str:
 
 def folder_of(item: Reviewed, names: Iterable[str]) -> str:
     """The folder that a photo is sorted into, beside those of classes with these names."""
+    if item.is_other and OTHER in map(str.casefold, names):
+        return NO_CLASS
     return verdict_beside(item, names) if item.label is None else item.label
 
 
@@ -84,9 +105,14 @@ def rival(answer: Answer, names: Mapping[int, str]) -> str:
     return f"{names.get(scores[1]['id'], '?')} {scores[1]['probability']:.2f}" if len(scores) > 1 else ""
 
 
+def examples(state: State) -> dict[str, Support]:
+    """All examples, by key."""
+    return {support.key: support for entry in state.classes for support in entry.supports}
+
+
 def example_names(state: State) -> dict[str, str]:
     """File names of all examples, by key."""
-    return {support.key: support.path.name for entry in state.classes for support in entry.supports}
+    return {key: support.path.name for key, support in examples(state).items()}
 
 
 def nearest(answer: Answer, examples: Mapping[str, str]) -> str:
@@ -98,6 +124,8 @@ def reviewed(query: Query, state: State) -> list[Reviewed]:
     """All answers, in the order of asking."""
     names = {entry.id: entry.name for entry in state.classes}
     labels = {support.key: entry.name for entry in state.classes for support in entry.supports}
+    labels |= {other.key: OTHER for other in state.others}
+    ids = {support.key: entry.id for entry in state.classes for support in entry.supports}
     return [
         Reviewed(
             answer,
@@ -105,6 +133,7 @@ def reviewed(query: Query, state: State) -> list[Reviewed]:
             labels.get(answer.get("key", "")),
             verdict(query.first[answer["path"]], names) if answer["path"] in query.first else None,
             answer["path"] in query.seen,
+            ids.get(answer.get("key", "")),
         )
         for answer in query.answers
     ]
@@ -114,8 +143,11 @@ def summary(items: Sequence[Reviewed]) -> str:
     """How far one has come."""
     seen, labelled = sum(item.is_seen for item in items), sum(item.label is not None for item in items)
     changed = sum(item.is_changed for item in items)
-    unknown = sum(item.is_unknown for item in items)
-    return f"{seen} of {len(items)} seen, {changed} changed by corrections, {labelled} labelled, {unknown} unknown"
+    unknown, other = sum(item.is_unknown for item in items), sum(item.is_other for item in items)
+    none = f" ({other} {OTHER})" if other else ""
+    return (
+        f"{seen} of {len(items)} seen, {changed} changed by corrections, {labelled} labelled{none}, {unknown} unknown"
+    )
 
 
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
@@ -128,6 +160,7 @@ KINDS: dict[str, Callable[[Reviewed], bool]] = {
     "all": lambda item: True,
     "not labelled": lambda item: item.label is None and item.is_readable,
     "unknown": lambda item: item.is_unknown,
+    OTHER: lambda item: item.is_other,
     "known": lambda item: item.is_readable and not item.is_unknown,
     "changed": lambda item: item.is_changed,
     "not readable": lambda item: not item.is_readable,
@@ -148,7 +181,9 @@ class Arrangement:
     wanted: str = ""
     """Text to find in the path or the verdict."""
     paths: list[str] = field(default_factory=list)
-    _asked: tuple[str, ...] = ()
+    """Paths of the answers, in order."""
+    _order: list[str] = field(default_factory=list)
+    _asked: frozenset[str] = frozenset()
 
     def choose(self, items: Sequence[Reviewed], **chosen: str) -> None:
         """Arrange again, with another order or choice."""
@@ -164,13 +199,15 @@ class Arrangement:
         ]
         if (key := ORDERS[self.order]) is not None:
             some.sort(key=key)  # type: ignore[arg-type]  # the keys of one order are alike
-        self.paths = [item.path for item in some]
-        self._asked = tuple(item.path for item in items)
+        self.paths = self._order = [item.path for item in some]
+        self._asked = frozenset(item.path for item in items)
 
     def follow(self, items: Sequence[Reviewed]) -> None:
-        """Arrange again only where other photos were asked about."""
-        if self._asked != tuple(item.path for item in items):
+        """Arrange again only where other photos were asked about; leave out those that were dropped."""
+        paths = {item.path for item in items}
+        if not paths <= self._asked:
             self.choose(items)
+        self.paths = [path for path in self._order if path in paths]
 
     @property
     def words(self) -> str:

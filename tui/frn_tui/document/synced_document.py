@@ -2,15 +2,14 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from frn.inference.session import Session, State, Support
 from frn_tui.client import file_requests, protocol
-from frn_tui.client.engine_process import EngineError
-from frn_tui.client.protocol import ClassReport, Engine, Model
-from frn_tui.client.serialization import state_to_json, support_from_json
+from frn_tui.client.protocol import ClassReport, Engine, EngineError, Model
 from frn_tui.document.document import Document
 from frn_tui.document.queries import Problem, Query, ShowProgress
 from frn_tui.document.review_state import Arrangement
@@ -33,7 +32,7 @@ class SyncedDocument(Document):
         self.threshold = 0.0
         self.calibrated = 0.0
         self.problems: list[Problem] = []
-        self.query = Query(engine, self._changed)
+        self.query = Query(engine, self._changed, lambda: self.session.state.dropped)
         self.arrangement = Arrangement()
         """Which of the answers to go through, and in which order."""
         self._synced: State | None = None
@@ -76,6 +75,7 @@ class SyncedDocument(Document):
         async with self._opening:
             await self._open_model(name)
             self.session.replace_state(dataclasses.replace(self.session.state, model=name))
+            self.session.name_act(f"changed the model to {name}")
         await self.sync(progress)
 
     @asynccontextmanager
@@ -88,7 +88,7 @@ class SyncedDocument(Document):
     async def find_missing(self) -> None:
         """Look which examples are not where they were."""
         session = self.session
-        missing = frozenset((await self.engine.call(file_requests.FindMissing(list(self._paths))))["missing"])
+        missing = frozenset(await self.engine.call(file_requests.FindMissing(list(self._paths))))
         if session is self.session:  # else those of another project
             self.missing = missing
             self._changed()
@@ -115,18 +115,19 @@ class SyncedDocument(Document):
     async def _tell_classes(self, progress: ShowProgress | None) -> None:
         """Tell the engine the classes, embed what it lacks, and take its reports."""
         state = self.session.state
-        done = await self.engine.call(protocol.SetClasses(state_to_json(state)))
+        done = await self.engine.call(protocol.SetClasses(state))
         skipped: frozenset[str] = frozenset()
         if done["missing"]:
             missing = set(done["missing"])
             paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
+            paths += [str(other.path) for other in state.others]
             found, broken = await self._embed(paths, "Reading examples", progress)
             self.problems += broken
             self._follow_changes(found)
             state = self.session.state
-            done = await self.engine.call(protocol.SetClasses(state_to_json(state)))
+            done = await self.engine.call(protocol.SetClasses(state))
             if skipped := frozenset(done["missing"]):  # their files are away, and nothing is known of them
-                done = await self.engine.call(protocol.SetClasses(state_to_json(_without(state, skipped))))
+                done = await self.engine.call(protocol.SetClasses(_without(state, skipped)))
         self.skipped = skipped
         self.missing &= self._paths.keys()  # an example that was removed is not missed
         self._synced = state  # another, where an edit was made meanwhile, is told after this one
@@ -192,13 +193,18 @@ class SyncedDocument(Document):
             if event["event"] == "progress":
                 on_progress(event)
             elif event["event"] == "embedded" and "key" in event:
-                supports.append(support_from_json(event))
+                supports.append(support_of(event))
             elif event["event"] == "embedded":
                 broken.append(Problem(event["path"], event["reason"]))
 
         if paths:
             await self.engine.call(protocol.EmbedImages(list(paths)), on_event)
         return supports, broken
+
+
+def support_of(described: Mapping[str, Any]) -> Support:
+    """The photo of an answer, or of an event of embedding."""
+    return Support(Path(described["path"]), described["key"], described["size"], described["mtime_ns"])
 
 
 def told_to(what: str, progress: ShowProgress | None) -> Callable[[dict[str, Any]], None]:

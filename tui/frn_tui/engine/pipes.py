@@ -5,7 +5,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from frn_tui.client.protocol import encode
+from frn.system.processes.messages import encode
 
 MAX_LOG = 1 << 20
 """Bytes from which on a log is started again."""

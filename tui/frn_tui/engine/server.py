@@ -5,7 +5,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import get_args
 
-from frn_tui.client.protocol import ProtocolError, Queue, decode, parse
+from frn.system.processes.messages import decode
+from frn_tui.client.protocol import Queue, parse
 from frn_tui.engine.worker_queues import Handler, Job, Send, WorkerQueue
 
 HEARTBEAT = 1.0
@@ -26,7 +27,7 @@ class Server:
         for line in lines:
             try:
                 self.receive(decode(line))
-            except ProtocolError as error:
+            except ValueError as error:
                 print(f"ignored: {error}", file=sys.stderr, flush=True)
         for queue in self._queues.values():
             queue.close(EXIT_TIMEOUT)
@@ -40,7 +41,7 @@ class Server:
         number = message.get("id")
         try:
             request = parse(message)
-        except ProtocolError as error:
+        except ValueError as error:
             self._send({"id": number, "end": "failed", "reason": str(error), "code": ""})
         else:
             self._queues[request.queue].submit(Job(number, request, self._send))

@@ -4,8 +4,8 @@ import sys
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from frn.errors import FrnError
@@ -43,14 +43,14 @@ class Job:
     def progress(self, done: int, total: int) -> None:
         self.event("progress", {"done": done, "total": total})
 
-    def end(self, end: str, fields: Mapping[str, object]) -> None:
+    def end(self, end: str, **fields: object) -> None:
         self._send({"id": self.number, "end": end, **fields})
 
     def fail(self, reason: str, code: str = "") -> None:
-        self.end("failed", {"reason": " ".join(reason.splitlines()), "code": code})
+        self.end("failed", reason=" ".join(reason.splitlines()), code=code)
 
 
-Handler = Callable[[Any, Job], Mapping[str, object]]
+Handler = Callable[[Any, Job], object]
 """Answers a request of its type."""
 
 
@@ -60,7 +60,7 @@ def serve(handler: Handler, job: Job) -> None:
         job.check()
         result = handler(job.request, job)
     except Cancelled:
-        job.end("cancelled", {})
+        job.end("cancelled")
     except FrnError as error:
         job.fail(str(error), error.code)
     except Exception as error:
@@ -68,7 +68,7 @@ def serve(handler: Handler, job: Job) -> None:
         traceback.print_exc()
         job.fail(f"internal error: {type(error).__name__}: {error}", INTERNAL)
     else:
-        job.end("done", result)
+        job.end("done", result=result)
 
 
 class WorkerQueue:
@@ -76,28 +76,23 @@ class WorkerQueue:
 
     def __init__(self, name: str, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
-        self._waiting: deque[Job] = deque()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
+        self._jobs: dict[Future[None], Job] = {}
+        """Those that wait and the one that runs."""
         self._running: Job | None = None
-        self._changed = threading.Condition()
-        self._open = True
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._thread.start()
 
     def submit(self, job: Job) -> None:
-        with self._changed:
-            self._waiting.append(job)
-            self._changed.notify()
+        future = self._pool.submit(self._serve, job)
+        self._jobs[future] = job
+        future.add_done_callback(self._jobs.pop)
 
     def cancel(self, number: object) -> None:
         """Drop a job that waits; ask one that runs to stop."""
-        with self._changed:
-            dropped = [job for job in self._waiting if job.number == number]
-            for job in dropped:
-                self._waiting.remove(job)
-            if self._running is not None and self._running.number == number:
-                self._running.cancelled.set()
-        for job in dropped:
-            job.end("cancelled", {})
+        for future, job in list(self._jobs.items()):
+            if job.number == number:
+                job.cancelled.set()
+                if future.cancel():
+                    job.end("cancelled")
 
     def quiet_for(self) -> float:
         """Seconds since the job that runs last got on; 0 where none does."""
@@ -106,22 +101,13 @@ class WorkerQueue:
 
     def close(self, timeout: float) -> None:
         """Drop what waits and give what runs a moment to stop."""
-        with self._changed:
-            self._waiting.clear()
-            self._open = False
-            if self._running is not None:
-                self._running.cancelled.set()
-            self._changed.notify()
-        self._thread.join(timeout)
+        if self._running is not None:
+            self._running.cancelled.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        wait(list(self._jobs), timeout)
 
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._running = None
-                while self._open and not self._waiting:
-                    self._changed.wait()
-                if not self._open:
-                    return
-                self._running = self._waiting.popleft()
-                self._running.last_progress = time.monotonic()
-            serve(self._handlers[self._running.request.op], self._running)
+    def _serve(self, job: Job) -> None:
+        self._running = job
+        job.last_progress = time.monotonic()
+        serve(self._handlers[job.request.op], job)
+        self._running = None

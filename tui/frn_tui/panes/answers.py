@@ -31,17 +31,16 @@ class AnswersLine(Static):
             parts = [f"rival {display_name(other, room - room // 2)}"] if other else []
             parts += [f"nearest {display_name(example, room // 2)}"] if example else []
             lines.append("   ".join(parts))
-        count = len(query.answers)
-        if count > 1:
-            arrangement, shown = self.controller.arrangement, query.answers[query.at]["path"]
-            place = arrangement.paths.index(shown) if shown in arrangement.paths else query.at
-            order = "" if arrangement.order == "as asked" else f" {arrangement.order}"
-            of = len(arrangement.paths) or count
-            lines.append(f"\n{place + 1}/{of}{order}   ‹ ,  . ›   l: all   {query.rejected} unknown")
+        if answer is not None and len(query.answers) > 1:
+            self.controller.reviewed()
+            arrangement = self.controller.arrangement
+            paths, order = arrangement.paths, "" if arrangement.order == "as asked" else f" {arrangement.order}"
+            place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
+            lines.append(f"\n{place}{order}   ‹ ,  . ›   l: all   {query.rejected} unknown")
         self.update(lines)
 
-    def go_to(self, index: int) -> None:
-        self.context.start(self.controller.show, index, group="step")
+    def go_to(self, path: str) -> None:
+        self.context.start(self.controller.show, path, group="step")
 
     def action_review(self) -> None:
         if not self.controller.query.answers:
@@ -50,9 +49,8 @@ class AnswersLine(Static):
 
         def chosen(path: str | None) -> None:
             self.view = review.gallery.view
-            places = {answer["path"]: place for place, answer in enumerate(self.controller.query.answers)}
-            if path in places:
-                self.go_to(places[path])
+            if path is not None:
+                self.go_to(path)
 
         review = Review(self.verdicts, view=self.view)
         self.app.push_screen(review, chosen)

@@ -11,10 +11,10 @@ from textual.widgets import Static
 
 from frn.inference.session import ClassEntry
 from frn_tui.client.protocol import ClassReport
+from frn_tui.dialogs.confusion import confusion_table
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.document.controller import Added
 from frn_tui.document.queries import Problem
-from frn_tui.panes.confusion import confusion_table
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.guide import Guide
 from frn_tui.panes.project import ProjectBar
@@ -82,7 +82,10 @@ class ClassesPane(Pane):
 
     def action_new_class(self) -> None:
         dialog = AskText("New class", hint="its name   enter: done   esc: back")
-        self.context.ask(dialog, lambda name: self.context.edit(lambda _: self._take(self.controller.create(name))))
+        self.context.ask(
+            dialog,
+            lambda name: self.context.edit(lambda _: self._take(self.controller.create(name)), f"made class {name}"),
+        )
 
     def _take(self, class_id: int) -> None:
         self.chosen = class_id
@@ -97,7 +100,7 @@ class ClassesPane(Pane):
         """Another class's name merges the two, if that is meant."""
         other = self.controller.session.state.named(name.strip())
         if other is None or other.id == entry.id:
-            self.context.edit(lambda session: session.rename(entry.id, name))
+            self.context.edit(lambda session: session.rename(entry.id, name), f"renamed {entry.name} to {name}")
             return
 
         def chosen(index: int) -> None:

@@ -13,9 +13,8 @@ from textual.worker import Worker
 
 from frn.errors import FrnError
 from frn.inference.session import Moves, Session
-from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import Recovered
-from frn_tui.client.protocol import EXISTS
+from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.controller import Controller
@@ -37,13 +36,15 @@ class Context:
         self.mode: Mode = mode
         """How pictures are drawn."""
         self.jobs = JobLine(id="jobs")
+        self.lines = [self.jobs]
+        """Lines that tell what is going on: of the workspace, and of a screen over it."""
         self.remember: Callable[[str], None] = lambda path: None
         """Told of each project that is opened or saved."""
         self.places = Places()
         """Bookmarks, and what was opened before."""
         self.watchers: list[Callable[[], object]] = []
         """Told whenever something has changed: screens over the workspace."""
-        self.left: Recovered = {}
+        self.left: Recovered | None = None
         """Unsaved work of an app that has ended."""
         self.browsed = "."
         """Folder that the file picker was in last."""
@@ -58,16 +59,16 @@ class Context:
     async def _guarded(self, is_told: bool, work: Callable[..., Awaitable[object]], *arguments: object) -> None:
         try:
             await work(*arguments)
-        except (FrnError, EngineError) as error:
+        except FrnError as error:
             self.say(str(error), severity="error")
         except asyncio.CancelledError:
             if is_told:
-                self.jobs.say("Cancelled")
+                self.say("Cancelled")
             raise
         finally:
             if is_told:  # the next job begins when it begins, also where this one came to no end
                 self._job_began = 0.0
-            self.jobs.clear()
+            self._each_line(JobLine.clear)
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
         """Make an edit, at once: keys come faster than the engine follows. A refusal shows its reason as a message.
@@ -82,6 +83,8 @@ class Context:
             self.say(str(error), severity="error")
             return
         is_edit = session.state is not before
+        if is_edit and said:
+            session.name_act(said)
         if said:
             self.say(f"{said}   u: undo" if is_edit else said)
         if is_edit:
@@ -92,33 +95,37 @@ class Context:
         session = self.controller.session
         if not (session.can_undo if undo else session.can_redo):
             return f"nothing to {'undo' if undo else 'redo'}"
-        before = session.state
+        before, act = session.state, session.state.act if undo else session.undone
         self.edit(lambda session: session.undo() if undo else session.redo())
         if before.moves is not session.state.moves and (moves := before.moves if undo else session.state.moves):
             self.start(self._step_over, moves, undo)
             return f"moving {count_of(len(moves.photos), 'photo')} {'back' if undo else 'again'}"
         self.start(self.controller.find_missing, group="missing")  # examples may lie where they are said to be, or not
-        return "undone   ctrl+r: redo" if undo else "redone   u: undo"
+        return f"undone: {act or 'an edit'}   ctrl+r: redo" if undo else f"redone: {act or 'an edit'}   u: undo"
 
     async def _step_over(self, moves: Moves, undo: bool) -> None:
         said = await step_over(self.controller, moves, self.progress, undo=undo)
         self.say(said)
-        self.screen.notify(said, markup=False)  # also over the review
 
     def progress(self, what: str, done: int, total: int) -> None:
         now = time.monotonic()
         if done == 0 or self._job_began == 0:
             self._job_began = now
         if done < total:
-            self.jobs.show(what, done, total, (now - self._job_began) / done * (total - done) if done else None)
+            left = (now - self._job_began) / done * (total - done) if done else None
+            self._each_line(lambda line: line.show(what, done, total, left))
         else:  # what goes on after it, like watching a folder, is no part of it
             self._job_began = 0.0
-            self.jobs.clear()
+            self._each_line(JobLine.clear)
+
+    def _each_line(self, act: Callable[[JobLine], object]) -> None:
+        for line in self.lines:
+            act(line)
 
     def say(self, text: str, *, severity: str = "information") -> None:
         """A passing message: what went well beside the jobs, trouble as a toast. Never markup: it may hold a name."""
         if severity == "information":
-            self.jobs.say(text)
+            self._each_line(lambda line: line.say(text))
         else:
             self.screen.notify(display_name(text), severity=severity, markup=False)  # type: ignore[arg-type]
 

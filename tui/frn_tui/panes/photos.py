@@ -1,20 +1,22 @@
 """The photos of the chosen class: sorted, narrowed down, selected, moved, removed."""
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.text import Text
-from textual import on, work
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 
 from frn.inference.session import ClassEntry, Support
-from frn_tui.client.protocol import ClassReport, RenderPreview
-from frn_tui.client.rendering import render
+from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText
 from frn_tui.panes.context import Context, Pane
 from frn_tui.terminal.text import display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
+
+TITLES = {"outlier": "that do not fit, of all classes", "near": "near copies, of all classes"}
 
 
 class PhotosPane(Pane):
@@ -22,6 +24,8 @@ class PhotosPane(Pane):
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
         Binding("f", "fit", "Sort by fit", show=False),
+        Binding("exclamation_mark", "everywhere('outlier')", "Misfits of all classes", show=False),
+        Binding("tilde", "everywhere('near')", "Near copies of all classes", show=False),
         Binding("g", "view", "Grid or list", show=False),
         Binding("left_curly_bracket", "tiles(-1)", "Smaller photos", show=False),
         Binding("right_curly_bracket", "tiles(1)", "Larger photos", show=False),
@@ -33,35 +37,56 @@ class PhotosPane(Pane):
         self.entry: ClassEntry | None = None
         """The class whose photos these are."""
         self.by_fit = False
+        self.everywhere = ""
+        """Mark of the photos that are shown of all classes; empty: those of one class."""
+        self._keys: dict[str, list[str]] = {}
+        """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
         """Text to find in the names of the photos."""
-        self._wanted: dict[str, RenderPreview] = {}
-        """Pictures that the gallery lacks, by their paths."""
 
     def compose(self) -> ComposeResult:
         yield self.gallery
 
     def show(self, entry: ClassEntry | None) -> None:
         self.entry = entry
-        if entry is None:
-            self.gallery.set_items([])
-            self.border_title = Text("Photos")
-            return
-        report = self.controller.reports.get(entry.id)
-        missing = self.controller.missing
-        names = self.controller.names
-        items = [_item(support, report, self.controller.calibrated, missing, names) for support in entry.supports]
+        classes = self.controller.session.state.classes if self.everywhere else [entry] if entry is not None else []
+        items = [item for each in classes for item in self._items(each)]
+        if self.everywhere:
+            items = sorted((item for item in items if item.mark == self.everywhere), key=self._misfit)
+        elif self.by_fit:
+            items.sort(key=lambda item: self._report_of(item)[0])
         if self.wanted_name:
             items = [item for item in items if self.wanted_name.casefold() in item.name.casefold()]
-        if self.by_fit and report is not None:
-            items.sort(key=lambda item: report["explained"].get(item.key or "", 2.0))
-        self.gallery.set_items(items)
-        order = " · worst fit first" if self.by_fit else ""
+        self._keys = {}
+        for item in items:
+            self._keys.setdefault(item.path, []).append(item.key or "")
+        whose = TITLES.get(self.everywhere, display_name(entry.name, 30) if entry is not None else "")
         narrowed = f" · only “{display_name(self.wanted_name, 16)}”" if self.wanted_name else ""
+        self.gallery.empty_text = f"no photo: {whose}{narrowed}   esc: back" if self.everywhere or narrowed else ""
+        self.gallery.set_items(items)
+        order = " · worst fit first" if self.by_fit and not self.everywhere else ""
         away = sum(item.mark == "missing" for item in items)
         gone = f" · {away} missing" if away else ""
-        self.border_title = Text(f"Photos · {display_name(entry.name, 30)} {len(items)}{gone}{narrowed}{order}")
+        self.border_title = Text(f"Photos · {whose} {len(items)}{gone}{narrowed}{order}" if whose else "Photos")
         self.show_selection()
+
+    def _items(self, entry: ClassEntry) -> list[GalleryItem]:
+        report = self.controller.reports.get(entry.id)
+        names, calibrated, missing = self.controller.names, self.controller.calibrated, self.controller.missing
+        items = [_item(support, report, calibrated, missing, names) for support in entry.supports]
+        return [replace(item, name=f"{entry.name}/{item.name}") for item in items] if self.everywhere else items
+
+    def _report_of(self, item: GalleryItem) -> tuple[float, int]:
+        """What the others of its class explain of a photo, and how many classes explain it better."""
+        for report in self.controller.reports.values():
+            if item.key in report["explained"]:
+                return report["explained"][item.key], report["rank"].get(item.key, 0)
+        return 2.0, 0
+
+    def _misfit(self, item: GalleryItem) -> tuple[int, float]:
+        """The worst first: the more classes explain a photo better than its own, the likelier it is of another."""
+        share, rank = self._report_of(item)
+        return -rank, share
 
     @on(Gallery.SelectionChanged)
     def show_selection(self) -> None:
@@ -69,38 +94,22 @@ class PhotosPane(Pane):
         keys = "1-9 m move   d remove" if count else "space select   enter ask   f worst fit"
         self.border_subtitle = Text(f"{count} selected   {keys}" if count else keys)
 
-    @on(Gallery.Want)
-    def want_pictures(self, event: Gallery.Want) -> None:
-        """Newest first: who scrolls fast wants what is on the screen now."""
-        wanted = {request.path: request for request in event.requests}
-        self._wanted = wanted | {path: request for path, request in self._wanted.items() if path not in wanted}
-        if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
-            self._fetch()
-
-    @work(group="thumbs", exit_on_error=False)
-    async def _fetch(self) -> None:
-        while self._wanted:
-            path = next(iter(self._wanted))
-            request = self._wanted.pop(path)
-            if picture := await render(self.controller.engine, request):
-                self.gallery.provide(request, picture)
-
     def assign(self, target: ClassEntry) -> None:
         """A class was named while photos had the focus: move the selected ones there."""
         keys = self._selected_keys()
-        if keys and self.entry is not None and target.id != self.entry.id:
+        if keys and (self.everywhere or (self.entry is not None and target.id != self.entry.id)):
             self.context.edit(lambda session: session.move(keys, target.id), f"moved {len(keys)} to {target.name}")
 
     def delete(self) -> None:
         keys = self._selected_keys()
         if keys and self.entry is not None:
-            self.context.edit(lambda session: session.remove(keys), f"removed {len(keys)} from {self.entry.name}")
+            whose = "their classes" if self.everywhere else self.entry.name
+            self.context.edit(lambda session: session.remove(keys), f"removed {len(keys)} from {whose}")
 
     def _selected_keys(self) -> list[str]:
-        """By key: a file that has changed and was added again is two examples of one path."""
-        item, selection = self.gallery.cursor_item, set(self.gallery.selection)
-        if selection and self.entry is not None:
-            return [support.key for support in self.entry.supports if str(support.path) in selection]
+        item, selection = self.gallery.cursor_item, self.gallery.selection
+        if selection:
+            return [key for path in selection for key in self._keys.get(path, [])]
         return [item.key] if item is not None and item.key is not None else []
 
     def filter(self) -> None:
@@ -113,6 +122,13 @@ class PhotosPane(Pane):
     def action_fit(self) -> None:
         self.by_fit = not self.by_fit
         self.show(self.entry)
+
+    def action_everywhere(self, mark: str) -> None:
+        """Photos with a mark, of all classes; the same key again: those of the chosen class."""
+        self.everywhere = "" if self.everywhere == mark else mark
+        self.show(self.entry)
+        self.gallery.cursor = 0
+        self.gallery.focus()
 
     def action_tiles(self, step: int) -> None:
         self.gallery.action_tiles(step)

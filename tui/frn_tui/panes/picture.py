@@ -142,7 +142,7 @@ class PicturePane(Vertical):
         if answer is not None and self._path != answer["path"]:
             self._path = answer["path"]
             self.preview.look_at(1.0)
-        heat = self._heat(answer) if answer is not None else None
+        heat = heat_of(answer, self._shown_class(answer), smooth=self.smooth) if answer is not None else None
         self.map.zoom, self.map.centre = self.preview.zoom, self.preview.centre  # both show the same part
         for preview, look in ((self.preview, self.look), (self.map, "map")):
             is_map = look != "photo" and heat is not None
@@ -161,15 +161,6 @@ class PicturePane(Vertical):
             self._rendered[preview] = request
         if self._wanted:
             self._fetch()
-
-    def _heat(self, answer: Answer) -> Heat | None:
-        """The map on show, on the scale of all maps of the photo."""
-        shown = self._shown_class(answer)
-        if shown is None:
-            return None
-        maps = answer["maps"]
-        values = [value for grid in maps.values() for row in grid for value in row]
-        return {"map": maps[str(shown)], "low": min(values), "high": max(values), "smooth": self.smooth}
 
     @work(group="draw", exclusive=True, exit_on_error=False)
     async def _fetch(self) -> None:
@@ -206,3 +197,12 @@ class PicturePane(Vertical):
         if self.look == "photo" and not self.has_map:
             self.look = "blend"
         self.show()
+
+
+def heat_of(answer: Answer, class_id: int | None, *, smooth: bool) -> Heat | None:
+    """The error map of a class, on the scale of all maps of the photo."""
+    maps = answer.get("maps", {})
+    if str(class_id) not in maps:
+        return None
+    values = [value for grid in maps.values() for row in grid for value in row]
+    return {"map": maps[str(class_id)], "low": min(values), "high": max(values), "smooth": smooth}

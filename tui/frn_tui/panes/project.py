@@ -9,9 +9,8 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Static
 
-from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import UnpackBundle
-from frn_tui.client.protocol import OPEN_ELSEWHERE
+from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import bundle, relocate
 from frn_tui.document.recovered import contents, origin
@@ -176,8 +175,7 @@ class ProjectBar(Static):
         dialog = AskText(f"Unpack {display_name(name_of(path), 30)} into", path[: -len(".zip")], hint)
         folder = await self.screen.app.push_screen_wait(dialog)
         if folder is not None and self.context.is_named(folder):
-            unpacked = await self.controller.engine.call(UnpackBundle(path, absolute(folder)))
-            await self.open_project(unpacked["project"])
+            await self.open_project(await self.controller.engine.call(UnpackBundle(path, absolute(folder))))
 
     def action_relocate(self) -> None:
         if not self.controller.missing:

@@ -6,9 +6,8 @@ from functools import partial
 
 from textual.worker import Worker
 
-from frn_tui.client.client import EngineError
 from frn_tui.client.file_requests import DiscardJournal, LockProject, Recover, Recovered
-from frn_tui.client.serialization import state_from_json
+from frn_tui.client.protocol import EngineError
 from frn_tui.document.controller import Controller
 from frn_tui.document.recovered import contents, origin
 from frn_tui.panes.context import Context
@@ -57,12 +56,12 @@ class Recovery:
                 await self.controller.engine.call(DiscardJournal(None))
                 await self.controller.engine.call(LockProject(None))
 
-    async def find(self) -> Recovered:
+    async def find(self) -> Recovered | None:
         """Return the last unsaved work of an app that has ended, if any."""
         self.context.left = await self.controller.engine.call(Recover())
         return self.context.left
 
-    async def offer(self, found: Recovered) -> bool:
+    async def offer(self, found: Recovered | None) -> bool:
         """Ask whether to continue with the unsaved work of earlier apps, one after another; whether one is open now."""
         while found:
             options = [f"go on with {contents(found)}", "forget it", "later: ctrl+o has it"]
@@ -74,9 +73,9 @@ class Recovery:
             found = await self._discard(found)
         return False
 
-    async def _discard(self, found: Recovered) -> Recovered:
+    async def _discard(self, found: Recovered) -> Recovered | None:
         """Forget what one app has left; what another has, if there is something."""
-        await self.controller.engine.call(DiscardJournal(found["journal"]))
+        await self.controller.engine.call(DiscardJournal(found.journal))
         return await self.find()
 
     def mention(self, found: Recovered) -> None:
@@ -87,24 +86,24 @@ class Recovery:
 
     def is_of(self, found: Recovered, place: str) -> bool:
         """Return whether what is left belongs to a project or folder."""
-        return absolute(place) in (found["project"], found["place"])
+        return absolute(place) in (found.project, found.place)
 
     async def open(self, found: Recovered) -> None:
         """Go on with what is left: unsaved, with nothing to undo."""
         controller, engine = self.controller, self.controller.engine
-        if found["model"] != controller.model_name:
-            await controller.open_model(found["model"])
-        controller.begin(state_from_json(found["state"]), is_saved=False)
-        controller.place, project = found["place"], found["project"]
+        if found.model != controller.model_name:
+            await controller.open_model(found.model)
+        controller.begin(found.state, is_saved=False)
+        controller.place, project = found.place, found.project
         if project is not None and await controller.holder(project) is None:
             await engine.call(LockProject(project))
             controller.project = project
         controller.listener()
-        with controller.begun(found["adding"]):
+        with controller.begun(found.adding):
             await controller.journal()  # now it is this app's, and not asked about again
             if other := await self._discard(found):
                 self.mention(other)
             await controller.find_missing()
             await controller.sync(self.context.progress)
-            if found["adding"]:
-                await controller.add_classes(found["adding"], self.context.progress)
+            if found.adding:
+                await controller.add_classes(found.adding, self.context.progress)

@@ -1,63 +1,70 @@
 """All answers: a grid or a table of them, labelled many at once, with the histogram that the threshold is set on."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
+from rich.table import Table
 from rich.text import Text
-from textual import events, on, work
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from frn_tui.client.protocol import RenderPreview
-from frn_tui.client.rendering import render
-from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
+from frn.inference.session import Support
+from frn_tui.dialogs.dialogs import AskText, Choose, Dialog, Page
 from frn_tui.document.queries import best_score
-from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, example_names, margin, nearest, rival, summary
+from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, margin, rival, summary
+from frn_tui.panes.large import LargeView
 from frn_tui.panes.verdicts import Verdicts
-from frn_tui.terminal.text import display_name, percent
+from frn_tui.settings.keys import shown as shown_keys
+from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 from frn_tui.widgets.histogram import Histogram
+from frn_tui.widgets.jobs import JobLine
 
 SIGNS = {True: "●", False: "○"}
-"""Signs of photos that were seen, and that were not; one that is labelled has a ✓."""
-KEYS = (
-    "space v ctrl+a: select   1-9 m: of class   y: right   d: drop   s: order   f: only   c: class   /: find   "
-    "g: grid   { }: size   - + % 0: threshold   e: sort into folders   w: write   p: ask more   u: undo   enter: show"
-    "   esc: back"
-)
+"""Signs of photos that were seen, and that were not; one that a person judged has a ◆. (✓ is one that is selected.)"""
 COLUMNS = ("says", "prob.", "expl.", "lead", "rival", "nearest example")
 WIDE = 100
 """Cells from which on the table names the nearest example."""
+TALL = 30
+"""Rows from which on the histogram is shown."""
 
 
 class Review(Dialog[str | None]):
     """Gives back the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Back"),
-        Binding("g", "view", "Grid or table"),
-        Binding("left_curly_bracket", "tiles(-1)", "Smaller photos"),
-        Binding("right_curly_bracket", "tiles(1)", "Larger photos"),
-        Binding("s", "order", "Order"),
-        Binding("f", "kind", "Only some"),
-        Binding("c", "class", "Only a class"),
-        Binding("slash", "find", "Find"),
-        Binding("y", "right", "Right"),
-        Binding("m", "move", "Of class"),
-        Binding("d,delete", "drop", "Drop"),
+        Binding("escape", "leave", "Back: from the large photo, from a selection, to the workspace"),
+        Binding("enter", "show", "Large, with error map and nearest example; then to the workspace"),
+        Binding("j,down,right,l,full_stop", "go(1)", "Next photo"),
+        Binding("k,up,left,h,comma", "go(-1)", "Photo before"),
+        *(Binding(str(n), f"number({n})", f"It is class {n}") for n in range(1, 10)),
+        Binding("m", "move", "It is of a class by name: also beyond nine"),
+        Binding("y", "right", "Right: keep it as an example"),
+        Binding("x", "none_of_these", "None of these"),
+        Binding("d,delete", "drop", "Drop the answer; the photo stays"),
         Binding("u", "undo", "Undo"),
         Binding("ctrl+r", "redo", "Redo"),
+        Binding("s", "order", "Order"),
+        Binding("f", "kind", "Only some"),
+        Binding("c", "class", "Only those that say a class"),
+        Binding("slash", "find", "Find in names and verdicts"),
+        Binding("g", "view", "Grid or table"),
+        Binding("G", "histogram", "Histogram: show or fold"),
+        Binding("left_curly_bracket", "tiles(-1)", "Smaller photos"),
+        Binding("right_curly_bracket", "tiles(1)", "Larger photos"),
         Binding("minus", "threshold(-0.01)", "Threshold down"),
         Binding("plus,equals_sign", "threshold(0.01)", "Threshold up"),
-        Binding("percent_sign", "type_threshold", "Threshold"),
-        Binding("0", "calibrate", "Calibrate"),
-        Binding("e", "sort_photos", "Sort into folders"),
-        Binding("w", "write", "Write"),
-        Binding("p", "ask", "Ask more"),
-        *(Binding(str(n), f"number({n})", f"Class {n}") for n in range(1, 10)),
+        Binding("percent_sign", "type_threshold", "Threshold by number"),
+        Binding("0", "calibrate", "Threshold from the examples"),
+        Binding("e", "sort_photos", "Sort the photos into folders"),
+        Binding("w", "write", "Write the answers to a file"),
+        Binding("p", "ask", "Ask about more photos"),
+        Binding("question_mark,f1", "help", "All keys"),
     ]
 
     def __init__(self, verdicts: Verdicts, *, view: str = "grid") -> None:
@@ -66,23 +73,28 @@ class Review(Dialog[str | None]):
         self.controller = self.context.controller
         self.gallery = Gallery(mode=self.context.mode, id="review-photos")
         self.gallery.view = view  # type: ignore[assignment]
+        self.large = LargeView(self.context)
         self.histogram = Histogram(id="histogram")
+        self.jobs = JobLine(id="review-jobs")
         self.items: dict[str, Reviewed] = {}
         """All answers, by path."""
-        self._examples: dict[str, str] = {}
-        self._wanted: list[RenderPreview] = []
+        self._examples: dict[str, Support] = {}
 
     def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog", id="review"):
-            yield Static(id="review-summary")
+        with Vertical(id="review"):
+            yield Static(id="review-title")
             yield Static(id="review-columns")
             yield self.gallery
+            yield self.large
             yield Static(id="review-detail")
             yield self.histogram
-            yield Static(Text(KEYS), classes="hint")
+            yield Static(id="review-keys")
+            yield self.jobs
 
     def begin(self) -> None:
         self.context.watchers.append(self.show)
+        self.context.lines.append(self.jobs)
+        self.histogram.display = self.size.height >= TALL
         self.show()
         shown = self.controller.query.answer
         self._go_to(shown["path"] if shown else "")
@@ -91,11 +103,16 @@ class Review(Dialog[str | None]):
     def on_unmount(self) -> None:
         if self.show in self.context.watchers:
             self.context.watchers.remove(self.show)
+            self.context.lines.remove(self.jobs)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.set_class(event.size.height < 30, "-short")
         if self.begun:
+            self.histogram.display = event.size.height >= TALL
             self.call_after_refresh(self.show)
+
+    @property
+    def is_large(self) -> bool:
+        return self.has_class("-large")
 
     def show(self) -> None:
         """Draw what is now."""
@@ -103,16 +120,15 @@ class Review(Dialog[str | None]):
             return
         items = self.controller.reviewed()
         self.items = {item.path: item for item in items}
-        self._examples = example_names(self.controller.session.state)
+        self._examples = examples(self.controller.session.state)
         arrangement = self.controller.arrangement
-        chosen = [self.items[path] for path in arrangement.paths if path in self.items]
+        chosen = [self.items[path] for path in arrangement.paths]
+        self.gallery.empty_text = f"no answer matches: {arrangement.words}   f: only some   c: class   /: find"
         self.gallery.set_items([self._tile(item) for item in chosen])
-        box = self.query_one("#review", Vertical)
-        box.border_title = Text(f"Answers · {len(chosen)} of {len(items)} · {display_name(arrangement.words, 60)}")
-        self.select()
-        self.query_one("#review-summary", Static).update(Text(summary(items)))
-        self.query_one("#review-columns", Static).update(Text(self._line("", *COLUMNS)))
-        self.query_one("#review-columns").display = self.gallery.view == "list"
+        title = f"Answers · {len(chosen)} of {len(items)} · {display_name(arrangement.words, 40)} · {summary(items)}"
+        self._update("title", title)
+        self._update("columns", self._line("", *COLUMNS))
+        self.query_one("#review-columns").display = self.gallery.view == "list" and not self.is_large
         known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
         threshold = self.verdicts.threshold  # each photo's own threshold lies here: those below it are the unknown ones
         asked = [
@@ -121,24 +137,29 @@ class Review(Dialog[str | None]):
             if (best := best_score(item.answer))
         ]
         self.histogram.show(known, asked, threshold)
-        self._tell()
+        self.follow_cursor()
+
+    def _update(self, name: str, text: str) -> None:
+        self.query_one(f"#review-{name}", Static).update(Text(text, no_wrap=True, overflow="ellipsis"))
 
     def _tile(self, item: Reviewed) -> GalleryItem:
-        sign = "✓" if item.label is not None else SIGNS[item.is_seen]
+        sign = "◆" if item.label is not None else SIGNS[item.is_seen]
         key, mark = item.answer.get("key"), "" if item.is_readable else "broken"
         if self.gallery.view == "list":
             name = "/".join(item.path.split("/")[-2:])
             return GalleryItem(item.path, name, key, mark, self._line(sign, *self._cells(item)))  # type: ignore[arg-type]
-        best = best_score(item.answer)
-        sure = f" {best['probability']:.2f}" if best else ""
-        return GalleryItem(item.path, f"{sign} {item.said}{sure}", key, mark)  # type: ignore[arg-type]
+        return GalleryItem(item.path, f"{sign} {item.words}", key, mark)  # type: ignore[arg-type]
 
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
         best = best_score(item.answer)
         if best is None:
             return (item.said, "", "", "", "", "")
         numbers = f"{best['probability']:.2f}", percent(best["explained"]), f"{margin(item.answer):.2f}"
-        return (item.said, *numbers, rival(item.answer, self.controller.names), nearest(item.answer, self._examples))
+        return (item.said, *numbers, rival(item.answer, self.controller.names), self._nearest_name(item))
+
+    def _nearest_name(self, item: Reviewed) -> str:
+        near = self._examples.get(item.answer.get("nearest", ""))
+        return near.path.name if near else ""
 
     def _line(self, sign: str, *cells: str) -> str:
         """A row of the table, as wide as there is room for beside the name."""
@@ -151,37 +172,29 @@ class Review(Dialog[str | None]):
         return " ".join([sign or " ", shown[0], numbers, *shown[1:]])
 
     @on(Gallery.SelectionChanged)
-    def select(self) -> None:
-        count = len(self.gallery.selection)
-        self.query_one("#review", Vertical).border_subtitle = Text(f"{count} selected" if count else "esc back")
-
     @on(Gallery.Moved)
     def follow_cursor(self) -> None:
-        self._tell()
-
-    def _tell(self) -> None:
-        """Say all of the answer under the cursor."""
+        """Say all of the answer under the cursor, and what keys would do now."""
         cursor = self.gallery.cursor_item
         item = self.items.get(cursor.path) if cursor else None
-        line = ""
-        if item is not None:
-            line = described(item, self.controller.names, nearest(item.answer, self._examples))
-        self.query_one("#review-detail", Static).update(Text(line))
-
-    @on(Gallery.Want)
-    def want_pictures(self, event: Gallery.Want) -> None:
-        """Newest first: who scrolls fast wants what is on the screen now."""
-        event.stop()
-        self._wanted = list(event.requests)
-        if not any(worker.group == "thumbs" and worker.is_running for worker in self.workers):
-            self._fetch()
-
-    @work(group="thumbs", exit_on_error=False)
-    async def _fetch(self) -> None:
-        while self._wanted:
-            request = self._wanted.pop(0)
-            if picture := await render(self.controller.engine, request):
-                self.gallery.provide(request, picture)
+        near = self._examples.get(item.answer.get("nearest", "")) if item else None
+        self._update(
+            "detail",
+            described(item, self.controller.names, f"{near.path.parent.name}/{near.path.name}" if near else "")
+            if item
+            else "",
+        )
+        count = len(self.gallery.selection)
+        whose = f"{count} selected: " if count else ""
+        enter = "j k others  enter workspace" if self.is_large else "enter large"
+        keys = f"y right  x none  d drop  u undo  {enter}  ? keys"
+        numbers = class_keys(self.controller.names.values(), self.size.width - len(keys) - len(whose) - 4)
+        self._update("keys", f"{whose}{numbers}   {keys}")
+        if self.is_large:
+            self.large.show(item.answer if item else None, str(near.path) if near else "")
+            shown = self.controller.query.answer
+            if item is not None and (shown is None or shown["path"] != item.path):
+                self.context.start(self.controller.show, item.path, group="step")
 
     @property
     def selected(self) -> list[Reviewed]:
@@ -197,15 +210,48 @@ class Review(Dialog[str | None]):
     def _arrange(self, **chosen: str) -> None:
         arrangement = self.controller.arrangement
         arrangement.choose(self.controller.reviewed(), **chosen)
-        if not arrangement.paths:
-            self.notify(f"no answer matches: {display_name(arrangement.words, 60)}", markup=False)
         self.show()
         self.gallery.cursor = 0
 
     @on(Gallery.Opened)
     def open(self, event: Gallery.Opened) -> None:
         event.stop()
-        self.dismiss(event.item.path)
+        self._enlarge(True)
+
+    def _enlarge(self, large: bool) -> None:
+        self.set_class(large, "-large")
+        self.show()
+        if not large:
+            self.gallery.focus()
+
+    def action_show(self) -> None:
+        """From the large photo to the workspace; in the grid, the gallery takes the key before."""
+        if self.is_large and (item := self.gallery.cursor_item) is not None:
+            self.dismiss(item.path)
+
+    def action_go(self, step: int) -> None:
+        self.gallery.cursor += step
+
+    def action_leave(self) -> None:
+        if self.is_large:
+            self._enlarge(False)
+        elif self.begun and (self.gallery.selection or self.gallery.selects):
+            self.gallery.select(())
+        else:
+            self.dismiss(None)
+
+    def action_help(self) -> None:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        for binding in self.BINDINGS:
+            assert isinstance(binding, Binding)
+            if not binding.key.isdigit() or binding.key == "0":
+                table.add_row(Text(shown_keys(binding.key), style="bold", no_wrap=True), Text(binding.description))
+        table.add_row(Text("1-9", style="bold"), "It is class N: the selected photos, or the one under the cursor")
+        table.add_row(Text("space  v  ctrl+a", style="bold"), "Select: one, from here on, all")
+        self.app.push_screen(Page("Keys of the review", table))
+
+    def action_histogram(self) -> None:
+        self.histogram.display = not self.histogram.display
 
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
@@ -237,7 +283,7 @@ class Review(Dialog[str | None]):
     def action_number(self, number: int) -> None:
         classes = self.controller.session.state.classes
         if number > len(classes):
-            self.notify(f"there is no class number {number}")
+            self.context.say(f"there is no class number {number}")
         else:
             self._label(self.selected, classes[number - 1].id)
 
@@ -260,19 +306,24 @@ class Review(Dialog[str | None]):
         self.verdicts.right([item.answer for item in items])
         self._advance(items)
 
+    def action_none_of_these(self) -> None:
+        items = self.selected
+        self.verdicts.set_aside([item.answer for item in items])
+        self._advance(items)
+
     def action_drop(self) -> None:
         """Take answers off the list; the photos stay where they are, and what they are examples of."""
-        items = self.selected
-        self.controller.query.drop([item.path for item in items])
-        self.gallery.select(())
-        self.controller.listener()
-        self.notify(f"{len(items)} of the answers dropped; p asks again")
+        paths = [item.path for item in self.selected]
+        if paths:
+            self.context.edit(lambda session: session.drop(paths), f"dropped {count_of(len(paths), 'answer')}")
+            self.gallery.select(())
+            self.controller.listener()
 
     def action_undo(self) -> None:
-        self.notify(self.context.step_back(), timeout=2)
+        self.context.say(self.context.step_back())
 
     def action_redo(self) -> None:
-        self.notify(self.context.step_back(undo=False), timeout=2)
+        self.context.say(self.context.step_back(undo=False))
 
     @on(Histogram.Moved)
     def move_threshold(self, event: Histogram.Moved) -> None:
@@ -315,3 +366,13 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     if item.is_changed and item.first is not None:
         parts.append(f"at first {display_name(item.first, 24)}")
     return " · ".join(parts)
+
+
+def class_keys(names: Iterable[str], width: int) -> str:
+    """Return the digits with their classes, like "1 jay  2 owl", as many as fit into `width` cells."""
+    shown: list[str] = []
+    for number, name in enumerate(islice(names, 9), 1):
+        shown.append(f"{number} {display_name(name, 16)}")
+        if cell_len("  ".join(shown)) > width:
+            return "  ".join([*shown[:-1], f"…{len(shown)}-9"]) if len(shown) > 1 else "1-9 of class"
+    return "  ".join(shown)

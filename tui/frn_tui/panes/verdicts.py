@@ -9,7 +9,7 @@ from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import sort
 from frn_tui.document.queries import best_score
 from frn_tui.document.results import as_csv, as_json
-from frn_tui.document.review_state import Reviewed, folder_of
+from frn_tui.document.review_state import OTHER, Reviewed, folder_of
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
@@ -20,6 +20,8 @@ class Verdicts:
 
     def __init__(self, context: Context, ask_more: Callable[[], object]) -> None:
         self.context, self.controller, self.ask_more = context, context.controller, ask_more
+        self._rejected: int | None = None
+        """Unknown answers before the threshold was moved."""
 
     @property
     def threshold(self) -> float:
@@ -31,16 +33,23 @@ class Verdicts:
         """Say of which class photos are: they become examples of it, in one edit."""
         name = display_name(self.controller.names.get(class_id, ""), 30)
 
-        def label(_: Session) -> None:
+        def label(session: Session) -> None:
             outcome = self.controller.label(answers, class_id)
             if outcome.duplicates and not outcome.added:
-                there = outcome.duplicates[0]
-                self.context.say(f"it is an example of {there.class_name} already")
-            else:
-                photos = "" if len(answers) == 1 else f"{count_of(outcome.added, 'photo')} "
-                self.context.say(f"{photos}added to {name}   u: undo")
+                self.context.say(f"it is an example of {outcome.duplicates[0].class_name} already")
+                return
+            photos = "" if len(answers) == 1 else f"{count_of(outcome.added, 'photo')} "
+            session.name_act(f"{photos}added to {name}")
+            self.context.say(f"{photos}added to {name}   u: undo")
 
         self.context.edit(label)
+
+    def set_aside(self, answers: Sequence[Answer]) -> None:
+        """Say that photos are of none of the classes, in one edit."""
+        known = [answer for answer in answers if "key" in answer]
+        photos = "it is" if len(known) == 1 else f"{count_of(len(known), 'photo')}:"
+        if known:
+            self.context.edit(lambda _: self.controller.set_aside(known), f"{photos} {OTHER}")
 
     def right(self, answers: Sequence[Answer]) -> None:
         """Make photos examples of the classes that were named for them, in one edit."""
@@ -55,8 +64,10 @@ class Verdicts:
         def label(session: Session) -> None:
             with session.one_edit():
                 added = sum(self.controller.label(some, class_id).added for class_id, some in by_class.items())
-            undo = "   u: undo" if added else ""
-            self.context.say(f"{count_of(added, 'photo')} added to {len(by_class)} classes{undo}")
+            said = f"{count_of(added, 'photo')} added to {len(by_class)} classes"
+            if added:
+                session.name_act(said)
+            self.context.say(f"{said}   u: undo" if added else said)
 
         if by_class:
             self.context.edit(label)
@@ -76,8 +87,19 @@ class Verdicts:
         self.set_threshold(None, "threshold from the examples")
 
     def set_threshold(self, value: float | None, said: str = "") -> None:
+        """Set it, and say how many answers were unknown before and are after; several keys in a row count as one."""
+        said = said or f"unknown below {percent(self.threshold if value is None else value, 1)} explained"
+        if self._rejected is None:
+            self._rejected = self.controller.query.rejected
         self.context.edit(lambda session: session.set_threshold(value), said)
         self.controller.listener()
+        if self.controller.query.answers:
+            self.context.start(self._count_unknown, said, group="threshold")
+
+    async def _count_unknown(self, said: str) -> None:
+        await self.controller.sync()
+        before, self._rejected = self._rejected, None
+        self.context.say(f"{said}: unknown {before} → {self.controller.query.rejected}   u: undo")
 
     def type_threshold(self) -> None:
         hint = "share that a class must explain, 0 to 100 %; empty: from the examples   enter: done   esc: back"
@@ -114,7 +136,7 @@ class Verdicts:
         chosen = await self.context.chosen(f"Into {display_name(folder, 50)}", options)
         if chosen is not None:
             said = await sort(self.controller, folder, photos, move=chosen == 1, progress=self.context.progress)
-            self.context.say(f"{said} into {folder}{'   u: undo' if chosen == 1 else ''}")
+            self.context.say(f"{said} into {folder}   {'u: undo' if chosen == 1 else 'undo leaves the copies there'}")
 
     def write(self, items: Sequence[Reviewed]) -> None:
         """Write the answers to a file."""

@@ -329,13 +329,15 @@ class Workspace(Screen[None]):
         self.app.push_screen(Page("Keys", help_page(bindings(), self.own_keys)))
 
     def action_cancel(self) -> None:
-        """The large picture, then a filter, then what is running."""
+        """The large picture, then a selection, then a filter, then what is running."""
         preview = self.query_pane.picture.preview
         if self.has_class("-zoomed") or preview.zoom > 1:
             self.remove_class("-zoomed")
             preview.look_at(1.0)
-        elif self.photos_pane.wanted_name:
-            self.photos_pane.wanted_name = ""
+        elif self.photos_pane.gallery.selection or self.photos_pane.gallery.selects:
+            self.photos_pane.gallery.select(())
+        elif self.photos_pane.wanted_name or self.photos_pane.everywhere:
+            self.photos_pane.wanted_name = self.photos_pane.everywhere = ""
             self.refresh_all()
         else:
             self.query_pane.watched = None

@@ -12,7 +12,7 @@ def display_name(text: str, width: int | None = None) -> str:
     r"""A name as it may be shown: what could steer a terminal is escaped, and a long one loses its middle.
 
     File names may hold anything: escape sequences, line breaks, marks that turn the reading direction, bytes that are
-    no UTF-8. They come out as in Python (`\x1b`, `\n`, `\u202e`, `\xff`). Markup is not touched: show names as
+    not UTF-8. They come out as in Python (`\x1b`, `\n`, `\u202e`, `\xff`). Markup is not touched: show names as
     `Text` or with `markup=False`. It takes up `width` cells at most.
     """
     parts = list(text)

@@ -1,7 +1,6 @@
 """Showing a photo in a program outside the terminal."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -9,21 +8,15 @@ from collections.abc import Mapping
 from frn.errors import FrnError
 
 OVERRIDE = "FRN_VIEWER"
+OPENERS = {"win32": "explorer", "darwin": "open"}
 
 
 def viewer_command(path: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> list[str]:
-    """What shows a photo: $FRN_VIEWER, or what the system opens such files with; FrnError if there is nothing."""
-    if chosen := environment.get(OVERRIDE):
-        return [chosen, path]
-    if platform == "win32":
-        return ["explorer", path]
-    if platform == "darwin":
-        return ["open", path]
-    if not environment.get("DISPLAY") and not environment.get("WAYLAND_DISPLAY"):
+    """What shows a photo: $FRN_VIEWER, or what the system opens such files with; FrnError if there is no desktop."""
+    chosen = environment.get(OVERRIDE) or OPENERS.get(platform)
+    if not chosen and not environment.get("DISPLAY") and not environment.get("WAYLAND_DISPLAY"):
         raise FrnError(f"there is no desktop here to show a photo on; ${OVERRIDE} may name a program that needs none")
-    if shutil.which("xdg-open", path=environment.get("PATH")) is None:
-        raise FrnError(f"xdg-open is missing, which would show a photo (package xdg-utils); or set ${OVERRIDE}")
-    return ["xdg-open", path]
+    return [chosen or "xdg-open", path]
 
 
 def show(path: str) -> None:
@@ -33,4 +26,4 @@ def show(path: str) -> None:
     try:
         subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True)
     except OSError as error:
-        raise FrnError(f"{command[0]}: cannot be started ({error.strerror})") from error
+        raise FrnError(f"{command[0]}: cannot be started ({error.strerror}); ${OVERRIDE} may name another") from error

@@ -5,17 +5,14 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from rich.style import Style
 from textual import on
-from textual.css.styles import RulesMap
 from textual.message import Message
-from textual.strip import Strip
-from textual.style import Style
-from textual.visual import RenderOptions, Visual
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets.options import Options
+from frn_tui.widgets.options import OneLine, Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +28,12 @@ class ClassRow:
     """What is wrong with it; the list shows that something is."""
 
 
-class _Line(Visual):
-    """One row, laid out for whatever width it gets."""
-
+class _Line(OneLine):
     def __init__(self, row: ClassRow, number: int) -> None:
         self.row = row
         self.number = number
 
-    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
-        return cell_len(display_name(self.row.name)) + 12
-
-    def get_height(self, rules: RulesMap, width: int) -> int:
-        return 1
-
-    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+    def segment(self, width: int, style: Style) -> Segment:
         row = self.row
         key = f"{self.number} " if self.number < 10 else "  "
         quality = _dots(row.quality)
@@ -53,7 +42,7 @@ class _Line(Visual):
             tail = "!" if row.trouble else " "
         name = display_name(row.name, max(width - len(key) - len(tail), 0))
         gap = " " * (width - len(key) - cell_len(name) - len(tail))
-        return [Strip([Segment(key + name + gap + tail, style.rich_style)]).adjust_cell_length(width, style.rich_style)]
+        return Segment(key + name + gap + tail, style)
 
 
 def _dots(quality: float | None) -> str:

@@ -6,14 +6,12 @@ from rich.segment import Segment
 from textual import events
 from textual.message import Message
 from textual.strip import Strip
-from textual.widget import Widget
+
+from frn_tui.widgets.dragging import Dragging
 
 
-class Divider(Widget):
+class Divider(Dragging):
     """Reports its new position."""
-
-    ALLOW_SELECT = False
-    _dragging = False
 
     @dataclass
     class Dragged(Message):
@@ -25,15 +23,8 @@ class Divider(Widget):
         grip = "⋮" if y == self.size.height // 2 else " "
         return Strip([Segment(grip, self.visual_style.rich_style)], 1)
 
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        event.stop()
-        self._dragging = True
-        self.capture_mouse()
+    def grips(self, event: events.MouseDown) -> bool:
+        return True
 
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        if self._dragging:
-            self.post_message(self.Dragged(event.screen_x))
-
-    def on_mouse_up(self, _: events.MouseUp) -> None:
-        self._dragging = False
-        self.release_mouse()
+    def drag(self, event: events.MouseEvent, *, released: bool) -> None:
+        self.post_message(self.Dragged(event.screen_x))

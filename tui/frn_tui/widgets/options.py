@@ -2,13 +2,33 @@
 
 from typing import ClassVar
 
-from rich.console import RenderableType
+from rich.segment import Segment
+from rich.style import Style as RichStyle
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
+from textual.css.styles import RulesMap
+from textual.strip import Strip
+from textual.style import Style
+from textual.visual import RenderOptions, Visual
 from textual.widgets import OptionList
 
-from frn_tui.widgets.backdrop import dimmed
+
+class OneLine(Visual):
+    """An option of one row, laid out for whatever width it gets, and only once it is on the screen."""
+
+    def get_optimal_width(self, rules: RulesMap, container_width: int) -> int:
+        return container_width
+
+    def get_height(self, rules: RulesMap, width: int) -> int:
+        return 1
+
+    def render_strips(self, width: int, height: int | None, style: Style, options: RenderOptions) -> list[Strip]:
+        return [Strip([self.segment(width, style.rich_style)]).adjust_cell_length(width, style.rich_style)]
+
+    def segment(self, width: int, style: RichStyle) -> Segment:
+        """The row as text in a style."""
+        raise NotImplementedError
 
 
 class Options(OptionList):
@@ -38,9 +58,6 @@ class Palette(CommandPalette):
     def _gather_commands(self, search_value: str) -> None:  # type: ignore[override]
         if self.app.screen is self:
             super()._gather_commands(search_value)
-
-    def render(self) -> RenderableType:
-        return dimmed(super().render())
 
     def _action_command_list(self, action: str) -> None:
         if any(commands.scrollable_content_region for commands in self.query(CommandList)):

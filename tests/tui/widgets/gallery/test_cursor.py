@@ -64,16 +64,18 @@ def test_space_selects_and_moves_on(play: Play, gallery: Gallery) -> None:
     play(gallery, scenario, size=(WIDE, HIGH))
 
 
-def test_a_range_goes_from_the_item_selected_last_to_the_cursor(play: Play, gallery: Gallery) -> None:
+def test_a_range_follows_the_cursor_from_where_it_was_begun_until_it_is_ended(play: Play, gallery: Gallery) -> None:
     async def scenario(pilot: Pilot[None], told: Told) -> None:
         gallery.focus()
         gallery.set_items(items(20))
         await pilot.press("v")
         assert gallery.selection == paths(0)
-        await pilot.press("down", "space", "down", "v")
-        assert gallery.selection == paths(0, *range(4, 10))
-        await pilot.press("end", "space", "up", "v")
-        assert gallery.selection == paths(0, *range(4, 10), *range(15, 20))
+        await pilot.press("down")
+        assert gallery.selection == paths(*range(5))
+        await pilot.press("up", "right", "v", "end")
+        assert gallery.selection == paths(0, 1)
+        await pilot.press("v", "left")
+        assert gallery.selection == paths(0, 1, 18, 19)
 
     play(gallery, scenario, size=(WIDE, HIGH))
 

@@ -9,9 +9,8 @@ from frn.errors import FrnError
 from frn.inference.extractor import Embedded as Found
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import Support
-from frn_tui.client.protocol import EmbedImages, Nothing
-from frn_tui.client.serialization import support_to_json
-from frn_tui.engine.lru import ByteLimitedLRU
+from frn.system.lru import ByteLimitedCache
+from frn_tui.client.protocol import EmbedImages
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
@@ -26,17 +25,16 @@ class Embedding:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._maps: ByteLimitedLRU[Maps] = ByteLimitedLRU(MAX_CACHED)
+        self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         """By the model's hash and the image's key."""
 
-    def embed(self, request: EmbedImages, job: Job) -> Nothing:
+    def embed(self, request: EmbedImages, job: Job) -> None:
         """Embed files; tells of each what it is, or why it is of no use."""
         paths = request.paths
         for done, (name, outcome) in enumerate(self.read(job, paths), 1):
             job.event("embedded", describe(name, outcome))
             if done % BATCH == 0 or done == len(paths):
                 job.progress(done, len(paths))
-        return {}
 
     def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
         """Feature maps of files, in order; stops where the request is cancelled."""
@@ -80,4 +78,5 @@ def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:
     """Describe a file to the app, under the app's name for it."""
     if isinstance(outcome, FrnError):
         return {"path": name, "reason": " ".join(str(outcome).splitlines())}
-    return {**support_to_json(Support.of(Path(name), outcome.key)), "path": name}
+    support = Support.of(Path(name), outcome.key)
+    return {"path": name, "key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}

@@ -5,18 +5,18 @@ Shape letters: way classes, n examples of all classes together, k examples of a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from frn.errors import FrnError
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
-from frn.inference.unknown import Calibration, RejectRule, Shares, calibrate, energy, explained, stride
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
+from frn.inference.unknown import Calibration, RejectRule, Shares, calibrate, explained, familiarity, stride
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
-from frn_tui.client.serialization import state_from_json
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.classes.embedding import Embedding
 from frn_tui.engine.classes.near_duplicates import NearDuplicates
@@ -47,7 +47,7 @@ def enroll_class(maps: Maps, head: HeadParameters) -> ClassRecord:
     return ClassRecord(enroll(maps, head), errors, explained(errors.mean(1)[:, None], maps)[:, 0])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Classes:
     """The classes that queries are asked about: those with examples."""
 
@@ -61,12 +61,17 @@ class Classes:
     rule: RejectRule
     """When a photo is unknown."""
 
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, int]]:
+        """Class and place in it of every example, by content key."""
+        return {key: (place, row) for place, entry in enumerate(self.entries) for row, key in enumerate(keys_of(entry))}
+
     def own_errors(self, key: str) -> tuple[int, Array] | None:
         """Place of the class that has a photo among its examples, and the photo's errors (r,) without itself."""
-        for place, (entry, member) in enumerate(zip(self.entries, self.members, strict=True)):
-            if key in (keys := keys_of(entry)):
-                return place, member.own_errors[keys.index(key)]
-        return None
+        if key not in self._places:
+            return None
+        place, row = self._places[key]
+        return place, self.members[place].own_errors[row]
 
 
 class EnrolledClasses:
@@ -93,10 +98,11 @@ class EnrolledClasses:
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
         """Answer for the classes of a state from now on; where maps are missing, the classes stay as they were."""
-        state = state_from_json(request.state)
+        state = request.state
         self._follow_model()
         entries = tuple(entry for entry in state.classes if entry.supports)
         maps, missing = self._find_maps(entries, job.check)
+        others = [each for other in state.others if (each := self._embedding.find(other.key)) is not None]
         if missing:
             return {"reports": [], "threshold": state.threshold or 0.0, "calibrated": 0.0, "missing": missing}
         head = self._choose_head(entries, maps)
@@ -104,7 +110,7 @@ class EnrolledClasses:
         groups = _groups(entries)
         enrolled = [member.enrolled for member in members]
         errors = self._class_errors.errors(groups, enrolled, maps, job.check) if groups else np.zeros((0, 0))
-        calibration = _calibrate(groups, members, maps, errors)
+        calibration = _calibrate(groups, members, maps, errors, _familiarity(enrolled, others))
         calibrated = calibration.typical
         threshold = calibrated if state.threshold is None else state.threshold
         reports = self._report(entries, members, maps, errors, job.check) if entries else []
@@ -202,9 +208,12 @@ def _groups(entries: Sequence[ClassEntry]) -> list[Keys]:
 
 
 def _calibrate(
-    groups: Sequence[Keys], members: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array
+    groups: Sequence[Keys], members: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, others: Shares
 ) -> Calibration:
-    """The rule for unknown photos, from errors (n, way) of all examples under all classes."""
+    """The rule for unknown photos, from errors (n, way) of all examples under all classes.
+
+    `others` is the familiarity of photos that are of none of them.
+    """
     keys = [(label, key) for label, group in enumerate(groups) for key in group]
     owns = [own.mean() for member in members for own in member.own_errors]
     rows = [row for row, (label, _) in enumerate(keys) if len(groups[label]) > 1]
@@ -213,7 +222,15 @@ def _calibrate(
     without = errors[rows]
     without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
     energies = np.array([energy(maps[keys[row][1]][None])[0] for row in rows])
-    return calibrate(without, labels, energies)
+    return calibrate(without, labels, energies, others=others)
+
+
+def _familiarity(classes: Sequence[EnrolledClass], others: Sequence[Maps]) -> Shares:
+    """How familiar photos (n, r, d) are to the classes, (n,)."""
+    if not classes or not others:
+        return np.zeros(0)
+    photos = np.stack(others)
+    return familiarity(ClassScorer(classes).class_error(photos), energy(photos))
 
 
 def _ranks(keys: Keys, errors: Array, column: int, member: ClassRecord) -> dict[str, int]:

@@ -1,15 +1,18 @@
 """What the classes say of photos, and how well they tell their own examples apart."""
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
 import numpy as np
 
 from frn.errors import FrnError
 from frn.inference.extractor import Embedded as Found
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
-from frn.inference.unknown import energy, explained
-from frn.ridge.enrolment import ClassScorer, Floats, enroll
+from frn.inference.unknown import explained
+from frn.ridge.enrolment import ClassScorer, Floats, energy, enroll
 from frn.ridge.parameters import probabilities
-from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest, Nothing
+from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest
 from frn_tui.engine.classes.embedding import Embedding, describe
 from frn_tui.engine.classes.enrolled_classes import Classes, EnrolledClasses, keys_of
 from frn_tui.engine.models import Models
@@ -33,50 +36,63 @@ class Queries:
         self._sha256 = ""
         """Model of these."""
 
-    def query(self, request: AskClasses, job: Job) -> Nothing:
+    def query(self, request: AskClasses, job: Job) -> None:
         """Ask about photos; one that cannot be read has its reason for an answer and stops nothing."""
         paths = request.paths
         classes = self._classes.current
-        for done, (name, outcome) in enumerate(self._embedding.read(job, paths), 1):
-            if isinstance(outcome, FrnError):
-                job.event("answer", describe(name, outcome))
-            else:
-                job.event("answer", self._answer(classes, name, outcome, with_maps=len(paths) == 1))
+        read = self._embedding.read(job, paths)
+        done = 0
+        while batch := list(islice(read, CHUNK)):
+            found = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
+            answers = iter(self._answers(classes, found, with_maps=len(paths) == 1))
+            for name, outcome in batch:
+                answer = {} if isinstance(outcome, FrnError) else next(answers)
+                job.check()
+                job.event("answer", {**describe(name, outcome), **answer})
+            done += len(batch)
             job.progress(done, len(paths))
-        return {}
 
-    def _answer(self, classes: Classes, name: str, found: Found, *, with_maps: bool) -> dict[str, object]:
-        model = self._models.model
-        location_errors = classes.bank.location_error(found.maps[None])  # 1, r, way
-        if own := classes.own_errors(found.key):  # an example is judged without itself
-            location_errors[0, :, own[0]] = own[1]
-        errors = location_errors.mean(1)
-        threshold = float(classes.rule.thresholds(errors, energy(found.maps[None]))[0])
-        shares = explained(errors, found.maps[None])[0]
-        order = np.argsort(errors[0], kind="stable")
-        numbers = np.stack([probabilities(errors[0], classes.head.gamma), errors[0], shares], axis=1).tolist()
-        scores = [
-            ClassScore(id=entry.id, probability=probability, error=error, explained=share)
-            for entry, (probability, error, share) in zip(classes.entries, numbers, strict=True)
-        ]
-        answer = {
-            **describe(name, found),
-            "scores": [scores[place] for place in order],
-            "nearest": self._nearest(classes.entries[order[0]], found.maps),
-            "threshold": threshold,
-            "unknown": bool(shares[order[0]] < threshold),
-        }
+    def _answers(self, classes: Classes, found: Sequence[Found], *, with_maps: bool) -> Iterator[dict[str, object]]:
+        """Score photos together, (q, r, d): one product for all is several times as fast as one each."""
+        if not found:
+            return
+        maps = np.stack([each.maps for each in found])
         if with_maps:
-            maps = location_errors[0].T.reshape(-1, *model.extractor.grid)
-            answer["maps"] = {str(classes.entries[place].id): maps[place].tolist() for place in order[:MAPPED]}
-        return answer
+            location_errors = classes.bank.location_error(maps)  # q, r, way
+            errors = location_errors.mean(1)
+        else:
+            errors = classes.bank.class_error(maps).astype(np.float64)
+        for row, each in enumerate(found):
+            if own := classes.own_errors(each.key):  # an example is judged without itself
+                errors[row, own[0]] = own[1].mean()
+                if with_maps:
+                    location_errors[row, :, own[0]] = own[1]
+        thresholds, shares = classes.rule.thresholds(errors, energy(maps)), explained(errors, maps)
+        chances = probabilities(errors, classes.head.gamma)
+        for row, each in enumerate(found):
+            order = np.argsort(errors[row], kind="stable")
+            numbers = np.stack([chances[row], errors[row], shares[row]], axis=1).tolist()
+            scores = [
+                ClassScore(id=entry.id, probability=probability, error=error, explained=share)
+                for entry, (probability, error, share) in zip(classes.entries, numbers, strict=True)
+            ]
+            answer = {
+                "scores": [scores[place] for place in order],
+                "nearest": self._nearest(classes.entries[order[0]], each),
+                "threshold": float(thresholds[row]),
+                "unknown": bool(shares[row, order[0]] < thresholds[row]),
+            }
+            if with_maps:
+                heat = location_errors[row].T.reshape(-1, *self._models.model.extractor.grid)
+                answer["maps"] = {str(classes.entries[place].id): heat[place].tolist() for place in order[:MAPPED]}
+            yield answer
 
-    def _nearest(self, entry: ClassEntry, maps: Maps) -> str:
-        """Key of the example of a class whose features, averaged over locations, point most nearly the same way."""
-        keys = [key for key in keys_of(entry) if self._direction(key) is not None]
+    def _nearest(self, entry: ClassEntry, found: Found) -> str:
+        """Key of the other example of a class whose features, averaged over locations, point most nearly its way."""
+        keys = [key for key in keys_of(entry) if key != found.key and self._direction(key) is not None]
         if not keys:
             return ""
-        likeness = np.stack([self._directions[key] for key in keys]) @ maps.mean(0)
+        likeness = np.stack([self._directions[key] for key in keys]) @ found.maps.mean(0)
         return keys[int(likeness.argmax())]
 
     def _direction(self, key: str) -> Floats | None:

@@ -20,9 +20,8 @@ from frn.models.zoo import EXTRACTOR, is_exported, shipped_extractors
 from frn.system.archives import DAMAGE, MAX_ARCHIVE, Limits, open_zip
 from frn.system.file_sets import new_folder
 from frn.system.files import replacing, require_regular, write_atomically
-from frn_tui.client.file_requests import UnpackBundle, Unpacked, WriteBundle
-from frn_tui.client.protocol import EXISTS, Nothing
-from frn_tui.client.serialization import state_from_json
+from frn_tui.client.file_requests import UnpackBundle, WriteBundle
+from frn_tui.client.protocol import EXISTS
 from frn_tui.engine.files.file_names import fresh_name, safe_name
 from frn_tui.engine.files.scan import is_bundle, looks_like_image
 from frn_tui.engine.models import LoadedModel, Models
@@ -35,9 +34,9 @@ class Bundles:
     def __init__(self, models: Models) -> None:
         self._models = models
 
-    def write(self, request: WriteBundle, job: Job) -> Nothing:
+    def write(self, request: WriteBundle, job: Job) -> None:
         """Write a bundle whole or not at all. FrnError if a photo is missing or has changed."""
-        path, state = Path(request.path), state_from_json(request.state)
+        path, state = Path(request.path), request.state
         zipped = is_bundle(path.name)
         if path.exists() and not (zipped and request.replace and path.is_file()):
             code = EXISTS if zipped and path.is_file() else ""
@@ -45,7 +44,7 @@ class Bundles:
         if not zipped:
             with new_folder(path) as home:
                 self._fill(home, path.name, state, job)
-            return {}
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix=".bundle-", dir=path.parent) as home, replacing(path) as packed:
@@ -54,7 +53,6 @@ class Bundles:
                 _zip(folder, packed, job)
         except OSError as error:
             raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
-        return {}
 
     def _fill(self, folder: Path, name: str, state: State, job: Job) -> None:
         names: set[str] = set()
@@ -70,7 +68,7 @@ class Bundles:
         save_project(folder / f"{name}{SUFFIX}", project)
 
 
-def unpack(request: UnpackBundle, job: Job) -> Unpacked:
+def unpack(request: UnpackBundle, job: Job) -> str:
     """Unpack a bundle's project, its photos and its model, whole or not at all; nothing else that is in it.
 
     FrnError if it is not a bundle, or leads out of its folder.
@@ -93,7 +91,7 @@ def unpack(request: UnpackBundle, job: Job) -> Unpacked:
         raise
     except DAMAGE as error:
         raise FrnError(f"{path}: cannot be unpacked ({shorten(error)})") from error
-    return {"project": str(folder / project.name)}
+    return str(folder / project.name)
 
 
 def _members(project: Project, home: Path, archive: zipfile.ZipFile, top: PurePosixPath) -> list[PurePosixPath]:

@@ -4,17 +4,15 @@ One file per app, named by its process, with a lock. A file whose lock is free i
 """
 
 import contextlib
-import json
 import time
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.inference.project import MAX_BYTES
 from frn.system.files import read_json, write_atomically
-from frn.system.locks import Lock
+from frn.system.processes.locks import Lock
+from frn.system.processes.messages import convert, encode
 from frn_tui.client.file_requests import DiscardJournal, Recover, Recovered, WriteJournal
-from frn_tui.client.protocol import Nothing
-from frn_tui.client.serialization import state_from_json, state_to_json
 from frn_tui.engine.worker_queues import Job
 from frn_tui.settings.settings import state_folder
 
@@ -32,37 +30,34 @@ class Journals:
         if self._path.exists():  # of the engine before this one
             self._hold()
 
-    def keep(self, request: WriteJournal, job: Job) -> Nothing:
+    def keep(self, request: WriteJournal, job: Job) -> None:
         """Keep what is unsaved aside; where all is saved there is nothing to keep any more."""
         if request.saved:
             self._remove_own()
-            return {}
+            return
         self._hold()
         entry = {
             "format": FORMAT,
             "version": JOURNAL_VERSION,
             "time": time.time(),
-            "state": state_to_json(state_from_json(request.state)),
+            "state": request.state,
             "model": request.model,
             "project": request.project,
             "place": request.place,
             "adding": request.adding,
         }
-        write_atomically(self._path, json.dumps(entry))
-        return {}
+        write_atomically(self._path, encode(entry))
 
-    def recover(self, request: Recover, job: Job) -> Recovered:
+    def recover(self, request: Recover, job: Job) -> Recovered | None:
         """The newest journal of an app that is gone; the others are found once that is discarded."""
-        left = self._left()
-        return max(left, key=lambda one: one["time"]) if left else {}
+        return max(self._left(), key=lambda one: one.time, default=None)
 
-    def discard(self, request: DiscardJournal, job: Job) -> Nothing:
+    def discard(self, request: DiscardJournal, job: Job) -> None:
         """Remove the own journal, or one whose app is gone."""
         if request.journal is None:
             self._remove_own()
-        elif request.journal in [left["journal"] for left in self._left()]:
+        elif request.journal in [left.journal for left in self._left()]:
             _remove(Path(request.journal))
-        return {}
 
     def _hold(self) -> None:
         if not self._lock.is_held():
@@ -99,16 +94,8 @@ def _read(path: Path) -> Recovered | None:
         entry = read_json(path, MAX_BYTES)
         if (entry["format"], entry["version"]) != (FORMAT, JOURNAL_VERSION):
             return None
-        return {
-            "journal": str(path),
-            "state": state_to_json(state_from_json(entry["state"])),
-            "model": str(entry["model"]),
-            "project": None if entry["project"] is None else str(entry["project"]),
-            "place": None if entry.get("place") is None else str(entry["place"]),
-            "time": float(entry["time"]),
-            "adding": {str(name): [*map(str, paths)] for name, paths in (entry["adding"] or {}).items()},
-        }
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):  # half a journal is none
+        return convert({**entry, "journal": str(path)}, Recovered)
+    except (ValueError, KeyError, TypeError):  # half a journal is none
         return None
 
 

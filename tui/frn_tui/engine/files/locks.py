@@ -9,9 +9,8 @@ import hashlib
 import os
 import re
 
-from frn.system.locks import Lock, holder
-from frn_tui.client.file_requests import FindHolder, Holder, LockProject
-from frn_tui.client.protocol import Nothing
+from frn.system.processes.locks import Lock, holder
+from frn_tui.client.file_requests import FindHolder, LockProject
 from frn_tui.engine.worker_queues import Job
 from frn_tui.settings.settings import state_folder
 
@@ -23,10 +22,10 @@ class Locks:
         self._app = app
         self._mine: Lock | None = None
 
-    def find_holder(self, request: FindHolder, job: Job) -> Holder:
-        return {"holder": self.holder(request.path)}
+    def find_holder(self, request: FindHolder, job: Job) -> int | None:
+        return self.holder(request.path)
 
-    def lock(self, request: LockProject, job: Job) -> Nothing:
+    def lock(self, request: LockProject, job: Job) -> None:
         """Lock a project, also if another app has it; let go of the last one."""
         if self._mine is not None:
             self._mine.release()
@@ -36,7 +35,6 @@ class Locks:
                 if not self._mine.acquire():
                     self._mine.path.unlink(missing_ok=True)  # from now on its name is that of this app's lock
                     self._mine.acquire()
-        return {}
 
     def holder(self, path: str) -> int | None:
         """Process of the other app that a project is open in."""

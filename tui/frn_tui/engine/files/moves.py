@@ -6,6 +6,7 @@ line says from where to where; a second line says what came of it:
     {"move": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "bytes": 812345, "crc32": …}
     {"moved": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "crc32": …}
 
+`"made"` in the first line names the folders that were made for the photo, which go again when it is moved back.
 `"kept"` in place of `"moved"` says that the photo stayed. Where the second line is missing because the program was
 killed, `settle` looks at the files, finishes the move or takes note that there was none.
 """
@@ -17,14 +18,14 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 from frn.errors import FrnError
 from frn.system.files import LOCK, beside, remove_unfinished, sync_folder
-from frn.system.locks import Lock, lock
+from frn.system.processes.locks import Lock, lock
 from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
 
@@ -47,10 +48,11 @@ class MoveJournal:
             _remove_oldest(self.path.parent)
 
     @contextmanager
-    def moving(self, source: Path, target: Path) -> Iterator[None]:
-        """Write down that a photo is about to be moved and, at the end, what came of it."""
+    def moving(self, source: Path, target: Path, made: Sequence[Path] = ()) -> Iterator[None]:
+        """Write down that a photo is about to be moved, into folders just `made`, and, at the end, what came of it."""
         with lock(self._lock, self.path):
-            self._write({"move": str(source), "to": str(target), "bytes": source.stat().st_size})
+            entry = {"move": str(source), "to": str(target), "bytes": source.stat().st_size}
+            self._write(entry | ({"made": [*map(str, made)]} if made else {}))
             came = "moved"
             try:
                 yield
@@ -59,6 +61,14 @@ class MoveJournal:
                 raise
             finally:
                 self._note({came: str(source), "to": str(target)})
+
+    def remove_empty(self, folder: Path) -> None:
+        """Remove a folder that was made for moved photos, and those above it; the first that is not empty stays."""
+        with contextlib.suppress(OSError):
+            made = set() if any(folder.iterdir()) else {one for e in self._entries(0) for one in e.get("made", ())}
+            while str(folder) in made:
+                folder.rmdir()
+                folder = folder.parent
 
     def settle(self) -> tuple[dict[str, str], list[tuple[str, str]]]:
         """Finish what a killed program was moving: photos moved, from where to where, and those found at neither."""
@@ -90,14 +100,18 @@ class MoveJournal:
     def _unfinished(self) -> dict[str, dict[str, Any]]:
         """Lines without an outcome, by the photo."""
         unfinished = {}
-        with contextlib.suppress(OSError), self.path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-            for entry in filter(None, map(_decode, file)):
-                if "move" in entry:
-                    unfinished[entry["move"]] = entry
-                else:
-                    unfinished.pop(next(iter(entry.values())), None)
+        for entry in self._entries(TAIL):
+            if "move" in entry:
+                unfinished[entry["move"]] = entry
+            else:
+                unfinished.pop(next(iter(entry.values())), None)
         return unfinished
+
+    def _entries(self, tail: int) -> Iterator[dict[str, Any]]:
+        """The whole lines in the last `tail` bytes; 0 takes all. None of a journal that cannot be read."""
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - tail) if tail else 0)
+            yield from filter(None, map(_decode, file))
 
     def _note(self, entry: dict[str, object]) -> None:
         """Write an outcome; a line that cannot be written is made up for by `settle`."""

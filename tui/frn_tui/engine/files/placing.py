@@ -9,8 +9,9 @@ import stat
 import sys
 from pathlib import Path
 
+from frn.errors import FrnError
 from frn.system.files import LOCK, PART, beside, remove, sync_folder
-from frn.system.locks import lock
+from frn.system.processes.locks import lock
 
 _AT_CWD, _NO_REPLACE = -100, 1
 """As Linux's `renameat2` calls them."""
@@ -18,12 +19,13 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _PIECE = 1 << 20
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, and have their names outlast a power cut."""
+def make_folder(folder: Path) -> list[Path]:
+    """Make a folder and those above it, and have their names outlast a power cut. Returns those that were missing."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in reversed(missing):
         sync_folder(made.parent)
+    return missing
 
 
 def rename_new(source: Path, target: Path) -> None:
@@ -55,24 +57,28 @@ def _rename_no_replace(source: Path, target: Path) -> None:
 
 
 def copy_new(source: Path, target: Path) -> os.stat_result:
-    """Copy a file to a name that is free, synced to the disk. FileExistsError if it is taken.
+    """Copy a file to a name that is free, synced to the disk.
 
-    Returns the status of what was copied: it may be another file by now.
+    Returns the status of what was copied: it may be another file by now. FileExistsError if the name is taken; OSError
+    if another program has been writing it for a minute.
     """
     part = beside(target, PART)
-    with lock(beside(target, LOCK), target):
-        remove(part)  # a killed program's
-        try:
-            with source.open("rb") as old, part.open("xb") as new:
-                copied = os.fstat(old.fileno())
-                shutil.copyfileobj(old, new, _PIECE)
-                new.flush()
-                with contextlib.suppress(OSError):  # FAT keeps no mode
-                    shutil.copystat(source, part)
-                os.fsync(new.fileno())
-                rename_new(part, target)
-        finally:
-            part.unlink(missing_ok=True)
+    try:
+        with lock(beside(target, LOCK), target):
+            remove(part)  # a killed program's
+            try:
+                with source.open("rb") as old, part.open("xb") as new:
+                    copied = os.fstat(old.fileno())
+                    shutil.copyfileobj(old, new, _PIECE)
+                    new.flush()
+                    with contextlib.suppress(OSError):  # FAT keeps no mode
+                        shutil.copystat(source, part)
+                    os.fsync(new.fileno())
+                    rename_new(part, target)
+            finally:
+                part.unlink(missing_ok=True)
+    except FrnError as error:  # one photo waits in vain: that stops no other
+        raise OSError(errno.EBUSY, str(error)) from error
     sync_folder(target.parent)
     return copied
 

@@ -9,8 +9,7 @@ from frn.errors import FrnError
 from frn.inference.project import ModelReference, Project, load_project, save_project
 from frn.system.files import write_atomically
 from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
-from frn_tui.client.protocol import EXISTS, MIRROR, OPEN_ELSEWHERE, Nothing
-from frn_tui.client.serialization import state_from_json, state_to_json
+from frn_tui.client.protocol import EXISTS, MIRROR, OPEN_ELSEWHERE
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.files.locks import Locks
 from frn_tui.engine.models import Models
@@ -29,20 +28,17 @@ class Projects:
         path = Path(request.path)
         project = load_project(path)
         self._note(path, project)
-        return {
-            "state": state_to_json(project.state),
-            "model": project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else ""),
-            "sha256": project.model.sha256,
-        }
+        model = project.model.locate(path.parent) + (MIRROR if project.model.tta == "hflip" else "")
+        return Loaded(project.state, model, project.model.sha256)
 
-    def save(self, request: SaveProject, job: Job) -> Nothing:
+    def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file. Saved under another name, a project keeps what was unknown in it."""
         path = Path(request.path)
         if (holder := self._locks.holder(str(path))) is not None:
             raise FrnError(
                 f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
             )
-        state = state_from_json(request.state)
+        state = request.state
         model = self._models.model
         reference = ModelReference.of(model.name, model.extractor, path.parent)
         known = self._known.get(path.absolute())
@@ -51,7 +47,6 @@ class Projects:
         stamp = known.stamp if known else None
         saved = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
         self._note(path, saved)
-        return {}
 
     def _note(self, path: Path, project: Project) -> None:
         self._known[path.absolute()] = self._last = project
@@ -64,13 +59,12 @@ class Exports:
         self._models = models
         self._classes = classes
 
-    def export(self, request: ExportClasses, job: Job) -> Nothing:
+    def export(self, request: ExportClasses, job: Job) -> None:
         path = Path(request.path)
         refuse_overwriting(path, replace=request.replace)
         data = self._arrays_file() if request.what == "arrays" else self._classifier_file()
         job.check()
         write_atomically(path, data)
-        return {}
 
     def _classifier_file(self) -> bytes:
         from frn_export.graphs.classifier import classifier_graph  # here: few sessions export
@@ -98,13 +92,12 @@ class Exports:
         return file.getvalue()
 
 
-def write_text(request: WriteText, job: Job) -> Nothing:
+def write_text(request: WriteText, job: Job) -> None:
     """Write results; file names in them that are not UTF-8 become the bytes they are."""
     path = Path(request.path)
     data = request.text.encode("utf-8", "surrogateescape")
     refuse_overwriting(path, replace=request.replace)
     write_atomically(path, data)
-    return {}
 
 
 def refuse_overwriting(path: Path, *, replace: bool) -> None:

@@ -9,23 +9,22 @@ from frn.errors import FrnError
 from frn.images.opening import read_file
 from frn.inference.feature_cache import content_key
 from frn.inference.session import Support
-from frn_tui.client.file_requests import FindMissing, MissingFiles, Relocated, RelocatePhotos
-from frn_tui.client.serialization import support_to_json
+from frn_tui.client.file_requests import FindMissing, RelocatePhotos
 from frn_tui.engine.files.scan import images_below
 from frn_tui.engine.worker_queues import Check, Job
 
 
-def find_missing(request: FindMissing, job: Job) -> MissingFiles:
+def find_missing(request: FindMissing, job: Job) -> list[str]:
     """The files among some that are not there."""
     missing = []
     for path in request.paths:
         job.check()
         if not os.path.isfile(path):  # noqa: PTH113
             missing.append(path)
-    return {"missing": missing}
+    return missing
 
 
-def relocate(request: RelocatePhotos, job: Job) -> Relocated:
+def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
     """Find photos by their content; files of another size are not read."""
     if not os.path.isdir(request.folder):  # noqa: PTH112
         raise FrnError(f"{request.folder}: is no folder; name one to look for the photos in")
@@ -44,7 +43,7 @@ def relocate(request: RelocatePhotos, job: Job) -> Relocated:
             job.progress(len(found), len(request.sizes))
             if not wanted:
                 break
-    return {"found": {key: support_to_json(support) for key, support in found.items()}}
+    return found
 
 
 def _images(root: str, check: Check) -> Iterator[tuple[str, int]]:

@@ -20,7 +20,6 @@ from frn_tui.client.file_requests import (
     LookInside,
     ScanPath,
     StampFiles,
-    Stamps,
 )
 from frn_tui.engine.worker_queues import Check, Job
 from frn_tui.terminal.paths import absolute, natural_order
@@ -145,7 +144,7 @@ def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[lis
     return files, folders
 
 
-def stamp(request: StampFiles, job: Job) -> Stamps:
+def stamp(request: StampFiles, job: Job) -> dict[str, list[int]]:
     """Size and time of change: who asks twice sees which files are still being written."""
     stamps: dict[str, list[int]] = {}
     for path in request.paths:
@@ -153,7 +152,7 @@ def stamp(request: StampFiles, job: Job) -> Stamps:
         with suppress(OSError):
             status = os.stat(path)  # noqa: PTH116
             stamps[path] = [status.st_size, status.st_mtime_ns]
-    return {"stamps": stamps}
+    return stamps
 
 
 def list_folder(request: ListFolder, job: Job) -> Listing:

@@ -64,7 +64,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
-    make_folder(folder)
+    made = make_folder(folder)
     if path.parent.samefile(folder):
         return path, False
     for name in numbered(path.name):
@@ -74,7 +74,7 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
                 if journal is None:
                     copy_new(path, target)
                 else:
-                    with journal.moving(path, target):
+                    with journal.moving(path, target, made):
                         move_new(path, target)
                 return target, False
         if target.exists() and path.samefile(target):  # a link from one to the other: there is only one photo
@@ -98,10 +98,13 @@ def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, i
         if is_twin and back:
             copy_new(source, target)
             return
-        with journal.moving(source, target):
+        made = () if back else make_folder(target.parent)
+        with journal.moving(source, target, made):
             (remove_twin if is_twin else move_new)(source, target)
     except FileExistsError as error:
         raise OSError(errno.EEXIST, f"stays: {target} is another file") from error
+    if back:
+        journal.remove_empty(source.parent)
 
 
 def _journal(path: str) -> MoveJournal:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from frn.images.opening import decode_whole, read_file
 from frn.images.transforms import Pixels
-from frn_tui.engine.lru import ByteLimitedLRU
+from frn.system.lru import ByteLimitedCache
 
 MAX_CACHED = 32 << 20
 """Bytes of pixels to keep."""
@@ -26,11 +26,11 @@ class Photos:
     """Decodes photos. The same one in another size, or under another map, comes at once if it was fine enough."""
 
     def __init__(self) -> None:
-        self._pixels: ByteLimitedLRU[Pixels] = ByteLimitedLRU(MAX_CACHED)
+        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
         self._sizes: dict[object, tuple[int, int]] = {}
 
     def get(self, name: str, longest: int) -> Photo:
-        """The photo, its longer side of at least `longest` pixels where the file has them; FrnError if it is none."""
+        """Return the photo, its longer side at least `longest` pixels if the file has them. Raises FrnError."""
         path = Path(name)
         wanted = [side for side in SIDES if side >= longest] or SIDES[-1:]
         try:

@@ -22,9 +22,9 @@ def read_map(heat: Heat) -> Floats:
     """The map (h, w) as shares of its scale, in [0, 1]; FrnError if it is not one."""
     try:
         errors = np.asarray(heat["map"], dtype=np.float64)
-        low, high = float(heat["low"]), float(heat["high"])
-    except (KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         raise FrnError(f"preview: this is no error map ({error})") from error
+    low, high = heat["low"], heat["high"]
     if errors.ndim != 2 or not errors.size or not np.isfinite(errors).all():
         raise FrnError(f"preview: an error map has rows and columns of finite numbers, not the shape {errors.shape}")
     return np.clip((errors - low) / (high - low), 0, 1) if high > low else np.zeros(errors.shape)

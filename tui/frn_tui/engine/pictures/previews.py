@@ -1,6 +1,5 @@
 """Pictures for the terminal: whole photos, what the network sees of them in a frame, plain or with an error map."""
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -10,7 +9,7 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn_tui.client.protocol import Picture, RenderPreview
+from frn_tui.client.protocol import RenderPreview
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.blocks import encode
 from frn_tui.engine.pictures.decoded_photos import Photos
@@ -18,6 +17,7 @@ from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
 from frn_tui.engine.pictures.heat import Box, paint, read_map
 from frn_tui.engine.worker_queues import Job
 from frn_tui.terminal.modes import PARTS, PIXELS
+from frn_tui.terminal.rendered_picture import Picture
 
 MAX_CELLS = 1024
 """Columns and rows of a picture at most."""
@@ -70,27 +70,28 @@ class Previews:
             pixels = paint(pixels, errors, box, smooth=bool(request.heat["smooth"]), bare=request.look == "map")
         if request.framed and request.mode in PIXELS:
             pixels = draw_frame(pixels, box)
-        return {
-            "columns": place.columns,
-            "rows": place.rows,
-            "cells": _encoded(pixels, request, place.rows),
-            "photo": list(photo.size),
-            "view": list(place.view),
-            "seen": list(seen),
-            "pixels": [width, height],
-        }
+        is_pixels = request.mode in PIXELS
+        return Picture(
+            request.mode,
+            place.columns,
+            place.rows,
+            b"" if is_pixels else encode(pixels, request.mode),
+            photo.size,
+            place.view,
+            seen,
+            (width, height),
+            _pixel_data(pixels, request, place.rows) if is_pixels else "",
+        )
 
     def _seen(self, size: tuple[int, int]) -> Box:
         current = self._models.current
         return (current.extractor.transform if current else NO_MODEL).seen(size)
 
 
-def _encoded(pixels: Pixels, request: RenderPreview, rows: int) -> str:
+def _pixel_data(pixels: Pixels, request: RenderPreview, rows: int) -> str:
     if request.mode == "kitty":
         return kitty_data(pixels)
-    if request.mode == "sixel":
-        return "\n".join("\t".join(row) for row in sixel_rows(pixels, rows, request.cell[0], request.colours))
-    return base64.b64encode(encode(pixels, request.mode)).decode("ascii")
+    return "\n".join("\t".join(row) for row in sixel_rows(pixels, rows, request.cell[0], request.colours))
 
 
 def fit(size: tuple[int, int], room: tuple[int, int], cell: Sequence[int], zoom: float, centre: list[float]) -> Place:

@@ -18,6 +18,7 @@ from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.rendered_picture import Picture
+from frn_tui.terminal.text import display_name
 from frn_tui.widgets.gallery import tiles
 from frn_tui.widgets.gallery.grid import Grid, tiled
 from frn_tui.widgets.gallery.tiles import NO_PICTURE, GalleryItem, Tiles
@@ -65,6 +66,7 @@ class Gallery(ScrollView, can_focus=True):
     class Want(Message):
         """These pictures are visible and missing; requests made before need no answer any more."""
 
+        gallery: "Gallery"
         requests: list[RenderPreview]
 
     @dataclass
@@ -92,6 +94,11 @@ class Gallery(ScrollView, can_focus=True):
         self._places: dict[str, int] = {}
         self._selected: set[str] = set()
         self._anchor: str | None = None
+        self.selects = False
+        """Whether moving the cursor selects, from the anchor on."""
+        self._selected_before: set[str] = set()
+        self.empty_text = ""
+        """Shown in place of items."""
         self._tiles = Tiles()
         self._asked: list[RenderPreview] = []
         self._asking = False
@@ -136,6 +143,7 @@ class Gallery(ScrollView, can_focus=True):
         self._refresh_item(self._places.get(request.path))
 
     def select(self, paths: Iterable[str]) -> None:
+        self.selects = False
         selected = self._places.keys() & set(paths)
         if selected != self._selected:
             self._selected = set(selected)
@@ -189,6 +197,8 @@ class Gallery(ScrollView, can_focus=True):
         self._refresh_item(before)
         self._refresh_item(now)
         self._show_cursor()
+        if self.selects:
+            self._select_range()
         if self.cursor_item is not None:
             self.post_message(self.Moved(self.cursor_item))
 
@@ -250,11 +260,14 @@ class Gallery(ScrollView, can_focus=True):
         missing = [request for request in requests if not self._tiles.has(request)]
         if any(request not in self._asked for request in missing):
             self._asked = missing
-            self.post_message(self.Want(missing))
+            self.post_message(self.Want(self, missing))
 
     def render_line(self, y: int) -> Strip:
         if not self._items:
-            return Strip.blank(self.scrollable_content_region.width, self._style("empty"))
+            width, style = self.scrollable_content_region.width, self._style("empty")
+            return Strip([Segment(display_name(self.empty_text, width) if y == 0 else "", style)]).adjust_cell_length(
+                width, style
+            )
         width, grid, base = self.scrollable_content_region.width, self._grid, self.visual_style.rich_style
         line, row = divmod(y + self.scroll_offset.y, grid.pitch.height)
         first = line * grid.columns
@@ -301,22 +314,28 @@ class Gallery(ScrollView, can_focus=True):
             self.cursor += 1
 
     def action_range(self) -> None:
-        """Select everything from the item selected last to this one."""
-        if not self._items:
-            return
-        start = self._places.get(self._anchor or "", self.cursor)
-        low, high = sorted((start, self.cursor))
-        self.select(self._selected.union(item.path for item in self._items[low : high + 1]))
-        self._anchor = self._items[self.cursor].path
+        """Select from here on as the cursor moves, until this key again."""
+        self.selects = not self.selects and bool(self._items)
+        if self.selects:
+            self._anchor, self._selected_before = self._items[self.cursor].path, set(self._selected)
+            self._select_range()
+
+    def _select_range(self) -> None:
+        low, high = sorted((self._places.get(self._anchor or "", self.cursor), self.cursor))
+        selected = self._selected_before.union(item.path for item in self._items[low : high + 1])
+        if selected != self._selected:
+            self._selected = selected
+            self.refresh()
+            self.post_message(self.SelectionChanged(self.selection))
 
     def action_all(self) -> None:
         everything = self._places.keys()
         self.select(() if self._selected == everything else everything)
 
     def action_tiles(self, step: int) -> None:
-        """Larger tiles (1) or smaller ones (-1): one less or more in a line."""
+        """Larger tiles (1) or smaller ones (-1): a quarter less or more in a line."""
         width = self.scrollable_content_region.width
-        columns = max(self._grid.columns - step, 1)
+        columns = max(self._grid.columns - step * max(self._grid.columns // 4, 1), 1)
         self.tile_width = max((width + 1) // columns - 1, SMALLEST)
 
     def action_open(self) -> None:

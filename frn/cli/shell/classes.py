@@ -1,0 +1,64 @@
+"""Enrolled classes: opened as commands ask, their head, and what to expect of unknown photos."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from frn.cli.shell.console import report_skipped
+from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    from frn.inference.classifier import Classifier
+    from frn.inference.extractor import Tta
+    from frn.inference.onnx_runtime import Device
+
+
+def open_classes(
+    classes: Path,
+    model: str | None,
+    device: "Device" = "auto",
+    tta: "Tta" = "none",
+    *,
+    threshold: float | None = None,
+    false_rejections: float | None = None,
+) -> "Classifier":
+    """Enroll classes, and note which of their files were skipped."""
+    from frn.estimator.loading import load_classifier
+
+    classifier, skipped = load_classifier(classes, model, device, tta)
+    report_skipped(skipped)
+    if threshold is not None:
+        classifier.threshold_override = threshold
+    if false_rejections is not None:
+        classifier.false_rejections = false_rejections
+    return classifier
+
+
+def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
+    """Say so where the photo was given first and the classes second.
+
+    Raises:
+        FrnError: if `classes` is a file, but not a project.
+    """
+    from frn.inference.project import is_project
+
+    if classes.is_file() and not is_project(classes):
+        swapped = Path(photo).is_dir() or is_project(Path(photo))
+        hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
+        raise FrnError(f"{classes}: is a file; the classes come first: a folder of class folders, or a project.{hint}")
+
+
+def describe_head(classifier: "Classifier") -> str:
+    """Which alpha and gamma the classes have, and where they come from."""
+    photos = sum(len(entry.supports) for entry in classifier.state.classes)
+    chosen, trained = classifier.head, classifier.extractor.head
+    before = ""
+    if trained and not classifier.extractor.untrained_head:
+        before = f"; trained values {trained.alpha:.1f} and {trained.gamma:.1f}"
+    return f"alpha {chosen.alpha:.1f} and gamma {chosen.gamma:.1f}, chosen from your {photos:,} photos{before}"
+
+
+def expectation(classifier: "Classifier") -> dict[str, float]:
+    """The calibrated rule's expected shares; NaN if the examples cannot tell."""
+    found = classifier.calibration
+    return {"false_rejections": found.false_rejections, "caught": found.caught, "auroc": found.auroc}

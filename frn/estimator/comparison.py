@@ -1,0 +1,88 @@
+"""Which model suits some classes best: each one enrolls them, and classifies every example without itself."""
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from frn.errors import FrnError
+from frn.estimator.loading import load_extractor
+from frn.evaluation.labelled import wilson
+from frn.inference.classifier import Classifier
+from frn.inference.extractor import Extractor
+from frn.inference.feature_cache import FeatureStore
+from frn.inference.onnx_runtime import Device
+
+ROUNDS = 5
+"""Timed runs of an extractor, of which the median counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """What one model makes of the classes."""
+
+    model: str
+    right: int
+    """Examples that leave-one-out classifies correctly."""
+    photos: int
+    """Examples of classes with at least two; of more than 1,000, an even selection."""
+    auroc: float
+    """Chance that an example is more familiar than a photo of an unknown class; NaN if there is one class."""
+    milliseconds: float
+    """Time of the extractor for one photo, without decoding."""
+    bytes: int
+    """Size of the extractor."""
+    answers: Mapping[Path, str]
+    """Label of each of those examples without itself."""
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval of the accuracy, from 0 to 1."""
+        return wilson(self.right, self.photos)
+
+
+def compare_models(
+    classes: Mapping[str, Sequence[Path]], models: Sequence[str], device: Device = "auto"
+) -> Iterator[ModelComparison]:
+    """Compare models on the same classes, one after the other.
+
+    Raises:
+        FrnError: if a model cannot be opened, a class has no readable photo, or no class has two.
+    """
+    for model in models:
+        classifier = Classifier(load_extractor(model, device), FeatureStore())
+        classifier.enroll(classes)
+        assert classifier.left_out is not None  # there are classes
+        errors, labels, _ = classifier.left_out
+        if not len(labels):
+            raise FrnError("comparing models needs a class with two photos: each is classified without itself")
+        names = list(classifier.classes)
+        answers = errors.argmin(1)
+        yield ModelComparison(
+            model,
+            int((answers == labels).sum()),
+            len(labels),
+            classifier.calibration.auroc,
+            _milliseconds(classifier.extractor),
+            len(classifier.extractor.data),
+            {support.path: names[answer] for support, answer in zip(classifier.left_out_photos, answers, strict=True)},
+        )
+
+
+def disagreements(found: Sequence[ModelComparison]) -> list[Path]:
+    """Return the photos for which the models do not all give the same label."""
+    return [path for path in found[0].answers if len({each.answers.get(path) for each in found}) > 1]
+
+
+def _milliseconds(extractor: Extractor) -> float:
+    side = extractor.transform.size
+    pixels = np.zeros((1, side, side, 3), dtype=np.uint8)
+    times = []
+    for _ in range(1 + ROUNDS):
+        start = time.perf_counter()
+        extractor.feature_maps(pixels)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:]) * 1e3

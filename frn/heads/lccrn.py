@@ -1,0 +1,91 @@
+"""LCCRN, locally-enriched cross-reconstruction (Li et al., TCSVT 2023): two maps of an image reconstruct each other.
+
+The formulas follow the authors' code (lutsong/LCCRN). An image has two maps, each of a network of its own. The second
+is enriched by its neighbourhoods. The query's maps are reconstructed from the class's, both from both, and the four
+errors are added up with learned weights.
+
+Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels of each of the two maps.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.heads.head import Head
+from frn.ridge.parameters import rescaled_lambda
+from frn.ridge.reconstruction import class_error
+
+WINDOW = 5
+"""Side of a neighbourhood, in locations."""
+WIDTH = 64
+"""Channels that neighbourhoods are looked at with; maps of more are narrowed before and widened after."""
+
+
+class LCCRNHead(Head):
+    """Scores a query by how well each class's two maps reconstruct its two maps. All maps have unit locations."""
+
+    networks = 2
+
+    def __init__(self, d: int) -> None:
+        """Take maps of d channels in all: the first network's, then as many of the second's."""
+        super().__init__()
+        self.enrich = LocalEnrichment(d // 2)
+        self.alpha = nn.Parameter(torch.zeros(4))
+        self.beta = nn.Parameter(torch.zeros(4))
+        self.weights = nn.Parameter(torch.full((4,), 0.25))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, 2 d) and query (queries, r, 2 d).
+
+        ValueError unless the maps are square.
+        """
+        with torch.autocast(query.device.type, enabled=False):
+            way, shot = support.shape[:2]
+            maps = torch.cat([support.flatten(0, 1), query])
+            maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
+            first, second = maps.chunk(2, -1)
+            both = F.normalize(first, dim=-1), self.enrich(second)
+            pools = [m[: way * shot].unflatten(0, (way, shot)).flatten(1, 2) for m in both]
+            queries = [m[way * shot :] for m in both]
+            errors = []
+            for i, (q, s) in enumerate(((0, 0), (1, 1), (0, 1), (1, 0))):  # the order of the code's four numbers
+                lam = rescaled_lambda(self.alpha[i].double().exp(), *pools[s].shape[1:])
+                errors.append(class_error(queries[q], pools[s], lam, self.beta[i].double().exp()))
+            return -self.gamma * (torch.stack(errors, -1) @ self.weights)
+
+    def auxiliary_supports(self, support: Tensor) -> Tensor:
+        """The first network's maps, at unit length."""
+        return F.normalize(support.chunk(2, -1)[0], dim=-1)
+
+
+class LocalEnrichment(nn.Module):
+    """Replaces each location by what two convolutions make of its neighbourhood (LCEM)."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        width = min(d, WIDTH)
+        narrow = d > WIDTH
+        self.before = nn.Sequential(*_convolution(d, width, 1), nn.ReLU()) if narrow else nn.Identity()
+        self.inside = nn.Sequential(
+            *_convolution(width, width, 3), nn.ReLU(), *_convolution(width, width, 3), nn.ReLU()
+        )
+        self.after = nn.Sequential(*_convolution(width, d, 1)) if narrow else nn.Identity()
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Map (n, r, d) to (n, r, d), each location of unit length. ValueError unless r is a square."""
+        n, r, d = maps.shape
+        side = math.isqrt(r)
+        if side**2 != r:
+            raise ValueError(f"neighbourhoods are those of square maps; {r} locations make none")
+        grid = F.normalize(maps.relu(), dim=-1).mT.unflatten(2, (side, side))
+        windows = F.unfold(grid, WINDOW, padding=WINDOW // 2).mT.reshape(n * r, d, WINDOW, WINDOW)
+        looked_at = self.inside(self.before(windows)).unflatten(0, (n, r)).flatten(2)  # n, r, width
+        enriched: Tensor = self.after(looked_at.mT[..., None])[..., 0].mT
+        return F.normalize(enriched, dim=-1)
+
+
+def _convolution(channels_in: int, channels_out: int, side: int) -> tuple[nn.Module, nn.Module]:
+    return nn.Conv2d(channels_in, channels_out, side, bias=False), nn.BatchNorm2d(channels_out)

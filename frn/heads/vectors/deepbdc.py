@@ -1,0 +1,48 @@
+"""DeepBDC (Xie et al., CVPR 2022): images compared by Brownian distance covariance, a closed form.
+
+The formulas follow the authors' code (Fei-Long121/DeepBDC, Meta DeepBDC). An image is the matrix of distances between
+its channels, each seen as a vector over the locations, centred by rows and columns. The code's layer that reduces
+channels first is left out, as its default does for the 640 channels of ResNet-12; its logits have no temperature.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from frn.heads.head import Head
+from frn.heads.vectors import squared_distances
+
+ROOT_FLOOR = 1e-5
+"""Keeps the slope of the square root finite where two channels are equal (the authors' value)."""
+
+
+class DeepBDCHead(Head):
+    """Scores a query by the squared distance of its matrix from a class's mean one; at 1 shot by their product."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(math.log(0.5)))
+        """Scale of squared distances per location; the authors' `temperature` is this less log r."""
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        with torch.autocast(query.device.type, enabled=False):
+            prototypes = brownian(support, self.log_scale).mean(1)  # way, d (d + 1) / 2
+            embedded = brownian(query, self.log_scale)
+            if support.shape[1] == 1:
+                return embedded @ prototypes.mT
+            return -squared_distances(embedded, prototypes)
+
+
+def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
+    """Upper triangles of the centred distance matrices of the channels: (..., r, d) to (..., d (d + 1) / 2)."""
+    maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
+    products = maps.mT @ maps / maps.shape[-2]
+    squares = products.diagonal(dim1=-2, dim2=-1)
+    squared = (squares[..., None, :] + squares[..., None] - 2 * products).clamp(min=0)
+    distances = (log_scale.exp() * squared + ROOT_FLOOR).sqrt()
+    mean = distances.mean(-1, keepdim=True)  # a column's is a row's: the matrix is symmetric
+    centred = distances - mean - mean.mT + mean.mean(-2, keepdim=True)
+    rows, columns = torch.triu_indices(*centred.shape[-2:], device=centred.device)
+    return centred[..., rows, columns]

@@ -1,0 +1,45 @@
+"""Deep Subspace Networks (Simon et al., CVPR 2020), as the paper's baseline has them (SM, Implemented Baselines).
+
+FRN with r = 1: each image is one vector, and a query is projected onto the span of the supports of a class. The
+projection is the closed form of FRN with a small fixed lambda.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from frn.heads.head import Head
+from frn.heads.vectors import vectors
+from frn.ridge.reconstruction import location_error
+
+
+class DSNHead(Head):
+    """Scores a query by its squared distance from the subspace of each class's supports.
+
+    The origin is in every subspace; the original method moves it to the class's mean. Logits are divided by the number
+    of dimensions and multiplied by the temperature gamma.
+    """
+
+    lam = 0.01
+    """"for sufficiently small regularizer lambda; we use 0.01" (SM)."""
+
+    def __init__(self, *, pooled: bool) -> None:
+        """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
+        super().__init__()
+        self.pooled = pooled
+        self.revision = 1 if pooled else 2  # the first one averaged every map
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        return -self.gamma * self.class_error(support, query)
+
+    def class_error(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return squared distances per dimension, (queries, way)."""
+        with torch.autocast(query.device.type, enabled=False):
+            pool = vectors(support, pooled=self.pooled)  # way, shot, dimensions
+            queries = vectors(query, pooled=self.pooled)
+            return location_error(queries, pool, self.lam, 1.0).mT / pool.shape[-1]
+
+    def auxiliary_supports(self, support: Tensor) -> Tensor:
+        """The compared vectors, (way, shot, 1, dimensions): "the actual (normalized) support points" (SM)."""
+        return vectors(support, pooled=self.pooled).unsqueeze(2)

@@ -1,0 +1,96 @@
+"""Enrolled classes as bytes, so that opening a project again computes nothing.
+
+The form holds everything that enrolment computes from the feature maps of the examples, so answers are the same to the
+last bit. The feature cache keeps it. Its key covers the class names, the content of the photos and the code that
+computes it, so a change of any of them leads to another form.
+
+Shape letters: way classes, m rows of all classes together, k supports of all classes together, r locations, d channels,
+n examples that calibrate the threshold.
+"""
+
+import hashlib
+import inspect
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.inference import unknown
+from frn.inference.session import State
+from frn.inference.unknown import Shares
+from frn.ridge import enrolment, leave_one_out, parameters, tuning
+from frn.ridge.enrolment import Array, EnrolledClass
+from frn.ridge.parameters import HeadParameters
+
+COMPUTED_BY = (enrolment, leave_one_out, parameters, tuning, unknown)
+"""Modules whose code decides what a form holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolledForm:
+    """Everything that a classifier knows of its classes."""
+
+    head: HeadParameters
+    """Alpha, beta and gamma, chosen for these classes."""
+    classes: Mapping[str, EnrolledClass]
+    leave_one_out: Mapping[str, Shares]
+    """Share of each example that the rest of its class explains, for classes with at least two."""
+    own_errors: Mapping[str, tuple[str, Array]]
+    """Class and location errors (r,) of each example without itself, by content key."""
+    left_out: tuple[Array, NDArray[np.intp], Shares]
+    """Errors (n, way) of examples without themselves, their classes and their energies."""
+
+
+def form_key(state: State, prior: object) -> str:
+    """Return the key of a state's form: a hash of its class names, photos and prior, in order."""
+    classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes]
+    text = json.dumps([_code_digest(), repr(prior), classes])
+    return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+@cache
+def _code_digest() -> str:
+    return hashlib.blake2b("".join(map(inspect.getsource, COMPUTED_BY)).encode(), digest_size=16).hexdigest()
+
+
+def to_bytes(form: EnrolledForm) -> bytes:
+    """Return the form as an `.npz` archive of arrays."""
+    classes = list(form.classes.values())
+    file = io.BytesIO()
+    np.savez(
+        file,
+        head=np.array(astuple(form.head)),
+        rows=np.concatenate([each.rows for each in classes]),
+        signs=np.concatenate([each.signs for each in classes]),
+        own_errors=np.stack([error for _, error in form.own_errors.values()]),
+        shares=np.concatenate([np.zeros(0), *form.leave_one_out.values()]),
+        lengths=np.array([len(each.rows) for each in classes]),
+        errors=form.left_out[0],
+        labels=form.left_out[1],
+        energies=form.left_out[2],
+    )
+    return file.getvalue()
+
+
+def from_bytes(data: bytes, state: State) -> EnrolledForm:
+    """Return the form of a state from the bytes that `to_bytes` made of it."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as held:
+        cuts = np.cumsum(held["lengths"])[:-1]
+        rows, signs = np.split(held["rows"], cuts), np.split(held["signs"], cuts)
+        names = [entry.name for entry in state.classes]
+        several = [entry for entry in state.classes if len(entry.supports) > 1]
+        ends = np.cumsum([len(entry.supports) for entry in several], dtype=int)
+        shares = dict(zip((entry.name for entry in several), np.split(held["shares"], ends[:-1]), strict=False))
+        owners = [(support.key, entry.name) for entry in state.classes for support in entry.supports]
+        own_errors = {key: (name, row) for (key, name), row in zip(owners, held["own_errors"], strict=True)}
+        return EnrolledForm(
+            HeadParameters(*held["head"].tolist()),
+            dict(zip(names, map(EnrolledClass, rows, signs), strict=True)),
+            shares,
+            own_errors,
+            (held["errors"], held["labels"], held["energies"]),
+        )

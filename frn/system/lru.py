@@ -1,0 +1,38 @@
+"""A cache in memory that is limited by bytes, not by entries."""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
+
+
+class Sized(Protocol):
+    """What knows its bytes, like an array."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+
+
+Kept = TypeVar("Kept", bound=Sized)
+
+
+class ByteLimitedCache(Generic[Kept]):
+    """Drops what was used longest ago once everything takes more than `limit` bytes; the last entry always stays."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._bytes = 0
+        self._entries: OrderedDict[Hashable, Kept] = OrderedDict()
+
+    def get(self, key: Hashable) -> Kept | None:
+        """Return an entry, which counts as used now; None if it is not there."""
+        if key in self._entries:
+            self._entries.move_to_end(key)
+        return self._entries.get(key)
+
+    def put(self, key: Hashable, entry: Kept) -> None:
+        """Add or replace an entry."""
+        self._bytes += entry.nbytes - (self._entries.pop(key).nbytes if key in self._entries else 0)
+        self._entries[key] = entry
+        while self._bytes > self._limit and len(self._entries) > 1:
+            self._bytes -= self._entries.popitem(last=False)[1].nbytes

@@ -1,0 +1,76 @@
+"""Messages between this program's processes: a line of JSON, and plain bytes behind it.
+
+Only JSON and bytes cross a pipe, so a process that was taken over can only give a wrong answer. Lines are ASCII: names
+that are not UTF-8 survive as lone surrogates, and nothing in a message ends its line. Dataclasses cross as objects.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import IO, Any, TypeVar
+
+Message = dict[str, Any]
+Kind = TypeVar("Kind")
+
+MAX_BYTES = 4 << 30
+"""Bytes of a message; a process that claims more is not believed."""
+
+
+def encode(message: Mapping[str, object]) -> bytes:
+    """Return a message as a line."""
+    return json.dumps(message, separators=(",", ":"), default=_plain).encode("ascii") + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """Return the message of a line. ValueError if it is not a JSON object."""
+    try:
+        message = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"no JSON: {line[:80]!r}") from error
+    if not isinstance(message, dict):
+        raise ValueError(f"no object: {line[:80]!r}")
+    return message
+
+
+def convert(data: object, kind: type[Kind]) -> Kind:
+    """Return JSON data as a dataclass or another type. ValueError says which part does not fit."""
+    import msgspec  # here: nothing is asked before the app's first paint
+
+    try:
+        return msgspec.convert(data, kind, dec_hook=lambda kind, value: kind(value))
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
+def write(pipe: IO[bytes], message: Message, blobs: Sequence[bytes] = ()) -> None:
+    """Write a message and its bytes."""
+    pipe.write(encode({**message, "blobs": [len(blob) for blob in blobs]}))
+    for blob in blobs:
+        pipe.write(blob)
+    pipe.flush()
+
+
+def read(pipe: IO[bytes]) -> tuple[Message, list[bytes]]:
+    """Read a message and its bytes. EOFError at the end of the pipe, ValueError if what comes is not a message."""
+    if not (line := pipe.readline(MAX_BYTES)):
+        raise EOFError("the pipe ended")
+    message = decode(line)
+    lengths = message.pop("blobs", None)
+    if not isinstance(lengths, list) or not all(isinstance(n, int) and 0 <= n <= MAX_BYTES for n in lengths):
+        raise ValueError("the lengths of the bytes behind a message are missing")
+    blobs = [pipe.read(length) for length in lengths]
+    if [len(blob) for blob in blobs] != lengths:
+        raise EOFError("the pipe ended")
+    return message, blobs
+
+
+def _plain(value: object) -> object:
+    import msgspec
+
+    return msgspec.to_builtins(value, enc_hook=_path)
+
+
+def _path(value: object) -> str:
+    if isinstance(value, PurePath):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} does not cross to another process")

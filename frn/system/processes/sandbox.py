@@ -1,0 +1,202 @@
+"""Work on untrusted bytes in a child process that ends with its time, and may take only so much memory.
+
+Decoders and runtimes are C code: no exception reaches into it and no timer of Python's ends it, but a process can be
+killed. A child outlives its questions, as starting one takes a quarter of a second; it ends with the process that
+started it.
+"""
+
+import contextlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from frn.errors import FrnError, shorten
+from frn.system.processes.messages import Message, read, write
+
+Answer = tuple[Message, Sequence[bytes]]
+Handler = Callable[[Message, list[bytes]], Answer]
+"""A question and its bytes to the answer and its bytes, inside the child."""
+
+START_SECONDS = 60.0
+"""Within which a child has imported what it needs; torch takes a few."""
+_GRACE = 2.0
+"""Seconds after which a child ends itself, if the one who should have ended it is gone."""
+_START = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from frn.system.processes.sandbox import serve
+serve(sys.argv[2], int(sys.argv[3]))
+"""
+
+
+class WorkerKilledError(Exception):
+    """A child had to be ended, or ended by itself: "took longer than 10 s", "took more than 512 MiB of memory"."""
+
+
+class SandboxedWorker:
+    """A child process that answers one question at a time."""
+
+    def __init__(self, target: str, memory: int) -> None:
+        """Prepare a child that runs `target` ("module:function", a `Handler`) within so many bytes of memory."""
+        self.target, self.memory = target, memory
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        self._let_go: Callable[[], object] = lambda: None
+
+    @property
+    def lives(self) -> bool:
+        """Whether a child of this very process runs: it does not after a fork, and not before the first question."""
+        return self._process is not None and self._owner == os.getpid() and self._process.poll() is None
+
+    def ask(self, question: Message, blobs: Sequence[bytes], seconds: float) -> tuple[Message, list[bytes]]:
+        """Ask, and wait for at most so many seconds.
+
+        FrnError if the target refuses by one; WorkerKilledError if the child took too long or too much, or ended.
+        """
+        with self._lock:
+            process = self._start()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            late = threading.Event()
+
+            def end() -> None:
+                late.set()
+                process.kill()
+
+            timer = threading.Timer(seconds, end)
+            timer.daemon = True
+            timer.start()
+            try:
+                write(process.stdin, {**question, "seconds": seconds}, blobs)
+                answer, found = read(process.stdout)
+            except (OSError, EOFError, ValueError) as error:
+                self.close()
+                if late.is_set():
+                    raise WorkerKilledError(f"took longer than {seconds:g} s") from error
+                raise WorkerKilledError("ended without an answer") from error
+            except BaseException:  # an interrupt in between: what the child still says would answer the next question
+                self.close()
+                raise
+            finally:
+                timer.cancel()
+        if "refused" in answer:
+            raise FrnError(str(answer["refused"]))
+        if "stopped" in answer:
+            raise WorkerKilledError(str(answer["stopped"]))
+        return answer, found
+
+    def _await_start(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the child has imported what it needs: that is not the time of a question."""
+        self._let_go = weakref.finalize(self, _end, process, self._owner)
+        assert process.stdout is not None
+        timer = threading.Timer(START_SECONDS, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            read(process.stdout)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, EOFError):
+                raise WorkerKilledError("does not start") from error
+            raise
+        finally:
+            timer.cancel()
+
+    def close(self) -> None:
+        """End the child; the next question starts another."""
+        self._let_go()
+        self._process = None
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self.lives:
+            assert self._process is not None
+            return self._process
+        self.close()
+        command = [sys.executable, "-I", "-c", _START, json.dumps(sys.path), self.target, str(self.memory)]
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # ctrl-c is for the program that asks
+            )
+        except OSError as error:
+            raise WorkerKilledError(f"cannot be started ({error.strerror})") from error
+        self._owner = os.getpid()
+        self._await_start(self._process)
+        return self._process
+
+
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    if owner == os.getpid():
+        process.kill()
+        process.wait()
+    else:  # a fork has only copies of the pipes
+        process.returncode = 0
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def serve(target: str, memory: int) -> None:
+    """Answer questions until there are no more: the main function of a child."""
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1):  # what a library prints is no answer
+        os.dup2(nothing, descriptor)
+    module, _, name = target.partition(":")
+    handler: Handler = getattr(importlib.import_module(module), name)
+    _limit_memory(memory)
+    write(answers, {"ready": target}, ())
+    while True:
+        try:
+            question, blobs = read(questions)
+        except EOFError:
+            return
+        with _alarm(question["seconds"] + _GRACE):
+            try:
+                answer, found = handler(question, blobs)
+            except FrnError as error:
+                answer, found = {"refused": str(error)}, ()
+            except MemoryError:
+                answer, found = {"stopped": f"took more than {memory >> 20} MiB of memory"}, ()
+            except Exception as error:
+                answer, found = {"stopped": f"failed ({shorten(error)})"}, ()
+            write(answers, answer, found)
+
+
+def _limit_memory(most: int) -> None:
+    """Memory of its own: mapped files and reserved addresses are free. Not every system knows such a limit."""
+    try:
+        import resource
+    except ImportError:
+        return
+    kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(kind, (most, most))
+    with contextlib.suppress(OSError, ValueError):  # a crash leaves no copy of someone's photo
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+@contextlib.contextmanager
+def _alarm(seconds: float) -> Any:
+    """The system ends this process after so many seconds, whatever it is doing."""
+    if sys.platform == "win32":
+        yield
+        return
+    import signal
+
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # nobody handles it, so it kills
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)

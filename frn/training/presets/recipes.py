@@ -1,0 +1,91 @@
+"""Recipes: TOML files whose tables are presets. Free of torch.
+
+A table says `over` which other table, or which known preset, it changes; its settings have the names of a run's
+`config.toml`, as in `frn train --config`.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from frn.data.augmentation import Augmentation
+from frn.episodes import EpisodeShape
+from frn.errors import FrnError
+from frn.images.transforms import EvaluationTransform
+from frn.training.presets.overlay import overlay, read_settings
+from frn.training.presets.preset import Preset, Published, Schedule, TrainingData
+
+STANDARD = Preset(
+    about="the paper's settings",
+    data=TrainingData(prepare=None, max_side=256),
+    episode=EpisodeShape(way=20, shot=5, queries=15),
+    schedule=Schedule(epochs=800, milestones=(400,)),
+    augmentation=Augmentation(size=84, crop="resized"),
+    transform=EvaluationTransform(size=84),
+)
+"""What the packaged recipes change."""
+NO_SETTINGS = ("over", "about", "published", "variants")
+
+
+def read_presets(file: str) -> dict[str, Preset]:
+    """Return the presets of a packaged recipe, each before its variants."""
+    tables = tomllib.loads((files("frn.training.presets") / file).read_text(encoding="utf-8"))
+    kinds, presets = tables.pop("variants", {}), {}
+    for name, table in tables.items():
+        presets[name] = _build(tables, name, {"standard": STANDARD}, file)
+        presets |= _variants(name, presets[name], table.get("variants", ()), kinds)
+    return presets
+
+
+def read_stage(path: Path, stage: str, presets: Mapping[str, Preset]) -> Preset:
+    """Return a stage of a recipe as a preset.
+
+    Raises:
+        FrnError: if the file cannot be read, has no such stage, or a setting does not fit.
+    """
+    return _build(read_settings(path), stage, presets, str(path))
+
+
+def _build(tables: Mapping[str, Any], stage: str, presets: Mapping[str, Preset], where: str) -> Preset:
+    chain: list[str] = []
+    while (name := str(tables[chain[-1]].get("over")) if chain else stage) not in presets or not chain:
+        if not isinstance(tables.get(name), dict) or name in chain:
+            known = ", ".join(name for name in tables if isinstance(tables[name], dict))
+            raise FrnError(f"{where}: there is no stage {name!r} to start from; there are {known}")
+        chain.append(name)
+    preset = presets[name]
+    for name in reversed(chain):
+        preset = _changed(preset, tables[name], f"{where}, [{name}]")
+    return preset
+
+
+def _variants(
+    name: str, base: Preset, entries: Sequence[Mapping[str, Any]], kinds: Mapping[str, Any]
+) -> Iterator[tuple[str, Preset]]:
+    """The same run with episodes of another shot, tested at that shot alone; of another method, or an ablation."""
+    for entry in entries:
+        kind, shot = kinds.get(entry.get("of", ""), {"about": "FRN"}), entry["shot"]
+        table = {
+            **kind,
+            "about": f"{base.about.replace('FRN', kind['about'])}, trained at {shot} shot",
+            "episode": {"way": entry["way"], "shot": shot},
+            "test_shots": [shot],
+            "published": entry.get("published"),
+        }
+        own = "-".join(filter(None, (name, entry.get("of"), f"{shot}shot")))
+        yield own, _changed(base, table, own)
+
+
+def _changed(preset: Preset, table: Mapping[str, Any], where: str) -> Preset:
+    settings = {name: value for name, value in table.items() if name not in NO_SETTINGS}
+    figures = table.get("published")
+    return replace(
+        overlay(preset, settings, where),
+        about=table.get("about", preset.about),
+        published=figures and msgspec.convert(figures, Published, str_keys=True),
+    )

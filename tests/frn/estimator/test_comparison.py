@@ -1,0 +1,69 @@
+"""Models compared on someone's classes: leave-one-out accuracy, and the photos on which they disagree."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from frn.cli.main import app
+from frn.errors import FrnError
+from frn.estimator.comparison import compare_models, disagreements
+from frn.estimator.loading import load_extractor
+from frn.inference.classifier import Classifier, Prediction
+
+MODELS = ("conv4", "resnet12-small")
+
+
+@pytest.fixture(scope="module")
+def classes(moths: Path) -> dict[str, list[Path]]:
+    homes = sorted((moths / "test").iterdir())[:3]
+    return {home.name: sorted(home.iterdir())[:count] for home, count in zip(homes, (4, 3, 1), strict=True)}
+
+
+def test_each_example_is_judged_without_itself(classes: dict[str, list[Path]]) -> None:
+    """The label of `Classifier.classify`, which judges an example without itself."""
+    for found in compare_models(classes, MODELS):
+        classifier = Classifier(load_extractor(found.model))
+        classifier.enroll(classes)
+        several = {path: name for name, paths in classes.items() for path in paths if len(paths) > 1}
+        expected = {}
+        for path, answer in classifier.classify(several):
+            assert isinstance(answer, Prediction)
+            expected[path] = answer.label
+        assert found.answers == expected
+        assert found.right == sum(expected[path] == name for path, name in several.items())
+        assert found.photos == 7
+        low, high = found.interval
+        assert low <= found.right / found.photos <= high
+        assert found.milliseconds > 0
+
+
+def test_models_disagree_where_their_labels_differ(classes: dict[str, list[Path]]) -> None:
+    first, second = compare_models(classes, MODELS)
+    differing = disagreements([first, second])
+    assert differing == [path for path in first.answers if first.answers[path] != second.answers[path]]
+    assert disagreements([first]) == []
+
+
+def test_a_class_of_one_photo_cannot_be_compared(classes: dict[str, list[Path]]) -> None:
+    single = {name: paths[:1] for name, paths in classes.items()}
+    with pytest.raises(FrnError, match="needs a class with two photos"):
+        list(compare_models(single, MODELS))
+
+
+def test_the_command_prints_the_same(classes: dict[str, list[Path]], tmp_path: Path) -> None:
+    for name, paths in classes.items():
+        home = tmp_path / "classes" / name
+        home.mkdir(parents=True)
+        for path in paths:
+            (home / path.name).write_bytes(path.read_bytes())
+    words = ["models", "compare", str(tmp_path / "classes"), "--model", "conv4", "--model", "resnet12-small"]
+    shown = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    first, _ = compare_models(classes, MODELS)
+    assert shown["models"]["conv4"]["accuracy"] == round(100 * first.right / first.photos, 2)
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    table = result.stdout
+    assert "conv4" in table
+    assert f"The models disagree on {len(shown['disagreements'])} of 7 photos" in table

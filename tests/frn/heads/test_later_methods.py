@@ -1,0 +1,171 @@
+"""Methods after FRN: logits and gradients against the formulas of their public codes, written out in float64."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from frn.heads.lccrn import LCCRNHead
+from frn.heads.mcl import MCLHead
+from frn.heads.srm import SRMHead
+from frn.heads.vectors.deepbdc import DeepBDCHead
+from frn.models.header import ModelConfig
+from frn.models.model import Model
+
+WAY, SHOT, R, QUERIES = 3, 2, 4, 5
+
+
+def check(head: nn.Module, plain: Callable[[Tensor, Tensor], Tensor], *, d: int, shot: int = SHOT, r: int = R) -> None:
+    """Compare logits, and gradients by maps and parameters, which are first moved away from where they start."""
+    generator = torch.Generator().manual_seed(3)
+    for parameter in head.double().parameters():
+        parameter.data += 0.2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+    support = torch.randn(WAY, shot, r, d, generator=generator, dtype=torch.float64, requires_grad=True)
+    query = torch.randn(QUERIES, r, d, generator=generator, dtype=torch.float64, requires_grad=True)
+    slope = torch.randn(QUERIES, WAY, generator=generator, dtype=torch.float64)
+    leaves = [support, query, *head.parameters()]
+    results = [
+        (logits, *torch.autograd.grad((logits * slope).sum(), leaves))
+        for logits in (head(support, query), plain(support, query))
+    ]
+    for ours, expected in zip(*results, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-9, atol=1e-9)
+
+
+def from_pool(rows: Tensor, pool: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
+    """FRN's reconstruction as the codes have it: an inverse of d by d."""
+    p, d = pool.shape
+    lam = p / d * alpha.exp() + 1e-6
+    gram = pool.T @ pool
+    return beta.exp() * rows @ torch.linalg.inv(gram + lam * torch.eye(d, dtype=pool.dtype)) @ gram
+
+
+@pytest.mark.parametrize("d", [3, 12])
+def test_srm_compares_the_class_with_the_query_and_with_its_self_reconstruction(d: int) -> None:
+    head = SRMHead()
+    frn = head.frn
+
+    def score(q: Tensor, s: Tensor) -> Tensor:
+        by_class = from_pool(q, s.flatten(0, 1), frn.alpha, frn.beta)
+        by_itself = from_pool(q, q, head.own_alpha, head.own_beta)
+        errors = (by_class - by_itself).square().sum(1) + (by_class - q).square().sum(1)
+        return -frn.gamma * errors.mean()
+
+    check(head, lambda support, query: torch.stack([torch.stack([score(q, s) for s in support]) for q in query]), d=d)
+
+
+def enriched_by_hand(head: LCCRNHead, maps: Tensor, d: int) -> Tensor:
+    """The neighbourhoods as five-dimensional volumes under three-dimensional convolutions, as the code has them."""
+    n, r, _ = maps.shape
+    side = math.isqrt(r)
+    grid = F.normalize(F.normalize(maps, dim=2).relu(), dim=2).mT.reshape(n, d, side, side)
+    padded = F.pad(grid, (2, 2, 2, 2))
+    volume = torch.stack([padded[:, :, i : i + 5, j : j + 5] for i in range(side) for j in range(side)], 2)
+
+    def layer(x: Tensor, convolution: nn.Module, norm: nn.Module) -> Tensor:
+        weight = convolution.get_parameter("weight")[:, :, None]  # 1 x 3 x 3
+        x = F.conv3d(x, weight)
+        mean, var = x.mean((0, 2, 3, 4), keepdim=True), x.var((0, 2, 3, 4), unbiased=False, keepdim=True)
+        scale, shift = (norm.get_parameter(name)[:, None, None, None] for name in ("weight", "bias"))
+        return (x - mean) / (var + 1e-5).sqrt() * scale + shift
+
+    enrich = head.enrich
+    if isinstance(enrich.before, nn.Sequential):
+        volume = layer(volume, enrich.before[0], enrich.before[1]).relu()
+    volume = layer(volume, enrich.inside[0], enrich.inside[1]).relu()
+    volume = layer(volume, enrich.inside[3], enrich.inside[4]).relu()
+    if isinstance(enrich.after, nn.Sequential):
+        volume = layer(volume, enrich.after[0], enrich.after[1])
+    return F.normalize(volume[:, :, :, 0, 0].mT, dim=2)
+
+
+@pytest.mark.parametrize("d", [6, 80])  # 80 channels are narrowed to 64
+def test_lccrn_reconstructs_two_maps_of_the_query_from_two_of_the_class(d: int) -> None:
+    torch.manual_seed(0)
+    head = LCCRNHead(2 * d).train()
+
+    def plain(support: Tensor, query: Tensor) -> Tensor:
+        maps = torch.cat([support.flatten(0, 1), query])
+        both = [F.normalize(maps[..., :d], dim=2), enriched_by_hand(head, maps[..., d:], d)]
+        logits = torch.zeros(QUERIES, WAY, dtype=torch.float64)
+        for i, (of_query, of_class) in enumerate([(0, 0), (1, 1), (0, 1), (1, 0)]):
+            for label in range(WAY):
+                pool = both[of_class][label * SHOT : (label + 1) * SHOT].flatten(0, 1)
+                rows = both[of_query][WAY * SHOT :]
+                rebuilt = from_pool(rows.flatten(0, 1), pool, head.alpha[i], head.beta[i]).reshape(rows.shape)
+                error = (rebuilt - rows).square().sum(2).mean(1)
+                logits = logits - head.weights[i] * error[:, None] * F.one_hot(torch.tensor(label), WAY)
+        return head.gamma * logits
+
+    check(head, plain, d=2 * d, r=9)
+
+
+def test_lccrn_enriches_square_maps_only() -> None:
+    with pytest.raises(ValueError, match="8 locations"):
+        LCCRNHead(12)(torch.randn(WAY, SHOT, 8, 12), torch.randn(QUERIES, 8, 12))
+
+
+def test_lccrn_keeps_the_first_networks_maps_apart() -> None:
+    support = torch.randn(WAY, SHOT, R, 12)
+    torch.testing.assert_close(LCCRNHead(12).auxiliary_supports(support), F.normalize(support[..., :6], dim=3))
+
+
+@torch.no_grad()
+def test_a_head_of_two_networks_gets_two() -> None:
+    torch.manual_seed(0)
+    model = Model(ModelConfig(backbone="conv4", method="lccrn")).eval()
+    images = torch.rand(2, 3, 84, 84)
+    maps = model.feature_maps(images)
+    assert maps.shape == (2, 25, 128)
+    assert model.d == 128
+    first, second = maps.chunk(2, 2)
+    assert not torch.allclose(first, second)
+    alone = Model(ModelConfig(backbone="conv4", method="mcl")).eval()
+    prefix = "networks.1."
+    weights = {k.removeprefix(prefix): v for k, v in model.backbone.state_dict().items() if k.startswith(prefix)}
+    alone.backbone.load_state_dict(weights)
+    torch.testing.assert_close(alone.feature_maps(images), second)
+    torch.testing.assert_close(model.folded().feature_maps(images), maps, rtol=1e-3, atol=1e-5)
+
+
+def test_mcl_is_the_katz_centrality_of_the_whole_walk() -> None:
+    def score(q: Tensor, prototypes: Tensor) -> Tensor:
+        locations, of_classes = F.normalize(q, dim=1), F.normalize(prototypes, dim=2).flatten(0, 1)
+        similar = locations @ of_classes.T
+        of_query, n = len(locations), len(of_classes)
+        walk = torch.zeros(n + of_query, n + of_query, dtype=torch.float64)
+        walk[:n, n:] = torch.softmax(20 * similar, 1).T
+        walk[n:, :n] = torch.softmax(10 * similar.T, 1).T
+        whole = torch.eye(n + of_query, dtype=torch.float64)
+        centrality = (torch.linalg.inv(whole - 0.5 * walk) - whole).sum(1)[:n]
+        return (centrality / centrality.sum()).reshape(WAY, -1).sum(1).log()
+
+    def plain(support: Tensor, query: Tensor) -> Tensor:
+        return torch.stack([score(q, support.mean(1)) for q in query])
+
+    check(MCLHead(), plain, d=6)
+
+
+@pytest.mark.parametrize("shot", [1, 2])
+def test_deepbdc_compares_centred_distances_of_channels(shot: int) -> None:
+    head, d = DeepBDCHead(), 6
+
+    def matrix(m: Tensor) -> Tensor:
+        """By two loops, without the product of channels."""
+        distances = torch.stack([torch.stack([(a - b).square().sum() for b in m.T]) for a in m.T])
+        distances = (head.log_scale.exp() / R * distances + 1e-5).sqrt()
+        ones = torch.ones(d, d, dtype=torch.float64)
+        centred = distances - (distances @ ones + ones @ distances) / d + ones @ distances @ ones / d**2
+        return torch.cat([centred[i, i:] for i in range(d)])
+
+    def plain(support: Tensor, query: Tensor) -> Tensor:
+        prototypes = torch.stack([torch.stack([matrix(m) for m in s]).mean(0) for s in support])
+        queries = torch.stack([matrix(m) for m in query])
+        if shot == 1:
+            return queries @ prototypes.T
+        return -(queries[:, None] - prototypes).square().sum(2)
+
+    check(head, plain, d=d, shot=shot)

@@ -1,0 +1,97 @@
+"""Classes that were enrolled before open from the store, with the same answers."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from frn.estimator.loading import load_extractor
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.extractor import Extractor
+from frn.inference.feature_cache import FeatureStore
+from frn.inference.session import State
+
+
+@pytest.fixture(scope="module")
+def extractor() -> Extractor:
+    return load_extractor("conv4")
+
+
+@pytest.fixture
+def enrolled(extractor: Extractor, moths: Path, tmp_path: Path) -> tuple[Path, State, list[Path], list[object]]:
+    """A store, a state of classes of 1, 2 and 3 photos, queries, and their answers as first computed."""
+    homes = sorted((moths / "test").iterdir())[:3]
+    classes = {home.name: sorted(home.iterdir())[: 1 + place] for place, home in enumerate(homes)}
+    queries = [*sorted(homes[0].iterdir())[-2:], classes[homes[2].name][0]]  # the last one is an example
+    store = tmp_path / "features.sqlite"
+    classifier = Classifier(extractor, FeatureStore(store))
+    assert classifier.enroll(classes) == []
+    return store, classifier.state, queries, answers(classifier, queries)
+
+
+def answers(classifier: Classifier, queries: list[Path]) -> list[object]:
+    found = [outcome for _, outcome in classifier.classify(queries)]
+    assert all(isinstance(outcome, Prediction) for outcome in found)
+    return [*found, classifier.leave_one_out.keys(), classifier.rule, classifier.threshold, classifier.head]
+
+
+def opened(extractor: Extractor, store: Path, state: State, monkeypatch: pytest.MonkeyPatch) -> Classifier | None:
+    """A classifier opened from the store alone; None if it had to read photos or their maps."""
+    classifier = Classifier(extractor, FeatureStore(store))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise LookupError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Extractor, "read", refuse)
+        try:
+            assert classifier.enroll_state(state) == []
+        except LookupError:
+            return None
+    return classifier
+
+
+def test_an_enrolled_state_opens_without_reading_photos_and_answers_the_same(
+    extractor: Extractor, enrolled: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, state, queries, before = enrolled
+    again = opened(extractor, store, state, monkeypatch)
+    assert again is not None
+    assert answers(again, queries) == before
+
+
+def test_another_name_order_photo_or_model_is_another_form(
+    extractor: Extractor, enrolled: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, state, *_ = enrolled
+    first, second, third = state.classes
+    renamed = State((type(first)(first.id, "another", first.supports), second, third))
+    shorter = State((first, second, type(third)(third.id, third.name, third.supports[:2])))
+    for changed in (renamed, State((second, first, third)), shorter):
+        assert opened(extractor, store, changed, monkeypatch) is None
+    assert opened(load_extractor("resnet12-small"), store, state, monkeypatch) is None
+
+
+def test_a_changed_photo_is_read_again(extractor: Extractor, enrolled: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, state, *_ = enrolled
+    photo = state.classes[0].supports[0].path
+    os.utime(photo, ns=(1, 1))
+    assert opened(extractor, store, state, monkeypatch) is None
+    assert Classifier(extractor, FeatureStore(store)).enroll_state(state) == []  # its content is the same
+
+
+def test_a_damaged_form_is_computed_again(
+    extractor: Extractor, enrolled: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, state, queries, before = enrolled
+    with sqlite3.connect(store) as database:
+        (data,) = database.execute("SELECT data FROM maps WHERE image LIKE 'classes-%'").fetchone()
+        wrong = bytearray(data)
+        wrong[len(wrong) // 2] ^= 1
+        database.execute("UPDATE maps SET data = ? WHERE image LIKE 'classes-%'", (bytes(wrong),))
+    assert opened(extractor, store, state, monkeypatch) is None
+    classifier = Classifier(extractor, FeatureStore(store))
+    assert classifier.enroll_state(state) == []
+    assert answers(classifier, queries) == before
+    assert opened(extractor, store, state, monkeypatch) is not None

@@ -1,0 +1,91 @@
+"""A message survives the way to another process and back, whatever files are called."""
+
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from frn.inference.session import ClassEntry, State, Support
+from frn.system.processes.messages import convert, decode, encode, read, write
+
+NAMES = ["a.jpg", "two words.png", os.fsdecode(b"caf\xe9.jpg"), "line\nbreak.jpg", "\x1b[31mred.png", "\u202egnp.exe"]
+STATE = State(
+    (
+        ClassEntry(3, "jay", tuple(Support(Path("/x") / name, name.encode().hex(), 5, 7) for name in NAMES[:2])),
+        ClassEntry(9, "[bold]wren[/]", tuple(Support(Path("/y") / n, f"k{i}", 1, 2**62) for i, n in enumerate(NAMES))),
+        ClassEntry(4, "empty"),
+    ),
+    0.25,
+    17,
+)
+
+
+@pytest.mark.parametrize("state", [State(), STATE, State(STATE.classes, None, 99)])
+def test_a_state_comes_back_as_it_was(state: State) -> None:
+    line = encode({"state": state})
+    assert line.isascii()
+    assert line.count(b"\n") == 1
+    assert convert(decode(line)["state"], State) == state
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    data: bytes
+    at: tuple[int, int] = (0, 0)
+
+
+def test_bytes_and_tuples_come_back_as_they_were() -> None:
+    cells = Cells(bytes(range(256)), (3, 4))
+    assert convert(decode(encode({"cells": cells}))["cells"], Cells) == cells
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {"classes": [{}], "threshold": None, "next_id": 1},
+        {"classes": [], "threshold": "much", "next_id": 1},
+        {"classes": 5, "threshold": None, "next_id": 1},
+        {"classes": [], "threshold": None, "next_id": 1e999},
+        {"classes": [{"id": 1e999, "name": "x", "supports": []}], "threshold": None, "next_id": 2},
+    ],
+)
+def test_what_is_no_state_is_refused_with_its_place(document: object) -> None:
+    with pytest.raises(ValueError, match=r"Expected|missing"):
+        convert(document, State)
+
+
+@pytest.mark.parametrize("line", [b"", b"hello\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b'{"a": \n'])
+def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^no (JSON|object): "):
+        decode(line)
+
+
+def test_an_object_that_does_not_cross_is_refused() -> None:
+    with pytest.raises(TypeError, match="object does not cross"):
+        encode({"what": object()})
+
+
+def test_bytes_follow_their_message() -> None:
+    pipe = io.BytesIO()
+    for blobs in ([b"abc", b"", b"\n{}"], []):
+        write(pipe, {"n": len(blobs)}, blobs)
+    pipe.seek(0)
+    assert read(pipe) == ({"n": 3}, [b"abc", b"", b"\n{}"])
+    assert read(pipe) == ({"n": 0}, [])
+    with pytest.raises(EOFError):
+        read(pipe)
+
+
+@pytest.mark.parametrize("lengths", ["", '"blobs": [-1]', '"blobs": ["3"]', '"blobs": [1e9]', '"blobs": [99999999999]'])
+def test_lengths_that_cannot_be_are_refused(lengths: str) -> None:
+    with pytest.raises(ValueError, match="lengths"):
+        read(io.BytesIO(f"{{{lengths}}}\n".encode()))
+
+
+def test_bytes_that_end_early_are_the_end() -> None:
+    with pytest.raises(EOFError):
+        read(io.BytesIO(b'{"blobs": [5]}\nabc'))

@@ -1,0 +1,83 @@
+"""Work in a child that may take only so much."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from frn.errors import FrnError
+from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
+from tests.forks import ended, fork
+
+HANDLERS = """
+import ctypes, itertools, os
+from frn.errors import FrnError
+
+def answer(question, blobs):
+    match question["do"]:
+        case "echo":
+            return {"got": question["word"], "pid": os.getpid()}, [blob[::-1] for blob in blobs]
+        case "refuse":
+            raise FrnError("x.bin: is no good")
+        case "stumble":
+            raise ZeroDivisionError("two\\nlines")
+        case "print":
+            print("not an answer", flush=True)
+            return {}, ()
+        case "loop in C":
+            return {"sum": sum(itertools.repeat(0))}, ()
+        case "take":
+            return {}, (bytes(question["bytes"]),)
+        case "crash":
+            ctypes.string_at(0)
+"""
+
+
+@pytest.fixture
+def child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SandboxedWorker]:
+    (tmp_path / "handlers.py").write_text(HANDLERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    child = SandboxedWorker("handlers:answer", 256 << 20)
+    yield child
+    child.close()
+
+
+def echo(child: SandboxedWorker, word: object = "") -> int:
+    answer, blobs = child.ask({"do": "echo", "word": word}, [b"abc", b"", b"12"], 60)
+    assert (answer["got"], blobs) == (word, [b"cba", b"", b"21"])
+    return int(answer["pid"])
+
+
+def test_a_child_answers_again_and_again_until_it_has_to_be_ended(child: SandboxedWorker) -> None:
+    first = echo(child, "caf\udce9 ü")
+    assert first == echo(child) != os.getpid()
+    child.ask({"do": "print"}, [], 60)
+    with pytest.raises(FrnError, match=r"^x\.bin: is no good$"):
+        child.ask({"do": "refuse"}, [], 60)
+    with pytest.raises(WorkerKilledError, match=r"^failed \(two lines\)$"):
+        child.ask({"do": "stumble"}, [], 60)
+    with pytest.raises(WorkerKilledError, match="took more than 256 MiB of memory"):
+        child.ask({"do": "take", "bytes": 400 << 20}, [], 60)
+    assert echo(child) == first
+    with pytest.raises(WorkerKilledError, match="ended without an answer"):
+        child.ask({"do": "crash"}, [], 60)
+    second = echo(child)
+    began = time.monotonic()
+    with pytest.raises(WorkerKilledError, match=r"took longer than 0\.4 s"):
+        child.ask({"do": "loop in C"}, [], 0.4)
+    assert time.monotonic() - began < 5
+    assert len({first, second, echo(child)}) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_has_a_child_of_its_own(child: SandboxedWorker) -> None:
+    mine = echo(child)
+
+    def ask() -> None:
+        assert echo(child) != mine
+
+    assert ended(fork(ask)) == 0
+    assert echo(child) == mine

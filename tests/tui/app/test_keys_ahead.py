@@ -1,0 +1,63 @@
+"""Keys that are sent ahead arrive, in order, at what is on top when they are handled."""
+
+from pathlib import Path
+
+from frn_tui.dialogs.dialogs import Line
+from frn_tui.dialogs.picker import Picker
+from textual import events
+from textual.keys import _character_to_key
+
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
+
+
+def send(driver: Driver, *keys: str) -> None:
+    """Send keys as a terminal does: all at once, none waits for the one before."""
+    for key in keys:
+        character = key if len(key) == 1 else None
+        name = _character_to_key(key) if character else key
+        driver.app.post_message(events.Key(name, character if character != " " else " "))
+
+
+def test_a_format_and_a_path_that_are_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngine) -> None:
+    async def scenario(driver: Driver) -> None:
+        driver.app.workspace.ask(["/queries"])
+        await driver.idle()
+        await driver.keys("l")
+        send(driver, "w", "down", "enter", *["ctrl+u"], *"/out/my results.jsonl", "enter")
+        await driver.until(lambda: fake_engine.written)
+        ((path, text),) = fake_engine.written.items()
+        assert path == "/out/my results.jsonl"
+        assert text.startswith('{"image"')
+
+    drive(scenario)
+
+
+def test_a_path_with_blanks_is_typed_into_the_picker_and_marks_nothing(drive: Drive, fake_engine: FakeEngine) -> None:
+    fake_engine.FOLDERS = {**FakeEngine.FOLDERS, "/my birds": ["jay-1.jpg", "jay-2.jpg"]}  # type: ignore[misc]
+
+    async def scenario(driver: Driver) -> None:
+        send(driver, "p", *"/my birds/jay-2.jpg", "enter")
+        await driver.until(lambda: driver.app.controller.query.answers)
+        assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/my birds/jay-2.jpg"]
+        assert not isinstance(driver.app.screen, Picker)
+
+    drive(scenario)
+
+
+def test_two_thousand_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
+    """Classes are made by typed names: each name opens a dialogue, is typed into it and leaves it."""
+    names = [f"class {number} {'y' * 60}" for number in range(26)]
+
+    async def scenario(driver: Driver) -> None:
+        keys = [key for name in names for key in ("n", *name, "enter")]
+        keys += ["n", *("x" * 200)]
+        assert len(keys) >= 2000
+        send(driver, *keys)
+        await driver.until(
+            lambda: [field.value for field in driver.app.screen.query(Line)] == ["x" * 200],
+            seconds=240,
+        )
+        assert [name for name in driver.counts if name.startswith("class")] == names
+
+    drive(scenario, place=str(Path("/photos")))

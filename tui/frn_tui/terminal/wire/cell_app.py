@@ -1,0 +1,91 @@
+"""An app that writes only the cells that differ, and of pictures no more than the terminal takes in good time."""
+
+from time import monotonic
+from typing import Any
+
+from rich.color import ColorSystem
+from rich.control import Control
+from textual._compositor import CompositorUpdate
+from textual.app import App
+from textual.screen import Screen
+
+from frn_tui.terminal.wire.cell_buffer import CellBuffer
+
+PING = "\x1b[5n"
+"""Asks whether the terminal is well: it answers once it has taken what came before."""
+SMALLEST, LARGEST = 2_000, 1 << 20
+"""Bytes of pictures that may be on their way."""
+QUICK, PATIENCE = 0.1, 1.0
+"""Seconds within which a terminal answers that could take more; and after which it is one that does not answer."""
+
+
+class CellApp(App[None]):
+    """Paints by differences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cells = CellBuffer()
+        self._window = 3 * SMALLEST
+        self._pinged: float | None = None
+        """When the terminal was asked for the last time, until it answers."""
+
+    def repaint(self) -> None:
+        """Write everything again: the terminal may have lost it."""
+        self._cells.forget()
+        self.refresh()
+
+    @property
+    def has_true_colour(self) -> bool:
+        return self.console._color_system == ColorSystem.TRUECOLOR
+
+    def use_true_colour(self) -> None:
+        """Paint in 16 million colours from now on."""
+        self.console._color_system = ColorSystem.TRUECOLOR
+        self.repaint()
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        driver = self._driver
+        if driver is None or self.is_headless or driver.is_inline or self._batch_count or not self._running:
+            super()._display(screen, renderable)
+        elif isinstance(renderable, CompositorUpdate) and self._cells.take(renderable, *self.size):
+            self._write_cells()
+            self.post_display_hook()
+        else:
+            super()._display(screen, renderable)
+            self._cells.forget()
+
+    def _write_cells(self) -> None:
+        driver = self._driver
+        if driver is None or self._closed or not self.screen_stack:
+            return
+        room = self._window if self._pinged is None else 0
+        text, pictures = self._cells.written(self.console._color_system or ColorSystem.TRUECOLOR, room)
+        if not text:
+            return
+        if pictures and self._window < LARGEST and getattr(driver, "ANSWERS", False):
+            text += PING
+            self._pinged = monotonic()
+            self.set_timer(PATIENCE, self._no_answer)
+        elif self._cells.is_stale and self._pinged is None:
+            self.call_later(self._write_cells)
+        cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
+        self._begin_update()
+        driver.write(text + Control.move_to(*cursor).segment.text)
+        self._end_update()
+        driver.flush()
+
+    def hear_pong(self) -> None:
+        """The terminal has taken what was written up to the last question."""
+        if self._pinged is None:
+            return
+        is_quick = monotonic() - self._pinged < QUICK
+        self._window = min(2 * self._window, LARGEST - 1) if is_quick else max(self._window // 2, SMALLEST)
+        self._pinged = None
+        self._write_cells()
+
+    def _no_answer(self) -> None:
+        if self._pinged is not None and monotonic() - self._pinged >= PATIENCE:
+            if self._window == 3 * SMALLEST:  # it has never answered
+                self._window = LARGEST
+            self._pinged = None
+            self._write_cells()

@@ -1,0 +1,150 @@
+"""Keeps the cells that the terminal shows, so that an update writes only those that differ.
+
+Textual writes whole regions again: a cursor that moves among photos would cost a screen of pixels at every key. Text
+goes first; cells of pictures follow in small pieces while nothing waits to be written, so that keys answer on a slow
+line.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from rich.cells import get_character_cell_size
+from rich.color import ColorSystem
+from rich.style import Style
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual.strip import Strip
+
+from frn_tui.terminal.marks import PLACEHOLDER
+from frn_tui.terminal.modes import CELLS, CHARACTERS
+
+PICTURES = frozenset("".join(CHARACTERS[mode] for mode in CELLS).replace(" ", "") + PLACEHOLDER)
+"""Characters that pictures are drawn with."""
+GAP = 4
+"""Cells that are written again rather than skipped: going past them takes as many bytes."""
+Cell = tuple[str, Style]
+"""A character with its combining marks, and its style; of a wide character, the second cell is empty."""
+NOTHING: Cell = ("\0", Style.null())
+
+
+class CellBuffer:
+    """The cells that a terminal should show, and those that it does."""
+
+    def __init__(self) -> None:
+        self._wanted: list[list[Cell]] = []
+        self._shown: list[list[Cell]] = []
+        self._stale: set[int] = set()
+        """Lines whose cells may differ."""
+
+    def forget(self) -> None:
+        """Nothing is known of what the terminal shows."""
+        self._shown = [[NOTHING] * len(line) for line in self._wanted]
+        self._stale = set(range(len(self._wanted)))
+
+    def take(self, update: CompositorUpdate, width: int, height: int) -> bool:
+        """Take an update of a screen of some size; False if it is of a kind that is not known here."""
+        if not isinstance(update, LayoutUpdate | ChopsUpdate):
+            return False
+        if len(self._wanted) != height or any(len(line) != width for line in self._wanted[:1]):
+            self._wanted = [[NOTHING] * width for _ in range(height)]
+            self.forget()
+        for x, y, strip in _layout_pieces(update) if isinstance(update, LayoutUpdate) else _chop_pieces(update):
+            if 0 <= y < height:
+                line, cells = self._wanted[y], _cells(strip)
+                first = max(-x, 0)
+                line[x + first : x + len(cells)] = cells[first : max(width - x, 0)]
+                self._stale.add(y)
+        return True
+
+    def written(self, color_system: ColorSystem, pictures: int) -> tuple[str, int]:
+        """What brings the terminal up to date: all text, of pictures about so many bytes; and how many those are."""
+        parts: list[str] = []
+        size = 0
+        for y in sorted(self._stale):
+            wanted, shown = self._wanted[y], self._shown[y]
+            left = False
+            for first, last in _runs(wanted, shown):
+                is_picture = wanted[first][0][:1] in PICTURES
+                if is_picture and size >= pictures:
+                    left = True
+                    continue
+                part = f"\x1b[{y + 1};{first + 1}H" + _rendered(wanted[first:last], color_system)
+                size += len(part) if is_picture else 0
+                parts.append(part)
+                shown[first:last] = wanted[first:last]
+            if not left:
+                self._stale.discard(y)
+        return "".join(parts), size
+
+    @property
+    def is_stale(self) -> bool:
+        """Return whether something is left to be written."""
+        return bool(self._stale)
+
+
+def _layout_pieces(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
+    for y, line in enumerate(update.strips, update.region.y):
+        x = update.region.x
+        for strip in line:
+            yield x, y, strip
+            x += strip.cell_length
+
+
+def _chop_pieces(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
+    for y, first, last in update.spans:
+        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+            if strip is not None and x <= last and end > first:
+                yield x, y, strip
+
+
+def _cells(strip: Strip) -> list[Cell]:
+    cells: list[Cell] = []
+    for text, its_style, control in strip:
+        if control:
+            continue
+        style = its_style or NOTHING[1]
+        if text.isascii():
+            cells += [(char, style) for char in text]
+            continue
+        for char in text:
+            width = get_character_cell_size(char)
+            if width == 0 and cells:
+                cells[-1] = cells[-1][0] + char, cells[-1][1]
+            else:
+                cells.append((char, style))
+                cells += [("", style)] * (width - 1)
+    return cells
+
+
+def _runs(wanted: list[Cell], shown: list[Cell]) -> Iterable[tuple[int, int]]:
+    """From and to of the cells that differ; those with few others between are one run, of text or of a picture."""
+    if wanted == shown:
+        return []
+    runs: list[tuple[int, int]] = []
+    for x, (new, old) in enumerate(zip(wanted, shown, strict=True)):
+        if new == old:
+            continue
+        is_picture = new[0][:1] in PICTURES
+        if runs and x - runs[-1][1] < GAP and (wanted[runs[-1][0]][0][:1] in PICTURES) == is_picture:
+            runs[-1] = runs[-1][0], x + 1
+        else:
+            runs.append((x, x + 1))
+    return runs
+
+
+def _rendered(cells: list[Cell], color_system: ColorSystem) -> str:
+    """Cells as text with the codes of their styles, each written where it changes."""
+    parts: list[str] = []
+    before: Style | None = None
+    for char, style in cells:
+        if style is not before and style != before:
+            parts.append(_codes(style, color_system))
+            before = style
+        parts.append(char)
+    return "".join([*parts, "\x1b[0m"])
+
+
+@lru_cache(8192)
+def _codes(style: Style, color_system: ColorSystem) -> str:
+    style._ansi = None  # which it keeps for the first colour system that it was asked for
+    codes = style._make_ansi_codes(color_system)
+    return f"\x1b[0;{codes}m" if codes else "\x1b[0m"
