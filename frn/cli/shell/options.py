@@ -73,7 +73,6 @@ ClassifierModel = Annotated[
 TtaName = Annotated[
     Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
 ]
-ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 
 # Training
 TrainingData = Annotated[list[Path] | None, typer.Option(help="Data set with train/ and val/. Repeatable.")]

@@ -44,7 +44,7 @@ def classify(
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
     tta: options.TtaName = "none",
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Write a line of JSON per photo to this file (.jsonl).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write the labelled photos as a page (.html).")] = None,

@@ -26,7 +26,7 @@ def enroll(
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     threshold: options.Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Save classes from folders of photos in a project file.
@@ -112,8 +112,6 @@ def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any
 
 
 def _show(out: Path, classifier: "Classifier") -> None:
-    from rich.text import Text
-
     rows = []
     for entry in classifier.state.classes:
         shares = classifier.leave_one_out.get(entry.name)
@@ -121,8 +119,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
         if shares is not None:
             least = entry.supports[shares.argmin()].path.name
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
-        name = Text(printable(entry.name), style="bold")
-        rows.append((name, str(len(entry.supports)), cells[0], printable(cells[1])))
+        rows.append((entry.name, str(len(entry.supports)), *cells))
     print_table(("class", "images", "explained by the others", "least explained"), rows)
     stdout().print(f"{printable(str(out))}: unknown typically below {classifier.threshold:.0%} explained")
     if classifier.threshold_override is None:

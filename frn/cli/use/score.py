@@ -35,7 +35,7 @@ def score(
     report: Annotated[Path | None, typer.Option("--report", help="Also write the results as a page (.html).")] = None,
     replace: options.Replace = False,
     tta: options.TtaName = "none",
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
@@ -117,8 +117,6 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
 
 
 def _show(found: "LabelledScore", classifier: "Classifier") -> None:
-    from rich.text import Text
-
     console = stdout()
     low, high = found.interval
     console.print(
@@ -126,13 +124,13 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         f"95 % interval {low:.1%} to {high:.1%})",
         markup=True,
     )
-    rows: list[list[str | Text]] = []
+    rows: list[list[str]] = []
     for entry in found.per_class:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
-        rows.append([Text(printable(entry.name), style="bold"), str(entry.photos), *shares])
+        rows.append([entry.name, str(entry.photos), *shares])
     print_table(("class", "photos", "recognised", "of those called so"), rows)
     if len(found.classes) <= WIDEST:
-        numbered = [Text(f"{i} {printable(name)}") for i, name in enumerate(found.classes, 1)]
+        numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
