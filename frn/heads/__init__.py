@@ -1,16 +1,24 @@
 """Few-shot heads. Each is one file with one contract: `(support, query) -> logits`.
 
-A new head is a file here, a line in `HEADS`, its name in the commands' `MethodName`, and a test.
+A new head is a file here, a line in `HEADS`, and a test. Other packages register heads by entry points; in the
+`pyproject.toml` of such a package:
+
+    [project.entry-points."frn.heads"]
+    my-head = "my_package:MyHead"
+
+`MyHead(d)` returns a `Head` for maps of d channels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import entry_points
 
 from frn.errors import FrnError
 from frn.heads.bifrn import BiFRNHead
 from frn.heads.ctx import CTXHead
 from frn.heads.deepemd import DeepEMDHead
 from frn.heads.frn import FRNHead
-from frn.heads.head import Head
+from frn.heads.head import Head as Head
 from frn.heads.lccrn import LCCRNHead
 from frn.heads.mcl import MCLHead
 from frn.heads.srm import SRMHead
@@ -23,6 +31,7 @@ from frn.heads.vectors.proto import ProtoHead
 from frn.heads.vectors.ridge import RidgeHead
 from frn.heads.vectors.simpleshot import SimpleShotHead
 
+GROUP = "frn.heads"
 SMALL = 64
 """Up to this many channels the authors compare whole flattened maps, beyond it average-pooled ones."""
 
@@ -47,13 +56,48 @@ HEADS: dict[str, Callable[[int], Head]] = {
 }
 
 
+def head_names() -> list[str]:
+    """Names of all heads: ours, and those of other packages."""
+    return [*HEADS, *(entry.name for entry in entry_points(group=GROUP))]
+
+
 def build_head(name: str, d: int) -> Head:
-    """Return a new head for maps of d channels. FrnError if there is no head of that name."""
-    if name not in HEADS:
-        raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(HEADS)}")
-    return HEADS[name](d)
+    """Return a new head for maps of d channels.
+
+    Raises:
+        FrnError: if there is no head of that name, or another package's cannot be made.
+    """
+    if name in HEADS:
+        return HEADS[name](d)
+    with _named(name):
+        head = _registered(name)(d)
+        if not isinstance(head, Head):
+            raise TypeError(f"it is a {type(head).__name__}, not a frn.heads.Head")
+        return head
 
 
 def networks_for(name: str) -> int:
-    """How many networks the maps of a head come from."""
-    return getattr(HEADS.get(name), "networks", 1)
+    """Return how many networks the maps of a head come from. Errors are those of `build_head`."""
+    with _named(name):
+        networks: int = getattr(HEADS.get(name) or _registered(name), "networks", 1)
+        return networks
+
+
+def _registered(name: str) -> Callable[[int], object]:
+    """The factory of another package's head."""
+    found = entry_points(group=GROUP, name=name)
+    if not found:
+        raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(head_names())}")
+    factory: Callable[[int], object] = next(iter(found)).load()
+    return factory
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Turn whatever another package raises into one line."""
+    try:
+        yield
+    except FrnError:
+        raise
+    except Exception as error:
+        raise FrnError(f"method {name!r}: its head cannot be made ({type(error).__name__}: {error})") from error

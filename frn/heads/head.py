@@ -8,6 +8,8 @@ class Head(nn.Module):
 
     networks = 1
     """How many networks make its maps, which lie side by side in the channels."""
+    revision = 1
+    """Counts changes to what it computes. Models trained with another revision are reported."""
     scaled_maps = False
     """Whether it wants maps divided by the backbone's `map_scale` (SM, Hyperparameters)."""
 

@@ -41,6 +41,9 @@ from frn.models.weights import read_reference, read_weights
 from frn.models.zoo import is_bare, resolve
 from frn.system.files import sha256, write_atomically
 
+REVISION = "head_revision"
+"""Entry of a record: the revision of the head that was trained."""
+
 
 class Model(nn.Module):
     """A backbone and a head.
@@ -62,6 +65,8 @@ class Model(nn.Module):
         self.backbone = Several(networks) if len(networks) > 1 else networks[0]
         self.d = self.backbone.d
         self.head: Head = build_head(config.method, self.d)
+        if self.head.revision > 1:
+            self.record[REVISION] = self.head.revision
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
 
@@ -116,7 +121,11 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
         if config.untrained_head:  # the file may name any network, of any size
             _require_fit(config, {name: file.get_slice(name).get_shape() for name in names}, path)
         weights = {name: file.get_tensor(name) for name in names}
-    return _filled(Model(config), weights, path, record)
+    loaded = _filled(Model(config), weights, path, record)
+    if differs_in_head(loaded, record):
+        told = f"{path}: was trained with an earlier {config.method} head, on other features. Train it again."
+        warnings.warn(told, FrnWarning, stacklevel=2)
+    return loaded
 
 
 def from_pretrained(name: str | Path) -> Model:
@@ -171,6 +180,11 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
     text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data[8 + length :]
+
+
+def differs_in_head(model: Model, record: Mapping[str, object]) -> bool:
+    """Return whether a record is of a model whose head computed something else."""
+    return record.get(REVISION, 1) != model.head.revision
 
 
 UNTOLD = (

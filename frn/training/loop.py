@@ -156,7 +156,7 @@ class _Trainer:
         seen = (*self.images.parts, *(() if self.val_images is None else self.val_images.parts))
         folder.pixels = [part.checksum for part in seen]
         self.model = new_model(self.preset, settings.seed, init).to(settings.device)
-        self.model.record = {"seed": settings.seed, **settings.facts}
+        self.model.record = {**self.model.record, "seed": settings.seed, **settings.facts}
         if settings.compiled:
             compile_blocks(self.model.backbone)
         with torch.random.fork_rng(devices=[]):

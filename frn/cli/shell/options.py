@@ -7,8 +7,6 @@ import typer
 
 from frn.models.zoo import DEFAULT_MODEL
 
-Baseline = Literal["proto", "dsn", "ctx", "covariance", "simpleshot", "cosine", "ridge", "deepemd", "deepbdc", "mcl"]
-MethodName = Literal["frn", "bifrn", "srm", "lccrn", "frn-tdm", "proto-tdm", Baseline]
 DeviceName = Literal["auto", "cpu", "cuda"]
 PrecisionName = Literal["auto", "fp32", "bf16"]
 
@@ -25,6 +23,13 @@ def preset_names(incomplete: str) -> list[str]:
     from frn.training.presets import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]
+
+
+def method_names(incomplete: str) -> list[str]:
+    """Names of heads."""
+    from frn.heads import head_names
+
+    return [name for name in head_names() if name.startswith(incomplete)]
 
 
 Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
@@ -75,6 +80,7 @@ TtaName = Annotated[
 ]
 
 # Training
+Method = Annotated[str | None, typer.Option(help="Use another head than the preset's.", autocompletion=method_names)]
 TrainingData = Annotated[list[Path] | None, typer.Option(help="Data set with train/ and val/. Repeatable.")]
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
 Backbone = Annotated[str | None, typer.Option(help="Use another backbone than the preset's.")]

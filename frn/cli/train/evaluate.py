@@ -38,7 +38,10 @@ def evaluate(
     device: options.Device = "auto",
     threads: options.Threads = None,
     method: Annotated[
-        options.MethodName | None, typer.Option(help="Evaluate another, untrained head on the same backbone.")
+        str | None,
+        typer.Option(
+            help="Evaluate another, untrained head on the same backbone.", autocompletion=options.method_names
+        ),
     ] = None,
     tta: options.TtaName = "none",
     preset: options.ImportPreset = None,

@@ -35,7 +35,7 @@ def train(
     ],
     data: options.TrainingData = None,
     out: options.RunOut = None,
-    method: Annotated[options.MethodName | None, typer.Option(help="Use another head than the preset's.")] = None,
+    method: options.Method = None,
     backbone: options.Backbone = None,
     batch: Annotated[int | None, typer.Option(min=2, help="Images per step of pre-training.")] = None,
     way: options.Way = None,

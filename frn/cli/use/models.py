@@ -57,7 +57,8 @@ def add(
         typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
     method: Annotated[
-        options.MethodName | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")
+        str | None,
+        typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=options.method_names),
     ] = None,
     preset: options.ImportPreset = None,
     wants: FormatName = "table",

@@ -1,11 +1,18 @@
-"""The ProtoNet head."""
+"""The ProtoNet head, and heads of other packages."""
+
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
+from frn import heads
 from frn.errors import FrnError
-from frn.heads import build_head
+from frn.heads import Head, build_head
 from frn.heads.vectors.proto import ProtoHead
+from frn.models.header import ModelConfig
+from frn.models.model import Model, load_model, save_model
 
 
 @pytest.mark.parametrize("pooled", [True, False])
@@ -20,3 +27,44 @@ def test_logits_are_distances_from_class_means_per_dimension(pooled: bool) -> No
 def test_an_unknown_method_is_answered_with_the_known_ones() -> None:
     with pytest.raises(FrnError, match="unknown method 'ptoto'; choose one of: frn, proto"):
         build_head("ptoto", 64)
+
+
+class Nearest(Head):
+    """A head of another package."""
+
+    def __init__(self, d: int) -> None:
+        super().__init__()
+        self.d = d
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way)."""
+        return -torch.cdist(query.mean(1), support.mean((1, 2)))
+
+
+@pytest.fixture
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three heads of another package, of which one works."""
+    mine = [
+        EntryPoint("nearest", f"{__name__}:Nearest", "frn.heads"),
+        EntryPoint("plain", "torch.nn:Identity", "frn.heads"),
+        EntryPoint("gone", "nowhere:Head", "frn.heads"),
+    ]
+    monkeypatch.setattr(heads, "entry_points", lambda **only: EntryPoints(mine).select(**only))
+
+
+@pytest.mark.usefixtures("registered")
+def test_another_package_registers_a_head(tmp_path: Path) -> None:
+    assert heads.head_names()[-3:] == ["nearest", "plain", "gone"]
+    model = Model(ModelConfig(backbone="conv4", method="nearest")).eval()
+    save_model(model, tmp_path / "model.safetensors")
+    again = load_model(tmp_path / "model.safetensors").head
+    assert isinstance(again, Nearest)
+    assert again.d == 64
+    with pytest.raises(
+        FrnError, match=r"method .plain.: its head cannot be made .*is a Identity, not a frn.heads.Head"
+    ):
+        build_head("plain", 64)
+    with pytest.raises(FrnError, match=r"method 'gone': its head cannot be made .*No module named 'nowhere'"):
+        Model(ModelConfig(backbone="conv4", method="gone"))
+    with pytest.raises(FrnError, match=r"unknown method 'frm'; choose one of: .*, nearest, plain, gone"):
+        build_head("frm", 64)

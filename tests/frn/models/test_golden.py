@@ -2,17 +2,20 @@
 
 import json
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, import_reference
+from frn.models.weights import read_reference
 from frn.training.losses import AUX_WEIGHT, auxiliary_loss
 
 AS_IS = EvaluationTransform(size=84)
@@ -125,3 +128,50 @@ def test_a_pretraining_checkpoint_gives_its_backbone_and_temperature(golden: Pat
     state = torch.load(golden / "pretrain-conv4.pth", weights_only=True)
     alpha, beta, gamma = (parameter.item() for parameter in model.head.parameters())
     assert (alpha, beta, gamma) == (0.0, 0.0, state["scale"].item())
+
+
+def drawn(key: str, shape: Sequence[int]) -> NDArray[np.float64]:
+    return np.random.default_rng(zlib.crc32(key.encode())).standard_normal(shape)
+
+
+def authors_state() -> dict[str, Tensor]:
+    """A checkpoint of the authors' Conv-4 in float64, by the rule of `training.npz`."""
+    state = {"r": np.array([0.4, -0.2]), "scale": np.array([1.7])}
+    for layer in (0, 3, 6, 9):
+        name = f"feature_extractor.layers.{layer}.layers"
+        shape = (64, 3 if layer == 0 else 64, 3, 3)
+        state[f"{name}.0.weight"] = drawn(f"{name}.0.weight", shape) * np.sqrt(2 / (64 * 9))
+        state[f"{name}.1.weight"] = 1 + 0.1 * drawn(f"{name}.1.weight", (64,))
+        state[f"{name}.1.running_var"] = 1 + 0.1 * np.abs(drawn(f"{name}.1.running_var", (64,)))
+        state |= {
+            key: 0.1 * drawn(key, (64,)) for key in (f"{name}.0.bias", f"{name}.1.bias", f"{name}.1.running_mean")
+        }
+        state[f"{name}.1.num_batches_tracked"] = np.array(0)
+    return {key: torch.from_numpy(np.asarray(value)) for key, value in state.items()}
+
+
+def test_a_training_step_is_the_authors_forward_and_backward(tmp_path: Path) -> None:
+    """In training mode and float64: loss, gradients and running statistics, to 1e-9."""
+    torch.save(authors_state(), tmp_path / "authors.pth")
+    as_is = ModelConfig(backbone="conv4", method="frn", transform=AS_IS, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+    model = Model(as_is).double().train()
+    model.load_state_dict(read_reference(tmp_path / "authors.pth"))
+    maps = model.feature_maps(torch.from_numpy(drawn("images", (WAY * (SHOT + QUERIES), 3, 84, 84))))
+    support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
+    logits = model.head(support, query)
+    loss = training_loss(logits, support)
+    loss.backward()
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    found = {
+        "loss": loss,
+        "log_probability": logits.log_softmax(1),
+        "grad_alpha_beta": torch.stack([gradients["head.alpha"], gradients["head.beta"]]),
+        "grad_gamma": gradients["head.gamma"][None],
+        "grad_first": gradients["backbone.blocks.0.conv.weight"],
+        "grad_last": gradients["backbone.blocks.3.norm.weight"],
+        "mean_first": model.get_buffer("backbone.blocks.0.norm.running_mean"),
+        "var_last": model.get_buffer("backbone.blocks.3.norm.running_var"),
+    }
+    arrays = np.load(Path(__file__).parents[2] / "golden" / "training.npz")
+    for name in arrays.files:
+        assert_near(found[name], torch.from_numpy(arrays[name]), 1e-9)
