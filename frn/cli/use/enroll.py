@@ -1,11 +1,13 @@
 """`frn enroll`: classes from folders, kept in a project file."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn._version import __version__
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation
 from frn.cli.shell.console import print_table, printable, report_skipped, stdout
@@ -64,14 +66,24 @@ def enroll(
 
 
 def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[FrnError]:
-    """Enroll, together with the other ranks where torchrun has started some: they take torch."""
+    """Enroll; under torchrun each rank embeds a share of the photos, and the first one makes the classes.
+
+    Raises:
+        FrnError: if ranks see other files or another model.
+    """
     if world() == 1:
         return classifier.enroll(members)
-    from frn.cli.use.distributed_enroll import enroll_together
-    from frn.system.distributed import joined
+    from frn.system.distributed import joined  # it takes torch
 
-    with joined("cpu") as together:  # what they exchange is on processors
-        return enroll_together(classifier, members, together)
+    with joined("cpu") as ranks:  # what they exchange is on processors
+        files = [path for paths in members.values() for path in paths]
+        ranks.assert_same([__version__, classifier.extractor.sha256, list(members), [str(path) for path in files]])
+        read = partial(ranks.each, work=partial(classifier.extractor.read, store=classifier.store))
+        if ranks.is_main:
+            return classifier.enroll(members, read=read)
+        for _ in read(files):
+            pass
+        return []
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:

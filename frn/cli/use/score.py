@@ -51,7 +51,7 @@ def score(
     photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
 
     from frn.evaluation.labelled import score_labelled
-    from frn.report.score_table import as_csv, rows
+    from frn.report.csv_rows import csv_text
     from frn.system.files import write_atomically
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
@@ -61,14 +61,14 @@ def score(
     if found.examples:
         note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
     if csv is not None:
-        write_atomically(csv, as_csv(found))
+        write_atomically(csv, csv_text(list(found.rows[0]), found.rows))
     if report is not None:
         from frn.report.page import write_page
         from frn.report.score_page import score_page
 
         facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
         write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-    if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
+    if not printed(wants, _summary(found, classifier, classes, labelled), found.rows):
         _show(found, classifier)
     if found.broken:
         of = sum(map(len, photos.members.values()))
