@@ -1,5 +1,6 @@
 """Scores on labelled photos: what is counted, what is left out, and the files that hold it."""
 
+import csv
 import json
 import math
 import shutil
