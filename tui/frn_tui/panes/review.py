@@ -150,10 +150,10 @@ class Review(Dialog[str | None]):
         return GalleryItem(item.path, f"{sign} {item.words}", key, mark)  # type: ignore[arg-type]
 
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
-        best = best_score(item.answer)
-        if best is None:
+        if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
-        numbers = f"{best['probability']:.2f}", percent(best["explained"]), f"{margin(item.answer):.2f}"
+        share = percent(item.score["explained"]) if item.score else ""
+        numbers = item.certainty, share, f"{margin(item.answer):.2f}"
         return (item.said, *numbers, rival(item.answer, self.controller.names), self._nearest_name(item))
 
     def _nearest_name(self, item: Reviewed) -> str:
@@ -353,8 +353,9 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     name = display_name(item.path.rpartition("/")[2], 30)
     if best is None:
         return f"{name}: {display_name(item.answer.get('reason', ''))}"
+    probability, share = best["probability"], percent(best["explained"])
     parts = [
-        f"{name}: {display_name(item.verdict, 24)} {best['probability']:.2f}, {percent(best['explained'])} explained"
+        f"{name}: {display_name(item.verdict, 24)}{'' if item.is_unknown else f' {probability:.2f}'}, {share} explained"
     ]
     if other := rival(item.answer, names):
         parts.append(f"rival {display_name(other, 24)}")
