@@ -81,10 +81,7 @@ TtaName = Annotated[
 ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 
 # Training
-Method = Annotated[
-    str | None,
-    typer.Option(help="Use another head than the preset's.", autocompletion=method_names),
-]
+Method = Annotated[str | None, typer.Option(help="Use another head than the preset's.", autocompletion=method_names)]
 TrainingData = Annotated[list[Path] | None, typer.Option(help="Data set with train/ and val/. Repeatable.")]
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
 Backbone = Annotated[str | None, typer.Option(help="Use another backbone than the preset's.")]
