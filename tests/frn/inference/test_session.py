@@ -188,9 +188,6 @@ def test_a_photo_of_none_of_the_classes_is_an_example_of_none() -> None:
     session.redo()
     session.add(jay, [photo])
     assert (session.state.find(jay).supports, session.state.others) == ((photo,), ())
-    session.set_aside([photo])
-    session.take_back(["x"])
-    assert session.state.others == ()
 
 
 def test_every_act_is_named_and_dropping_is_one() -> None:

@@ -17,7 +17,7 @@ from frn_tui.dialogs.dialogs import AskText, Choose, Dialog, Page
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, margin, rival, summary
 from frn_tui.panes.large import LargeView
-from frn_tui.panes.verdicts import Verdicts
+from frn_tui.panes.verdicts import ThresholdKeys, Verdicts
 from frn_tui.settings.keys import shown as shown_keys
 from frn_tui.terminal.text import class_keys, count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
@@ -33,7 +33,7 @@ TALL = 30
 """Rows from which on the histogram is shown."""
 
 
-class Review(Dialog[str | None]):
+class Review(ThresholdKeys, Dialog[str | None]):
     """Gives back the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -327,15 +327,6 @@ class Review(Dialog[str | None]):
     @on(Histogram.Moved)
     def move_threshold(self, event: Histogram.Moved) -> None:
         self.verdicts.set_threshold(event.value)
-
-    def action_threshold(self, step: float) -> None:
-        self.verdicts.step_threshold(step)
-
-    def action_type_threshold(self) -> None:
-        self.verdicts.type_threshold()
-
-    def action_calibrate(self) -> None:
-        self.verdicts.calibrate()
 
     def action_sort_photos(self) -> None:
         self.verdicts.sort_into_folders([self.items[path] for path in self.controller.arrangement.paths])
