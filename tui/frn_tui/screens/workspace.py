@@ -44,6 +44,8 @@ MEDIUM = 100
 """Columns from which on the classes stand beside another pane; below, one pane is seen at a time."""
 COMPACT = 100
 """Columns below which the keys stand closer together, so that all fit at 80."""
+CLASSES = 20, 70
+"""Cells that the classes may be wide."""
 NARROWEST = 20
 """Percent of the width that the photos and the query share, which either has at least."""
 
@@ -215,7 +217,12 @@ class Workspace(Screen[None]):
         self.photos_pane.styles.width = f"{100 - self.query_share}fr"
 
     def action_share(self, step: int) -> None:
-        self.set_query_share(self.query_share + step)
+        """The query less or more of the width; where classes are in focus, those: names may be long."""
+        if self.focused_pane == "classes" and not self.has_class("-narrow"):
+            width = self.classes_pane.outer_size.width + step
+            self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
+        else:
+            self.set_query_share(self.query_share + step)
 
     @on(Divider.Dragged)
     def move_divider(self, event: Divider.Dragged) -> None:
