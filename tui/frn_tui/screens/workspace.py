@@ -155,6 +155,12 @@ class Workspace(Screen[None]):
         self.show_pane("photos")
         self.photos_pane.gallery.focus()
 
+    @on(ClassesPane.Differing)
+    def show_differing(self, event: ClassesPane.Differing) -> None:
+        self.show_pane("photos")
+        self.photos_pane.differing, self.photos_pane.everywhere = frozenset(event.paths), ""
+        self.photos_pane.action_everywhere("differing")
+
     @on(Gallery.Opened)
     def ask_about_example(self, event: Gallery.Opened) -> None:
         self.ask([event.item.path])
