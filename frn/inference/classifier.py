@@ -93,6 +93,8 @@ class Classifier:
         """Class and location errors (r,) of each example without itself, by content key."""
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
+        self._others: Shares | None = None
+        """Familiarity of photos that a person said are of none of the classes."""
         """Errors (n, way) of examples without themselves, their classes and their energies."""
 
     @property
@@ -110,7 +112,7 @@ class Classifier:
         """The rule that the examples give, and what to expect of it."""
         if self.left_out is None:
             raise FrnError("there is no class yet: enroll some first")
-        return calibrate(*self.left_out, self.false_rejections)
+        return calibrate(*self.left_out, self.false_rejections, self._others)
 
     def enroll(
         self,
@@ -158,6 +160,7 @@ class Classifier:
         if len(known) == len(supports) and (form := self._stored_form(state)):
             self._use(state, form)
             self.threshold_override = state.threshold
+            self._others = self._familiarity(state.others)
             return []
         notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
         found = {entry.name: entry.supports for entry in self.state.classes}
@@ -165,9 +168,20 @@ class Classifier:
             state, classes=tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
         )
         self.threshold_override = state.threshold
+        self._others = self._familiarity(state.others)
         used = self.state.holders()
         changed = [s.path for s in supports if s.path not in known and s.key not in used]
         return notes + [FrnError(f"{p}: has changed since it was added; it is used as it is now") for p in changed]
+
+    def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
+        """How familiar photos are to the classes, (n,); those that cannot be read are skipped."""
+        known = {photo.path: photo.key for photo in photos if photo.is_unchanged()}
+        read = self.extractor.read([photo.path for photo in photos], store=self.store, known=known)
+        found = [outcome.maps for _, outcome in read if not isinstance(outcome, FrnError)]
+        if not found:
+            return None
+        maps = np.stack(found)
+        return familiarity(self.scorer.class_error(maps), energy(maps))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state as the store has them, or None."""
@@ -180,7 +194,7 @@ class Classifier:
         self.state, self.head = state, form.head
         self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
         self._own_errors, self.left_out = dict(form.own_errors), form.left_out
-        self._scorer = self.maps = None
+        self._scorer = self._others = self.maps = None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
@@ -204,7 +218,7 @@ class Classifier:
                 errors = np.square(maps, dtype=np.float64).sum(-1)
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
         self.classes, self.leave_one_out, self._own_errors = classes, shares, own_errors
-        self._scorer = self.maps = None
+        self._scorer = self._others = self.maps = None
         self.state = state
         self.left_out = self._leave_out(feature_maps)
         if self.store is not None and classes:
