@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
 from frn.estimator.loading import load_extractor
+from frn.estimator.other_heads import classifier_over
 from frn.estimator.photos import NO_FILE, Photo, list_photos, open_photo, path_of, several
 from frn.estimator.protocol import Estimator, not_fitted
 from frn.images.transforms import Pixels
@@ -224,7 +225,7 @@ class FewShotClassifier(Estimator):
         name = project.model.locate(path.parent)
         tta = project.model.tta
         loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
-        classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
+        classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
         for skipped in classifier.enroll_state(project.state):
             warnings.warn(str(skipped), stacklevel=2)
@@ -327,7 +328,7 @@ class FewShotClassifier(Estimator):
         opened: tuple[object, ...],
         document: Document,
     ) -> None:
-        classifier = Classifier(extractor)
+        classifier = classifier_over(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
         classifier.adopt(state, maps)
         self._now = _Fitted(classifier, labels, opened, {key: maps[key] for key in state.holders()}, document)

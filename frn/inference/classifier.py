@@ -23,11 +23,12 @@ from frn.inference.unknown import (
     energy,
     explained,
     familiarity,
+    share_of,
     stride,
 )
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, enroll
 from frn.ridge.leave_one_out import left_out_location_error
-from frn.ridge.parameters import probabilities
+from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
 
 CHUNK = 64
@@ -65,16 +66,23 @@ class Prediction:
 class Classifier:
     """Enrolled classes over an extractor. Classes may have different numbers of images."""
 
-    def __init__(self, extractor: Extractor, store: FeatureStore | None = None) -> None:
-        """Start without classes. The store keeps feature maps of example images between programs."""
-        if extractor.head is None:
+    def __init__(
+        self, extractor: Extractor, store: FeatureStore | None = None, head: HeadParameters | None = None
+    ) -> None:
+        """Start without classes. The store keeps feature maps of example images between programs.
+
+        Raises:
+            FrnError: if neither the extractor nor `head` says what FRN's head has learned.
+        """
+        head = head or extractor.head
+        if head is None:
             raise FrnError(
                 f"this model was trained as {extractor.method}, but classes are enrolled by reconstruction. "
                 "Use one trained with --method frn."
             )
         self.extractor = extractor
         self.store = store
-        self.head = extractor.head
+        self.head = head
         """Alpha, beta and gamma, chosen again with the classes (`ridge.tuning`)."""
         self.state = State()
         """The files that the classes were enrolled from."""
@@ -216,7 +224,7 @@ class Classifier:
             chunk = [key for _, key in keys[start : start + CHUNK]]
             maps = np.stack([feature_maps[key] for key in chunk])
             errors.append(self._class_errors(maps, chunk))
-            energies.append(energy(maps))
+            energies.append(self._energy(maps))
         return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
 
     @property
@@ -243,8 +251,8 @@ class Classifier:
         if not len(feature_maps):
             return []
         maps = np.stack(feature_maps)
-        errors, whole = self._class_errors(maps, keys), energy(maps)
-        shares, known = probabilities(errors, self.head.gamma), explained(errors, maps)
+        errors, whole = self._class_errors(maps, keys), self._energy(maps)
+        shares, known = probabilities(errors, self.head.gamma), share_of(whole, errors)
         thresholds, familiar = self.rule.thresholds(errors, whole), familiarity(errors, whole)
 
         def by_class(row: NDArray[np.floating]) -> dict[str, float]:
@@ -275,6 +283,10 @@ class Classifier:
             name, own = self._own_errors[key]
             error[:, list(self.classes).index(name)] = own
         return error.T.reshape(-1, *self.extractor.grid)
+
+    def _energy(self, maps: Maps) -> Shares:
+        """What there is to explain of each map, (n,)."""
+        return energy(maps)
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
         """Class errors (n, way) of maps (n, r, d), of examples without themselves."""
