@@ -21,7 +21,7 @@ import bench
 import typer
 from bench import AsJson, run
 from bench.folders import SHOT, WAY, Photos, draw
-from bench.terminal import Terminal, alive, resident
+from bench.terminal import PICTURES, Terminal, alive, resident
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import EmbedImages, OpenModel, RenderPreview, SetClasses
 from frn_tui.panes.classes import MANY
@@ -189,7 +189,9 @@ class Lab:
             terminal.settle()
             self._add(terminal, self.photos.extra, self.effort.extra)
             terminal.until("Adding")
-            terminal.press(b"\x11")
+            terminal.press(b"\x11")  # it asks, as what is being added would be lost
+            terminal.until("quit without saving")
+            terminal.press(b"quit w\r")
             yield Measure("A8", "quit while embedding", terminal.wait(), 500)
 
     def _keys(self, terminal: Terminal, when: str, end: str = "") -> Iterator[Measure]:
@@ -214,6 +216,17 @@ class Lab:
                 terminal.press("up")
             terminal.press("up")
         times = times or [first]  # the work was done before the second key
+        if when == "while idle":
+            terminal.press("down")
+            terminal.settle()
+            yield Measure("B12", "written for a key", terminal.written, 3_000, "B")
+            terminal.press("up")
+            terminal.settle()
+            terminal.press(b"?")
+            terminal.settle(PICTURES)
+            yield Measure("B12", "written for the help", terminal.written, 30_000, "B")
+            terminal.press("escape")
+            terminal.settle(PICTURES)
         yield Measure("A5", f"key, {when}, p50", median(times), 60)
         yield Measure("A5", f"key, {when}, p95", _p95(times) if len(times) > 1 else times[0], 60)
 

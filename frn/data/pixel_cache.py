@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,10 +195,7 @@ def _build(
     work: Path, folders: ClassFolders, paths: list[Path], transform: EvaluationTransform | int, progress: Progress
 ) -> None:
     """Decode all images into a folder."""
-
-    def decode(path: Path) -> Pixels | Broken:
-        return _decoded(path, folders, transform)
-
+    decode = partial(_decoded, folders=folders, transform=transform)
     labels = [label for label, files in enumerate(folders.files) for _ in files]
     sizes = [0] * len(folders.names)
     shapes: list[tuple[int, int]] = []
@@ -246,11 +244,16 @@ def _open(home: Path) -> StoredImages | None:
         if (home / PIXELS).stat().st_size != length:
             return None
         pixels: Pixels = np.memmap(home / PIXELS, dtype=np.uint8, mode="r") if length else np.empty(0, dtype=np.uint8)
-        if not _is_checked(home) and _crc32(pixels) != index["pixels_crc32"]:
+        status, stamp = (home / PIXELS).stat(), home / USED
+        state = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        # Pixels are compared with their checksum once; the stamp says of which state that was.
+        is_checked = stamp.is_file() and stamp.read_bytes() == state.encode()
+        if not is_checked and _crc32(pixels) != index["pixels_crc32"]:
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # from here on all is as it was written
         return None
-    _note_use(home)
+    with contextlib.suppress(OSError):  # a cache that others keep
+        stamp.write_text(state, encoding="utf-8")  # its date tells what has been unused for the longest
     return StoredImages(
         names=tuple(body["names"]),
         sizes=tuple(body["sizes"]),
@@ -265,22 +268,6 @@ def _open(home: Path) -> StoredImages | None:
 def _crc32_of(index: dict[str, Any]) -> int:
     """Checksum over all that an index says."""
     return zlib.crc32(json.dumps(index, sort_keys=True).encode())
-
-
-def _is_checked(home: Path) -> bool:
-    """Return whether the pixels are the ones whose checksum was compared when the stamp was written."""
-    return (home / USED).is_file() and (home / USED).read_bytes() == _state(home).encode()
-
-
-def _note_use(home: Path) -> None:
-    """Write the stamp; its date tells what has been unused for the longest."""
-    with contextlib.suppress(OSError):  # a cache that others keep
-        (home / USED).write_text(_state(home), encoding="utf-8")
-
-
-def _state(home: Path) -> str:
-    status = (home / PIXELS).stat()
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def _crc32(pixels: Pixels) -> int:

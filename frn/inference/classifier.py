@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
 
 import numpy as np
@@ -235,12 +235,32 @@ class Classifier:
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
         """Classify image files, in order; one that cannot be read yields its error and stops nothing."""
-        read = self.extractor.read(paths)
-        while batch := list(islice(read, self.extractor.batch)):
-            found = [outcome for _, outcome in batch if isinstance(outcome, Embedded)]
+        asked, read = tee(self.extractor.read(paths))
+        yield from zip((path for path, _ in asked), self.answers(found for _, found in read), strict=True)
+
+    def answers(self, embedded: Iterable[Embedded | FrnError]) -> Iterator[Prediction | FrnError]:
+        """Predictions of embedded images, a batch at a time; examples are judged without themselves."""
+        remaining = iter(embedded)
+        while batch := list(islice(remaining, self.extractor.batch)):
+            found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
             predictions = iter(self.predict_all([each.maps for each in found], [each.key for each in found]))
-            for path, outcome in batch:
-                yield path, outcome if isinstance(outcome, FrnError) else next(predictions)
+            for outcome in batch:
+                yield outcome if isinstance(outcome, FrnError) else next(predictions)
+
+    def example_maps(self) -> dict[str, Maps]:
+        """Feature maps (r, d) of every example by its content key, from the store if it has them.
+
+        FrnError if one cannot be read any more, or has changed.
+        """
+        known = {support.path: support.key for entry in self.state.classes for support in entry.supports}
+        maps: dict[str, Maps] = {}
+        for path, outcome in self.extractor.read(known, store=self.store, known=known):
+            if isinstance(outcome, FrnError):
+                raise outcome
+            if outcome.key != known[path]:
+                raise FrnError(f"{path}: has changed since the project was loaded. Load it again.")
+            maps[outcome.key] = outcome.maps
+        return maps
 
     def predict(self, feature_maps: Maps, key: str | None = None) -> Prediction:
         """Classify one feature map (r, d); an example, by its content key, without itself."""

@@ -146,7 +146,7 @@ class Session:
 
     @property
     def undone(self) -> str:
-        """What redo would do again, in words."""
+        """Return the act that redo would repeat, in words."""
         return self._states[self._at + 1].act if self.can_redo else ""
 
     @property

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from bench.screen import Screen
 from frn.errors import FrnError
 
 COLUMNS, ROWS = 140, 40
@@ -33,9 +34,11 @@ class Terminal:
         """Start it in a folder."""
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        self._output = b""
-        self._pasted = b""
-        """What was printed between the last paste and the last key."""
+        self._screen = Screen(COLUMNS, ROWS)
+        self._pasted: set[int] = set()
+        """Lines that were written between the last paste and the last key."""
+        self.written = 0
+        """Bytes since the last key."""
         self._began = self._last = time.perf_counter()
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, cwd=folder
@@ -58,22 +61,22 @@ class Terminal:
     def press(self, keys: str | bytes) -> None:
         """Send a key of `KEYS`, or bytes as they are; what was printed before counts no more."""
         self.settle(0)
-        self._pasted += self._output
-        self._output = b""
+        self._pasted |= self._screen.touched
+        self._screen.touched, self.written = set(), 0
         self._began = time.perf_counter()
         os.write(self._master, KEYS[keys] if isinstance(keys, str) else keys)
 
     def paste(self, text: str) -> None:
         """Send text as a terminal sends a dropped file."""
         self.press(b"\x1b[200~" + text.encode() + b"\x1b[201~")
-        self._pasted = b""
+        self._pasted = set()
 
     def shows(self, mark: str) -> bool:
-        """Whether this was printed since the last key."""
-        return mark.encode() in self._output
+        """Whether this is on a line that was written since the last key."""
+        return self._screen.shows(mark, self._screen.touched)
 
     def until(self, mark: str = "", *, since_paste: bool = False, or_else: str = "") -> float:
-        """Milliseconds until this is printed, or anything at all.
+        """Milliseconds until this is on a line that was written since the last key, or anything was written at all.
 
         Args:
             mark: what is waited for.
@@ -83,22 +86,23 @@ class Terminal:
         Raises:
             FrnError: if it does not come, or the program ends.
         """
-        wanted = mark.encode()
-        while not (or_else and self.shows(or_else)) and not (
-            self._output and wanted in (self._pasted + self._output if since_paste else self._output)
-        ):
+        while not (or_else and self.shows(or_else)):
+            rows = self._screen.touched | self._pasted if since_paste else self._screen.touched
+            if self._screen.touched and self._screen.shows(mark, rows):
+                break
             left = self._began + TIMEOUT - time.perf_counter()
             if left <= 0 or not self._read(left):
-                raise FrnError(f"the program did not show {mark!r}; its last words: {self._output[-300:]!r}")
+                raise FrnError(f"the program did not show {mark!r}; it wrote:\n{self._screen.text(rows)}")
         return 1000 * (time.perf_counter() - self._began)
 
     def number(self, mark: str) -> float:
         """The number that is printed behind this."""
         self.until(mark)
         self.settle()
-        found = re.search(re.escape(mark).encode() + rb" ([\d.]+)", self._output)
+        text = self._screen.text(self._screen.touched)
+        found = re.search(re.escape(mark) + r" ([\d.]+)", text)
         if found is None:
-            raise FrnError(f"there is no number behind {mark!r}; the last words: {self._output[-300:]!r}")
+            raise FrnError(f"there is no number behind {mark!r}; it wrote:\n{text}")
         return float(found[1])
 
     def settle(self, quiet: float = QUIET) -> None:
@@ -133,7 +137,8 @@ class Terminal:
         except OSError:  # the other end is closed
             time.sleep(0.001)
             return False
-        self._output += found
+        self._screen.feed(found)
+        self.written += len(found)
         self._last = time.perf_counter()
         return bool(found)
 

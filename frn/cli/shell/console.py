@@ -143,6 +143,11 @@ def end_stopped_run(steps: int) -> NoReturn:
     raise typer.Exit(INTERRUPTED)
 
 
+def suggest(*words: str) -> None:
+    """Print the command that comes next."""
+    stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
+
+
 def note(message: str) -> None:
     """Print one line on stderr."""
     print(printable(message), file=sys.stderr, flush=True)

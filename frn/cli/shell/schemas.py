@@ -123,7 +123,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
                     **dict.fromkeys(("photos", "bytes"), Count),
                     auroc=Maybe,
                     milliseconds=float,
-                ),
+                )
             ),
             disagreements=named(dict[str, str]),
         ),

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.console import stdout
-from frn.cli.shell.options import Replace
 from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.system.overwriting import require_writable
 
@@ -15,7 +15,7 @@ from frn.system.overwriting import require_writable
 def average(
     models: Annotated[list[Path], typer.Argument(help="Runs or model files that share one starting point.")],
     out: Annotated[Path, typer.Option(help="Model file to write: something.safetensors.")],
-    replace: Replace = False,
+    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     """Average the weights of several runs.

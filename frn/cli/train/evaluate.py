@@ -5,20 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.console import check_report, command_line, progress_bar, report_skipped, stdout
-from frn.cli.shell.options import (
-    Device,
-    EpisodeSeed,
-    ImportPreset,
-    PrecisionName,
-    Replace,
-    Split,
-    SplitData,
-    Threads,
-    TtaName,
-    method_names,
-    model_names,
-)
 from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 from frn.errors import FrnError
 
@@ -34,32 +22,35 @@ NOT_OF_EVALUATION = ("report", "replace", "wants", "preset")
 @prints_result(csv=True)
 def evaluate(
     model: Annotated[
-        str, typer.Argument(help="Model name, features.onnx, model file or run folder.", autocompletion=model_names)
+        str,
+        typer.Argument(help="Model name, features.onnx, model file or run folder.", autocompletion=options.model_names),
     ],
-    data: SplitData,
-    split: Split = "test",
+    data: options.SplitData,
+    split: options.Split = "test",
     way: Annotated[int, typer.Option(min=2, help="Classes per episode.")] = 5,
     shot: Annotated[
         list[int] | None, typer.Option(min=1, help="Support images per class. Repeatable.", show_default="1 and 5")
     ] = None,
     queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 16,
     episodes: Annotated[int, typer.Option(min=1, help="Number of random episodes.")] = 10_000,
-    seed: EpisodeSeed = 0,
-    precision: Annotated[PrecisionName, typer.Option(help="Number format of the backbone.")] = "fp32",
-    device: Device = "auto",
-    threads: Threads = None,
+    seed: options.EpisodeSeed = 0,
+    precision: Annotated[options.PrecisionName, typer.Option(help="Number format of the backbone.")] = "fp32",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
     method: Annotated[
         str | None,
-        typer.Option(help="Evaluate another, untrained head on the same backbone.", autocompletion=method_names),
+        typer.Option(
+            help="Evaluate another, untrained head on the same backbone.", autocompletion=options.method_names
+        ),
     ] = None,
-    tta: TtaName = "none",
-    preset: ImportPreset = None,
+    tta: options.TtaName = "none",
+    preset: options.ImportPreset = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also tune alpha and gamma for each episode.")] = False,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
     ] = False,
     report: Annotated[Path | None, typer.Option(help="Also write the results as a page (.html).")] = None,
-    replace: Replace = False,
+    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     """Measure accuracy over random episodes, with its 95% confidence interval.

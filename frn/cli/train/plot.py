@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.console import printable, stdout
-from frn.cli.shell.options import Replace
 from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.system.overwriting import require_writable
 
@@ -18,7 +18,7 @@ def plot(
         list[Path] | None,
         typer.Option(help="Plot to write: .png, .svg or .pdf. Repeatable.", show_default="curves.png and curves.svg"),
     ] = None,
-    replace: Replace = False,
+    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     r"""Plot the loss and the accuracies of runs.

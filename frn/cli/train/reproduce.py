@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.console import INTERRUPTED, note, stdout
-from frn.cli.shell.options import Device, PrecisionName, Threads
 from frn.cli.shell.output import FormatName, printed, prints_result, rows_of
 from frn.cli.shell.output import Row as CsvRow
 from frn.errors import FrnError
@@ -32,9 +32,9 @@ def reproduce(
     runs: Annotated[
         Path | None, typer.Option(help="Folder of the runs; finished runs are reused.", show_default="OUT/runs")
     ] = None,
-    precision: Annotated[PrecisionName, typer.Option(help="Number format of new training runs.")] = "fp32",
-    threads: Threads = None,
-    device: Device = "auto",
+    precision: Annotated[options.PrecisionName, typer.Option(help="Number format of new training runs.")] = "fp32",
+    threads: options.Threads = None,
+    device: options.Device = "auto",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the remaining commands without running them.")
     ] = False,

@@ -1,6 +1,5 @@
 """`frn train` and `frn finetune`: a run by a preset, and one on photos of your own."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,11 +11,11 @@ from frn.cli.shell.console import (
     command_line,
     end_stopped_run,
     note,
-    printable,
     progress_bar,
     report_skipped,
     stdout,
     strong,
+    suggest,
 )
 from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.cli.train.evaluate import describe
@@ -136,9 +135,7 @@ def finetune(
     console.print(
         f"validation on {len(run.val_images.names)} classes that it did not learn, {shot}-shot: {gain}", markup=True
     )
-    console.print(
-        printable(f"next: frn classify FOLDER PHOTO --model {shlex.quote(str(run.options.folder))}"), soft_wrap=True
-    )
+    suggest("frn", "classify", "FOLDER", "PHOTO", "--model", str(run.options.folder))
 
 
 def _train(run: "PreparedRun") -> "TrainState":
@@ -172,5 +169,4 @@ def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result
         console.print(f"test on classes never seen: {describe(test)}", markup=True)
     for path in run.options.data or []:
         if (path / "test").is_dir():
-            words = ["frn", "eval", str(run.best), "--data", str(path)]
-            console.print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
+            suggest("frn", "eval", str(run.best), "--data", str(path))

@@ -1,25 +1,24 @@
 """`frn visualize`: what reconstructions look like (the paper's decoder)."""
 
 import io
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.console import (
     command_line,
     end_stopped_run,
     note,
     print_table,
-    printable,
     progress_bar,
     report_skipped,
     stdout,
     strong,
+    suggest,
 )
-from frn.cli.shell.options import Device, EpisodeSeed, Precision, Replace, Resume, Split, SplitData, Threads
 from frn.cli.shell.output import FormatName, printed, prints_result
 from frn.system.overwriting import require_writable
 
@@ -32,16 +31,16 @@ ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model name, mod
 @prints_result()
 def train(
     model: ModelName,
-    data: SplitData,
+    data: options.SplitData,
     out: Annotated[Path, typer.Option(help="Folder for the decoder and its metrics.")],
-    split: Split = "train",
+    split: options.Split = "train",
     epochs: Annotated[int, typer.Option(min=1, help="Number of training steps.")] = 200,
     batch: Annotated[int, typer.Option(min=2, help="Images per step.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
-    precision: Precision = "auto",
-    device: Device = "auto",
-    threads: Threads = None,
-    resume: Resume = False,
+    precision: options.Precision = "auto",
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    resume: options.Resume = False,
     wants: FormatName = "table",
 ) -> None:
     """Train a decoder that turns a frozen model's feature maps back into images.
@@ -79,8 +78,7 @@ def train(
         return
     told = f"trained {trained.position.total_steps} steps in {seconds / 60:.1f} minutes: {strong(out)}"
     stdout().print(told, markup=True)
-    words = ["frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png"]
-    stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
+    suggest("frn", "visualize", "render", model, "--decoder", str(out), "--data", str(data), "--out", "grid.png")
 
 
 @app.command()
@@ -88,17 +86,17 @@ def train(
 def render(
     model: ModelName,
     decoder: Annotated[Path, typer.Option(help="Decoder from `frn visualize train` for this model.")],
-    data: SplitData,
+    data: options.SplitData,
     out: Annotated[Path, typer.Option(help="Image of the grid to write (.png).")],
-    split: Split = "val",
+    split: options.Split = "val",
     way: Annotated[int, typer.Option(min=2, help="Classes per episode; the grid shows up to three.")] = 5,
     shot: Annotated[int, typer.Option(min=1, help="Support images per class.")] = 5,
     columns: Annotated[int, typer.Option(min=1, help="Query images in the grid.")] = 6,
     trials: Annotated[int, typer.Option(min=2, help="Random episodes to measure the errors on.")] = 1000,
-    seed: EpisodeSeed = 0,
-    device: Device = "auto",
-    threads: Threads = None,
-    replace: Replace = False,
+    seed: options.EpisodeSeed = 0,
+    device: options.Device = "auto",
+    threads: options.Threads = None,
+    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     """Regenerate images from their feature maps and from reconstructions, and report the pixel errors.
@@ -139,11 +137,11 @@ def render(
     with progress_bar("trials") as measuring:
         shape = EpisodeShape(way=way, shot=shot, queries=1)
         errors = regenerator.measure(shape, trials=trials, seed=seed, where=where, progress=measuring)
-    l2 = dict(zip(("ground_truth", "same_class", "other_class"), asdict(errors).values(), strict=True))
+    l2 = {name: asdict(error) for name, error in errors.items()}
     shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)}):
         return
     names = ("ground-truth feature map", "same-class reconstruction", "other-class reconstruction")
-    found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in (errors.truth, errors.same, errors.other))
+    found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in errors.values())
     print_table(("regenerated from", "L2 pixel error"), zip(names, found, strict=True))
     stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: {strong(out)}", markup=True)

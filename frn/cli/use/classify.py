@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes, refuse_a_photo
 from frn.cli.shell.console import (
     check_report,
@@ -17,16 +18,7 @@ from frn.cli.shell.console import (
     report_skipped,
     stdout,
 )
-from frn.cli.shell.options import (
-    Classes,
-    ClassifierDevice,
-    ClassifierModel,
-    FalseRejections,
-    Replace,
-    Threshold,
-    TtaName,
-)
-from frn.cli.shell.output import FormatName, RowWriter, prints_result, rounded
+from frn.cli.shell.output import FormatName, csv_writer, prints_result, rounded
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -43,20 +35,20 @@ BAR = 24
 @prints_result(csv=True)
 def classify(
     context: typer.Context,
-    classes: Classes,
+    classes: options.Classes,
     images: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
-    model: ClassifierModel = None,
+    model: options.ClassifierModel = None,
     top: Annotated[
         int | None, typer.Option(min=1, help="Number of classes to show per photo.", show_default="3")
     ] = None,
-    threshold: Threshold = None,
-    false_rejections: FalseRejections = 0.05,
-    tta: TtaName = "none",
-    device: ClassifierDevice = "auto",
+    threshold: options.Threshold = None,
+    false_rejections: options.FalseRejections = 0.05,
+    tta: options.TtaName = "none",
+    device: options.ClassifierDevice = "auto",
     out: Annotated[Path | None, typer.Option(help="Write a line of JSON per photo to this file (.jsonl).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write the labelled photos as a page (.html).")] = None,
-    replace: Replace = False,
+    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     """Label photos with the class whose examples reconstruct them best.
@@ -98,7 +90,7 @@ def classify(
             raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
         return
     album = _album(classifier, report, len(names)) if report else None
-    failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
+    failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     classified = (album or classifier).classify(map(Path, names))
     for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
         failed += isinstance(outcome, FrnError)

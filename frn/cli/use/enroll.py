@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation
 from frn.cli.shell.console import print_table, printable, report_skipped, stdout
-from frn.cli.shell.options import ClassifierDevice, Threshold
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
@@ -24,9 +24,9 @@ def enroll(
     sources: Annotated[list[str], typer.Argument(help="Folder of class folders, NAME=FOLDER..., or a project.")],
     out: Annotated[Path, typer.Option(help="Project to write: something.frn.json.")],
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
-    threshold: Threshold = None,
+    threshold: options.Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
-    device: ClassifierDevice = "auto",
+    device: options.ClassifierDevice = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Save classes from folders of photos in a project file.

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes, refuse_a_photo
 from frn.cli.shell.console import printable, stdout
-from frn.cli.shell.options import Classes, ClassifierDevice, ClassifierModel, Replace, TtaName
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded, rows_of
 from frn.system.overwriting import require_writable
 
@@ -19,15 +19,15 @@ LONGEST = {"JPEG": 65_500, "WEBP": 16_383}
 
 @prints_result()
 def explain(
-    classes: Classes,
+    classes: options.Classes,
     image: Annotated[Path, typer.Argument(help="Photo to explain.")],
     out: Annotated[Path, typer.Option(help="Image to write: .png, .jpg or .webp.")],
-    model: ClassifierModel = None,
+    model: options.ClassifierModel = None,
     top: Annotated[int, typer.Option(min=1, help="Number of classes to show, best first.")] = 7,
     smooth: Annotated[bool, typer.Option("--smooth", help="Interpolate between locations.")] = False,
-    tta: TtaName = "none",
-    device: ClassifierDevice = "auto",
-    replace: Replace = False,
+    tta: options.TtaName = "none",
+    device: options.ClassifierDevice = "auto",
+    replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:
     """Draw where each class can and cannot reconstruct a photo.

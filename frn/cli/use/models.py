@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.console import note, print_table, printable, report_skipped, status_line, stdout, user_errors
-from frn.cli.shell.options import Classes, ClassifierDevice, ImportPreset, method_names, model_names
 from frn.cli.shell.output import FormatName, printed, prints_result
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def add(
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=method_names),
+        typer.Option(help="Head for a pretrained backbone.", show_default="frn", autocompletion=options.method_names),
     ] = None,
-    preset: ImportPreset = None,
+    preset: options.ImportPreset = None,
     wants: FormatName = "table",
 ) -> None:
     """Add a pretrained backbone, a run or an authors' checkpoint under a name.
@@ -115,12 +115,14 @@ def known(wants: FormatName = "table") -> None:
 @app.command()
 @prints_result()
 def compare(
-    classes: Classes,
+    classes: options.Classes,
     model: Annotated[
         list[str] | None,
-        typer.Option(help="Model to compare. Repeatable.", show_default="all named models", autocompletion=model_names),
+        typer.Option(
+            help="Model to compare. Repeatable.", show_default="all named models", autocompletion=options.model_names
+        ),
     ] = None,
-    device: ClassifierDevice = "auto",
+    device: options.ClassifierDevice = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Compare models on your own classes.

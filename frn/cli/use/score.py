@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation, open_classes
 from frn.cli.shell.console import check_report, command_line, note, print_table, printable, report_skipped, stdout
-from frn.cli.shell.options import (
-    Classes,
-    ClassifierDevice,
-    ClassifierModel,
-    FalseRejections,
-    Replace,
-    Threshold,
-    TtaName,
-)
 from frn.cli.shell.output import FormatName, printed, prints_result, rounded
 from frn.errors import FrnError
 from frn.system.overwriting import require_writable
@@ -34,16 +26,16 @@ MAX_ERRORS = 10
 
 @prints_result()
 def score(
-    classes: Classes,
+    classes: options.Classes,
     labelled: Annotated[Path, typer.Argument(help="Folder of labelled photos, with the same class names.")],
-    model: ClassifierModel = None,
-    threshold: Threshold = None,
-    false_rejections: FalseRejections = 0.05,
+    model: options.ClassifierModel = None,
+    threshold: options.Threshold = None,
+    false_rejections: options.FalseRejections = 0.05,
     csv: Annotated[Path | None, typer.Option(help="Write one row per photo to this CSV file.")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Also write the results as a page (.html).")] = None,
-    replace: Replace = False,
-    tta: TtaName = "none",
-    device: ClassifierDevice = "auto",
+    replace: options.Replace = False,
+    tta: options.TtaName = "none",
+    device: options.ClassifierDevice = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.

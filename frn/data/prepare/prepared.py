@@ -3,9 +3,10 @@
 import json
 import os
 import zlib
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from frn.data.prepare.benchmark import Item
 from frn.errors import FrnError
@@ -16,24 +17,23 @@ Holding = dict[str, dict[str, tuple[int, int]]]
 """Files and bytes of each class of each split."""
 
 
-@dataclass(slots=True)
-class Record:
+class Record(Struct):
     """One data set; written when its images begin to be written, and again when they are all there."""
 
     benchmark: str
     options: dict[str, object]
     """Class split, and the draw of "folder"."""
-    sources: list[str] = field(default_factory=list)
+    sources: list[str] = []
     """Fingerprints of what was given."""
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = {}
     """MD5 of archives, by fingerprint."""
-    holding: Holding = field(default_factory=dict)
+    holding: Holding = {}
     """Empty until it is whole."""
     skipped: list[str] | None = None
     """Files of a folder that are not images, each with the reason; None until they are known."""
     split_by: str = ""
     """How a folder was split, in words."""
-    differs: list[str] = field(default_factory=list)
+    differs: list[str] = []
     """Where its numbers are not those of another release of the benchmark, in words."""
 
     def is_whole(self, sources: list[str], out: Path) -> bool:
@@ -43,7 +43,7 @@ class Record:
 
     def write(self, out: Path) -> None:
         """Write it into the data set's folder, unless the same is there."""
-        record = asdict(self)
+        record = to_builtins(self)
         text = json.dumps({**record, "crc32": _checksum(record)}, indent=1, ensure_ascii=True) + "\n"
         path = out / NAME
         remove_unfinished(path)
@@ -57,14 +57,9 @@ def read_record(out: Path) -> Record | None:
         raw = read_json(out / NAME)
         if raw.pop("crc32") != _checksum(raw):
             return None
-        record = Record(**raw)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return convert(raw, Record)
+    except (ValueError, KeyError, TypeError, AttributeError, ValidationError):
         return None
-    record.holding = {
-        split: {label: (files, size) for label, (files, size) in labels.items()}
-        for split, labels in record.holding.items()
-    }
-    return record
 
 
 def _checksum(record: dict[str, Any]) -> int:

@@ -17,6 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_checks
 from sklearn.utils.validation import check_is_fitted
 
 from frn import FewShotClassifier
@@ -235,3 +236,30 @@ def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opene
     for _ in range(2):
         with pytest.raises(FrnError, match=r"b\.png: has changed since the project was loaded"):
             pickle.dumps(loaded)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_decision_proba_consistency",
+        "check_estimator_cloneable",
+        "check_estimator_repr",
+        "check_estimator_tags_renamed",
+        "check_estimators_unfitted",
+        "check_fit1d",
+        "check_fit_non_negative",
+        "check_get_params_invariance",
+        "check_mixin_order",
+        "check_n_features_in_after_fitting",
+        "check_no_attributes_set_in_init",
+        "check_nonsquare_error",
+        "check_parameters_default_constructible",
+        "check_requires_y_none",
+        "check_set_params",
+        "check_supervised_y_no_nan",
+        "check_valid_tag_types",
+    ],
+)
+def test_scikit_learns_own_checks_pass(check: str) -> None:
+    """Those that do not need rows of numbers, which are not photos."""
+    getattr(estimator_checks, check)("FewShotClassifier", FewShotClassifier("conv4"))

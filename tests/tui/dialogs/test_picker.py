@@ -50,7 +50,7 @@ def test_folders_are_marked_too_and_become_classes_of_their_names(drive: Drive, 
         picker = await opened(driver)
         await driver.pilot.press("space", "down", "space")
         await driver.until(lambda: sum("✓▸" in line for line in lines(driver.app)) == 2)
-        assert picker.marked == {"jay", "wren"}
+        assert list(picker.marked) == ["/photos/jay", "/photos/wren"]
         await driver.keys("f2")
         assert driver.counts == {"jay": 6, "wren": 5}
 
@@ -255,5 +255,28 @@ def test_a_path_that_is_typed_is_meant_from_the_folder_that_is_shown(drive: Driv
             await driver.until(lambda: getattr(driver.app.screen, "folder", "") == "/photos/owl")
             await driver.type(typed)
             assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/owl/owl-2.jpg"]
+
+    drive(scenario)
+
+
+def test_marks_stay_while_one_goes_to_other_folders_and_are_listed(drive: Drive, lines: Lines) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.keys("p", "right", "space", "left", "down", "right", "space")  # a jay, an owl
+        assert "2 marked: jay-0.jpg, owl-0.jpg" in "\n".join(lines(driver.app))
+        await driver.keys("f2")
+        paths = [answer["path"] for answer in driver.app.controller.query.answers]
+        assert paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg"]
+
+    drive(scenario)
+
+
+def test_tab_completes_a_path_and_a_typo_stays_to_be_mended(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        await driver.keys("p", *"/photos/o", "tab", *"owl-9.jpg", "enter")
+        assert [note.message for note in driver.app._notifications] == []
+        await driver.keys("p", *"/photos/nowhere", "enter")
+        assert isinstance(driver.app.screen, Picker)
+        assert driver.app.screen.query_one(Input).value == "/photos/nowhere"
+        assert any("No such file" in note.message for note in driver.app._notifications)
 
     drive(scenario)

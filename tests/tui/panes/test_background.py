@@ -35,6 +35,11 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
         folders["/queries"].append("owl-99.jpg")
         await driver.until(lambda: app.controller.query.answers)
         assert [answer["path"] for answer in app.controller.query.answers] == ["/queries/owl-99.jpg"]
+        assert str(app.workspace.query_pane.border_title).endswith("watching queries/, 1 came")
+        asked = fake_engine.calls.count("query")
+        fake_engine.sizes["/queries/owl-99.jpg"] = 2  # it was only half there, or is another now
+        await driver.until(lambda: fake_engine.calls.count("query") > asked)
+        assert len(app.controller.query.answers) == 1
         folders["/queries"].append("album")
         folders["/queries/album"] = ["wren-9.jpg"]
         fake_engine.sizes["/queries/album/wren-9.jpg"] = 1000  # is being copied
@@ -44,7 +49,7 @@ def test_new_photos_in_a_watched_folder_are_asked_about(
             await driver.pilot.pause(0.002)
         assert len(app.controller.query.answers) == 1
         await driver.until(lambda: len(app.controller.query.answers) == 2)
-        await driver.pilot.press("escape")
+        await driver.pilot.press("w")
         await driver.idle()
         assert not app.workspace.query_pane.watched
         app.workspace.context.start(app.workspace.query_pane.watch_folder, "/nowhere", group="watch")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from frn_tui.terminal.terminal import Answers, pixels_of
 
-ANSWERS = "\x1bP>|XTerm(379)\x1b\\\x1b[6;17;8t\x1b[?1;0;256S\x1b[?63;1;4;22c"
+ANSWERS = "\x1bP1$r0;48:2::1:2:3m\x1b\\\x1bP>|XTerm(379)\x1b\\\x1b[6;17;8t\x1b[?1;0;256S\x1b[0n\x1b[?63;1;4;22c"
 
 
 @pytest.mark.parametrize("cut", range(1, len(ANSWERS)))
@@ -23,9 +23,16 @@ def test_answers_are_taken_out_of_what_is_typed_wherever_they_are_cut(cut: int) 
         return
     assert "".join(typed for typed, _ in parts) == "ab"
     assert [answer.name for answer in found if answer.name] == ["XTerm(379)"]
+    assert [answer.has_true_colour for answer in found].count(True) == 1
+    assert [answer.pong for answer in found].count(True) == 1
     assert [answer.cell for answer in found if answer.cell] == [(8, 17)]
     assert [answer.colours for answer in found if answer.colours] == [256]
     assert [answer.can for answer in found if answer.can] == [("63", "1", "4", "22")]
+
+
+def test_a_terminal_that_has_made_another_colour_of_it_has_no_true_colour() -> None:
+    for style in ("\x1bP1$r0;48:5:16m\x1b\\", "\x1bP0$r\x1b\\"):
+        assert [answer.has_true_colour for answer in Answers().taken(style)[1]] == [False]
 
 
 @pytest.mark.parametrize("typed", ["\x1b", "\x1b[A", "\x1b[<0;5;6M", "\x1b[?2026;2$y", "\x1b[97;5u", "\x1b[15~"])

@@ -170,7 +170,7 @@ class MovePhotos(Request[SortedPhotos], op="move", queue="compute"):
 
     journal: str
     photos: list[tuple[str, str, bool]]
-    """Places of each: where it was before, where it was moved to, and whether it had a twin there."""
+    """For each: its first path, the path it was moved to, and whether a twin was there."""
     back: bool
 
 

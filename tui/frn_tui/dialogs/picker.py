@@ -1,5 +1,8 @@
 """The file picker: folders, photos with a preview, several at once. The disk is read by the engine."""
 
+import os
+from collections.abc import Container
+
 from rich.cells import set_cell_size
 from rich.segment import Segment
 from rich.style import Style
@@ -11,7 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn_tui.client.file_requests import Entry, Inside, ListFolder, Listing, LookInside
+from frn_tui.client.file_requests import Entry, Inside, ListFolder, Listing, LookInside, ScanPath
 from frn_tui.client.protocol import Engine, EngineError
 from frn_tui.client.rendering import render
 from frn_tui.dialogs.dialogs import Choose, Dialog, Line
@@ -31,11 +34,11 @@ HERE: Entry = {"name": ".", "kind": "folder"}
 class _Line(OneLine):
     """An entry of a folder, which may have ten thousand."""
 
-    def __init__(self, entry: Entry, marked: set[str]) -> None:
-        self.entry, self.marked = entry, marked
+    def __init__(self, entry: Entry, path: str, marked: Container[str]) -> None:
+        self.entry, self.path, self.marked = entry, path, marked
 
     def segment(self, width: int, style: Style) -> Segment:
-        mark = "✓" if self.entry["name"] in self.marked else " "
+        mark = "✓" if self.path in self.marked else " "
         name = "this folder" if self.entry is HERE else self.entry["name"]
         text = f"{mark}{GLYPHS[self.entry['kind']]} {display_name(name, max(width - 3, 0))}"
         return Segment(
@@ -89,7 +92,8 @@ class Picker(Dialog[list[str] | None]):
         """In the folder."""
         self.entries: list[Entry] = []
         """Those of it that are listed."""
-        self.marked: set[str] = set()
+        self.marked: dict[str, None] = {}
+        """Paths, in the order of marking; they stay while one goes to other folders."""
         self._is_first = True
         self.list, self.preview = Options(id="picker-list"), Preview(id="picker-preview", mode=mode)
 
@@ -100,10 +104,12 @@ class Picker(Dialog[list[str] | None]):
             with Horizontal(id="picker-body"):
                 yield self.list
                 yield self.preview
+            yield Static(id="picker-marks")
             yield Static(
                 Text(
                     "f2: take what is highlighted, or the marked   enter: open a folder, take a photo   space: mark   "
-                    "ctrl+a: all photos   ← →: up, into   tab: hjkl   ctrl+t: go to   ctrl+b: bookmark   esc: back"
+                    "ctrl+a: all photos   ← →: up, into   tab: complete a path, or hjkl   ctrl+t: go to   "
+                    "ctrl+b: bookmark   esc: back"
                 ),
                 classes="hint",
             )
@@ -133,7 +139,6 @@ class Picker(Dialog[list[str] | None]):
             self.notify(display_name(str(error)), severity="error", markup=False)
             return
         self.folder, self.parent_folder, self.everything = found["path"], found["parent"], found["entries"]
-        self.marked.clear()
         box.border_subtitle = Text(display_name(shortened(self.folder), 70))
         field = self.query_one(Input)
         if not self._is_first:
@@ -155,7 +160,7 @@ class Picker(Dialog[list[str] | None]):
     def _list(self, wanted: str, then: str = "") -> None:
         """List what has the wanted letters in its name; highlight the first, or one by its name."""
         self.entries = [HERE, *self.everything] if not wanted else narrowed(self.everything, wanted)
-        self.list.set_options(Option(_Line(entry, self.marked)) for entry in self.entries)
+        self.list.set_options(Option(_Line(entry, self.path_of(entry["name"]), self.marked)) for entry in self.entries)
         names = [entry["name"] for entry in self.entries]
         first = 1 if not wanted and len(names) > 1 else 0
         self.list.highlighted = (names.index(then) if then in names else first) if names else None
@@ -163,7 +168,11 @@ class Picker(Dialog[list[str] | None]):
             self._show(None, "nothing here is called that")
 
     def _refresh(self) -> None:
-        """Draw the marks again."""
+        """Draw the marks again, and list them."""
+        names = ", ".join(display_name(name_of(path), 20) for path in list(self.marked)[-8:])
+        more = "…, " if len(self.marked) > 8 else ""
+        marks = f"{len(self.marked)} marked: {more}{names}   f2: take   esc: unmark all"
+        self.query_one("#picker-marks", Static).update(Text(marks if self.marked else "", no_wrap=True))
         if (at := self.list.highlighted) is not None:
             self.list.replace_option_prompt_at_index(at, self.list.options[at].prompt)
 
@@ -213,8 +222,7 @@ class Picker(Dialog[list[str] | None]):
     def entered(self, event: Input.Submitted) -> None:
         """Take the paths that were typed, or do what there is to do with the highlighted entry."""
         if _is_path(event.value):
-            if paths := self._typed(event.value):
-                self.dismiss(paths)
+            self.take(self._typed(event.value))
         else:
             self.choose()
 
@@ -239,9 +247,12 @@ class Picker(Dialog[list[str] | None]):
             self.dismiss(paths)
 
     def action_leave(self) -> None:
-        """Take back what was typed; without that, leave."""
+        """Take back what was typed, then the marks; without those, leave."""
         if self.begun and (field := self.query_one(Input)).value:
             field.value = ""
+        elif self.marked:
+            self.marked.clear()
+            self._refresh()
         else:
             self.dismiss(None)
 
@@ -255,8 +266,28 @@ class Picker(Dialog[list[str] | None]):
             field.insert_text_at_cursor(event.character)
 
     def action_to_list(self) -> None:
-        """To the list, where letters move, and back."""
-        (self.query_one(Input) if self.list.has_focus else self.list).focus()
+        """Complete a path that is being typed; else to the list, where letters move, and back."""
+        if _is_path(text := self.query_one(Input).value):
+            self.complete(text)
+        else:
+            (self.query_one(Input) if self.list.has_focus else self.list).focus()
+
+    @work(exclusive=True, group="complete")
+    async def complete(self, text: str) -> None:
+        """Type on as far as all names that begin so agree."""
+        before, _, begun = text.rpartition("/")
+        paths = self._typed(f"{before}/")
+        try:
+            entries = (await self.engine.call(ListFolder(paths[0])))["entries"] if len(paths) == 1 else []
+        except EngineError:
+            return
+        names = [e["name"] + "/" * (e["kind"] == "folder") for e in entries if e["name"].startswith(begun)]
+        if len(common := os.path.commonprefix(names)) > len(begun):  # noqa: RUF071  # of letters
+            field = self.query_one(Input)
+            field.value = f"{before}/{common}"
+            field.cursor_position = len(field.value)
+        elif len(names) > 1:
+            self.notify(display_name("  ".join(names[:20]), 200), markup=False, timeout=3)
 
     def action_by_letter(self, action: str) -> None:
         if action in ("up", "enter_folder"):
@@ -270,16 +301,22 @@ class Picker(Dialog[list[str] | None]):
     def action_mark(self) -> None:
         entry = self.current
         if entry is not None and entry is not HERE:
-            self.marked ^= {entry["name"]}
+            path = self.path_of(entry["name"])
+            if path in self.marked:
+                del self.marked[path]
+            else:
+                self.marked[path] = None
             self._refresh()
             if entry is not self.entries[-1]:  # from the last one the cursor would go round to the first
                 self.list.action_cursor_down()
 
     def action_all(self) -> None:
-        images = {entry["name"] for entry in self.entries if entry["kind"] == "image"}
-        everything = self.marked == images
-        self.marked.clear()
-        self.marked.update(() if everything else images)
+        images = [self.path_of(entry["name"]) for entry in self.entries if entry["kind"] == "image"]
+        if all(path in self.marked for path in images):
+            for path in images:
+                del self.marked[path]
+        else:
+            self.marked |= dict.fromkeys(images)
         self._refresh()
 
     def action_up(self) -> None:
@@ -293,13 +330,25 @@ class Picker(Dialog[list[str] | None]):
     def action_accept(self) -> None:
         """Take the marked entries, or the highlighted one; a path that was typed goes first."""
         if _is_path(text := self.query_one(Input).value):
-            self.dismiss(self._typed(text))
-            return
-        names = [entry["name"] for entry in self.everything if entry["name"] in self.marked]
-        if not names and self.current is not None:
-            names = [self.current["name"]]
-        if names:
-            self.dismiss([self.path_of(name) for name in names])
+            self.take(self._typed(text))
+        elif self.marked:
+            self.dismiss(list(self.marked))
+        elif self.current is not None:
+            self.dismiss([self.path_of(self.current["name"])])
+
+    @work(exclusive=True, group="take")
+    async def take(self, paths: list[str]) -> None:
+        """Take paths that were typed; if one leads nowhere, say so and leave what was typed to be mended."""
+        for path in paths:
+            try:
+                found = await self.engine.call(ScanPath(path))
+            except EngineError:  # whoever takes it says why
+                break
+            if found["kind"] == "nothing":
+                self.notify(display_name(found.get("reason", path)), severity="warning", markup=False)
+                return
+        if paths:
+            self.dismiss(paths)
 
     def action_go_to(self) -> None:
         """Bookmarks, and what was opened before."""

@@ -55,7 +55,7 @@ class Reviewed:
 
     @property
     def words(self) -> str:
-        """What is said of the photo with how sure it is: a class's probability, of an unknown one what is explained."""
+        """The verdict with its certainty: the probability of a class, or the share explained of an unknown photo."""
         scores = self.answer.get("scores", [])
         if self.label is None and self.is_unknown:
             return f"{self.verdict} {percent(scores[0]['explained'])}"
@@ -181,7 +181,7 @@ class Arrangement:
     wanted: str = ""
     """Text to find in the path or the verdict."""
     paths: list[str] = field(default_factory=list)
-    """Of the answers that there are, in order."""
+    """Paths of the answers, in order."""
     _order: list[str] = field(default_factory=list)
     _asked: frozenset[str] = frozenset()
 

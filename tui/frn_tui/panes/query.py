@@ -20,7 +20,7 @@ from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.verdicts import Verdicts
-from frn_tui.terminal.paths import absolute
+from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
 
@@ -63,6 +63,8 @@ class QueryPane(Pane):
         self.answers = AnswersLine(context, self.verdicts)
         self.watched: str | None = None
         """Folder whose new photos are asked about."""
+        self.came = 0
+        """Photos that have come into it."""
 
     def compose(self) -> ComposeResult:
         yield self.picture
@@ -77,7 +79,8 @@ class QueryPane(Pane):
     def show(self) -> None:
         controller, answer = self.controller, self.controller.query.answer
         of = f" · {display_name(answer['path'].rpartition('/')[2], 30)}" if answer else ""
-        self.border_title = Text(f"Query{of}")
+        watching = f" · watching {name_of(self.watched)}/, {self.came} came" if self.watched else ""
+        self.border_title = Text(f"Query{of}{watching}")
         names = controller.names
         numbers = {class_id: number for number, class_id in enumerate(names, 1) if number < 10}
         rows = [
@@ -167,6 +170,12 @@ class QueryPane(Pane):
             self.verdicts.set_threshold(event.value)
 
     def action_watch(self) -> None:
+        if self.watched is not None:
+            self.context.say(f"{self.watched} is not watched any more")
+            self.watched = None
+            self.show()
+            return
+
         def picked(paths: list[str]) -> None:
             self.watched = absolute(paths[0])
             self.context.start(self.watch_folder, self.watched, group="watch")
@@ -174,7 +183,7 @@ class QueryPane(Pane):
         self.context.pick("Watch a folder: new photos are asked about", picked)
 
     async def watch_folder(self, folder: str) -> None:
-        """Ask about new photos of a folder, and of those in it, until another one is watched, or none."""
+        """Ask about photos of a folder, and of those in it, that are new or change, until it is not watched."""
         await self.controller.engine.call(ListFolder(folder))  # refused where there is none
         try:
             await self._watch(folder)
@@ -183,19 +192,24 @@ class QueryPane(Pane):
             raise FrnError(f"{error}   {folder} is not watched any more   w: watch") from error
 
     async def _watch(self, folder: str) -> None:
-        seen = set(everything_in(await self.controller.scan(folder)))
-        self.context.say(f"watching {folder}   esc: stop")
-        before: dict[str, list[int]] = {}
+        asked = before = await self._stamps(folder)
+        self.came = 0
+        self.show()
+        self.context.say(f"watching {folder}   w: stop")
         while self.watched == folder:
             await asyncio.sleep(1)
-            fresh = [file for file in everything_in(await self.controller.scan(folder)) if file not in seen]
-            stamps = await self.controller.engine.call(StampFiles(fresh)) if fresh else {}
-            # What has changed since the last look is still being copied.
-            whole = [file for file in fresh if file in stamps and stamps[file] == before.get(file)]
+            stamps = await self._stamps(folder)
+            # What has changed since the last look is still being copied; one that rests half-way is asked about again.
+            whole = [file for file, stamp in stamps.items() if stamp != asked.get(file) and stamp == before.get(file)]
             before = stamps
-            seen.update(whole)
-            if whole:
+            if whole and self.watched == folder:
+                self.came += len([file for file in whole if file not in asked])
+                asked = {**asked, **{file: stamps[file] for file in whole}}
                 await self.controller.ask(whole, self.context.progress)
+
+    async def _stamps(self, folder: str) -> dict[str, list[int]]:
+        files = everything_in(await self.controller.scan(folder))
+        return await self.controller.engine.call(StampFiles(files)) if files else {}
 
     def action_copy(self) -> None:
         answer = self.controller.query.answer

@@ -18,13 +18,16 @@ from frn_tui.terminal.modes import Mode
 
 QUESTIONS = "\x1b[>0q\x1b[16t\x1b[c"
 """Query of the name, cell size and capabilities."""
+TRUE_COLOUR = "\x1b[48:2:1:2:3m\x1bP$qm\x1b\\\x1b[0m"
+"""Sets a colour of 16 million and asks for the style in force (DECRQSS): ssh does not hand COLORTERM on."""
 MORE_COLOURS = "\x1b[?1;3;256S"
 """May a picture of Sixel have 256 colours? (An xterm that is asked to be a VT340 gives 16 unasked.)"""
 _ANSWER = re.compile(
     r"\x1bP>\|(?P<name>[^\x1b]*)\x1b\\|\x1b\[6;(?P<high>\d+);(?P<wide>\d+)t|\x1b\[\?(?P<can>[\d;]*)c"
     r"|\x1b\[\?1;0;(?P<colours>\d+)S|\x1b\[\?1;[1-3](?:;[\d;]*)?S|(?P<pong>\x1b\[0n)"
+    r"|\x1bP[01]\$r(?P<style>[^\x1b]*)\x1b\\"
 )
-_BEGUN = re.compile(r"\x1b(?:\[(?:\?[\d;]*|6[\d;]*|0)?|P(?:>(?:\|[^\x1b]*\x1b?)?)?)$")
+_BEGUN = re.compile(r"\x1b(?:\[(?:\?[\d;]*|6[\d;]*|0)?|P(?:>(?:\|[^\x1b]*\x1b?)?|[01](?:\$(?:r[^\x1b]*\x1b?)?)?)?)$")
 """The beginning of an answer, at the end of what has come."""
 SIXEL = "4"
 """Among the numbers of DA1."""
@@ -41,6 +44,8 @@ class Answered(Message):
     can: tuple[str, ...] | None = None
     """Capabilities: the numbers of DA1, the last answer."""
     colours: int | None = None
+    has_true_colour: bool = False
+    """Whether it has kept a colour of 16 million."""
     pong: bool = False
     """Whether it says that it has taken all that came."""
 
@@ -62,12 +67,13 @@ class Answers:
 
 
 def _read(match: re.Match[str]) -> Answered:
-    name, high, wide, can, colours, pong = match.group("name", "high", "wide", "can", "colours", "pong")
+    name, high, wide, can, colours, style, pong = match.group("name", "high", "wide", "can", "colours", "style", "pong")
     return Answered(
         name,
         (int(wide), int(high)) if wide else None,
         tuple(can.split(";")) if can is not None else None,
         int(colours) if colours else None,
+        bool(re.search("48[:;]2[:;]+1[:;]2[:;]3", style or "")),
         bool(pong),
     )
 

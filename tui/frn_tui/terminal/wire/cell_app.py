@@ -34,6 +34,15 @@ class CellApp(App[None]):
         self._cells.forget()
         self.refresh()
 
+    @property
+    def has_true_colour(self) -> bool:
+        return self.console._color_system == ColorSystem.TRUECOLOR
+
+    def use_true_colour(self) -> None:
+        """Paint in 16 million colours from now on."""
+        self.console._color_system = ColorSystem.TRUECOLOR
+        self.repaint()
+
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
         driver = self._driver
         if driver is None or self.is_headless or driver.is_inline or self._batch_count or not self._running:

@@ -1,4 +1,4 @@
-"""What the terminal shows, cell by cell, so that of an update only what differs is written.
+"""Keeps the cells that the terminal shows, so that an update writes only those that differ.
 
 Textual writes whole regions again: a cursor that moves among photos would cost a screen of pixels at every key. Text
 goes first; cells of pictures follow in small pieces while nothing waits to be written, so that keys answer on a slow
@@ -145,5 +145,6 @@ def _rendered(cells: list[Cell], color_system: ColorSystem) -> str:
 
 @lru_cache(8192)
 def _codes(style: Style, color_system: ColorSystem) -> str:
+    style._ansi = None  # which it keeps for the first colour system that it was asked for
     codes = style._make_ansi_codes(color_system)
     return f"\x1b[0;{codes}m" if codes else "\x1b[0m"

@@ -7,6 +7,7 @@ behind: a paste without brackets, or keys typed ahead, would go to what is no lo
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any
 
 from textual import events
@@ -16,6 +17,8 @@ from textual.message_pump import MessagePump
 
 PATIENCE = 2.0
 """Seconds that a key waits for the one before it: what is stuck must not hold all others up."""
+FRAME = 0.3
+"""Seconds after which the screen is painted while more keys wait."""
 
 
 class InputQueue:
@@ -38,8 +41,12 @@ class InputQueue:
     async def _work(self) -> None:
         await self._settle()
         while self._waiting and self._app.screen_stack:
-            self._app.call_later(self._handle, self._waiting.popleft())
-            await self._settle()
+            with self._app.batch_update():  # nobody sees what is painted between keys that were sent together
+                until = monotonic() + FRAME
+                while self._waiting and self._app.screen_stack and monotonic() < until:
+                    self._app.call_later(self._handle, self._waiting.popleft())
+                    await self._settle()
+            await asyncio.sleep(FRAME / 10)
 
     async def _settle(self) -> None:
         """Wait until what the last event has set going is done, and what is on top is ready for the next."""
@@ -57,7 +64,7 @@ class InputQueue:
         return self._app.screen, self._app.focused
 
     def _concerned(self) -> list[MessagePump]:
-        """What may be told of an event, in the order in which messages rise."""
+        """Nodes that may hear of an event, in the order in which messages rise."""
         focused = self._app.focused
         nodes: list[DOMNode] = [] if focused is None else list(focused.ancestors_with_self)
         nodes += [screen for screen in reversed(self._app.screen_stack) if screen not in nodes]

@@ -1,0 +1,59 @@
+"""What a terminal would show: the app writes only cells that differ, so its output has no whole words in it."""
+
+import re
+
+from rich.cells import get_character_cell_size
+
+_TOKEN = re.compile(
+    r"\x1b\[(?P<codes>[0-9;:?<>=]*)[ -/]*(?P<command>[@-~])"
+    r"|\x1b[\]P_X^].*?(?:\x1b\\|\x07)|\x1b[()#][0-9A-Za-z]|\x1b[^\[\]P_X^()#]|(?P<text>[^\x1b]+)",
+    re.DOTALL,
+)
+
+
+class Screen:
+    """Characters by line and column, and which lines were written since somebody asked."""
+
+    def __init__(self, columns: int, rows: int) -> None:
+        self._lines = [[" "] * columns for _ in range(rows)]
+        self._rest = b""
+        self._x = self._y = 0
+        self.touched: set[int] = set()
+
+    def feed(self, output: bytes) -> None:
+        """Take what a program writes; what is cut waits for the rest."""
+        text = (self._rest + output).decode(errors="surrogateescape")
+        end = 0
+        for match in _TOKEN.finditer(text):
+            if match.start() != end:
+                break
+            end = match.end()
+            if match["text"] is not None:
+                self._write(match["text"])
+            elif match["command"] == "H":
+                row, _, column = match["codes"].partition(";")
+                self._y, self._x = int(row or 1) - 1, int(column or 1) - 1
+            elif match["command"] == "J":
+                self._lines = [[" "] * len(line) for line in self._lines]
+        self._rest = text[end:].encode(errors="surrogateescape")
+
+    def shows(self, mark: str, rows: set[int]) -> bool:
+        """Return whether a text is on one of some rows."""
+        return any(mark in "".join(self._lines[y]) for y in rows)
+
+    def text(self, rows: set[int]) -> str:
+        """Some rows, from the top."""
+        return "\n".join("".join(self._lines[y]).rstrip() for y in sorted(rows))
+
+    def _write(self, text: str) -> None:
+        for char in text:
+            if char == "\n":
+                self._x, self._y = 0, self._y + 1
+            elif char == "\r":
+                self._x = 0
+            elif char >= " " and self._y < len(self._lines):
+                width, line = get_character_cell_size(char), self._lines[self._y]
+                if width and self._x < len(line):
+                    line[self._x : self._x + width] = [char, *[""] * (width - 1)]
+                    self.touched.add(self._y)
+                self._x += width

@@ -1,0 +1,75 @@
+"""Only what differs is written, text before pictures."""
+
+import re
+
+from frn_tui.terminal.wire.cell_buffer import CellBuffer
+from rich.color import ColorSystem
+from rich.segment import Segment
+from rich.style import Style
+from textual._compositor import LayoutUpdate
+from textual.geometry import Region
+from textual.strip import Strip
+
+PLAIN, PICTURE = Style(color="#ffffff"), Style(color="#102030", bgcolor="#405060")
+EVERYTHING = 1 << 20
+
+
+def update(*lines: str, y: int = 0, style: Style = PLAIN) -> LayoutUpdate:
+    strips = [[Strip([Segment(line, style)])] for line in lines]
+    return LayoutUpdate(strips, Region(0, y, len(lines[0]), len(lines)))  # type: ignore[arg-type]
+
+
+def written(cells: CellBuffer, pictures: int = EVERYTHING) -> list[tuple[int, int, str]]:
+    """Row, column and text of each run."""
+    text, _ = cells.written(ColorSystem.TRUECOLOR, pictures)
+    runs = re.findall(r"\x1b\[(\d+);(\d+)H((?:(?!\x1b\[\d+;\d+H).)*)", text)
+    return [(int(y), int(x), re.sub(r"\x1b\[[0-9;]*m", "", rest)) for y, x, rest in runs]
+
+
+def test_only_cells_that_differ_are_written() -> None:
+    cells = CellBuffer()
+    cells.take(update("one two three", "four five six"), 13, 2)
+    assert written(cells) == [(1, 1, "one two three"), (2, 1, "four five six")]
+    cells.take(update("one two three", "four five six"), 13, 2)
+    assert written(cells) == []
+    cells.take(update("four nine six", y=1), 13, 2)
+    assert written(cells) == [(2, 6, "nin")]
+    assert not cells.is_stale
+    cells.forget()
+    assert written(cells) == [(1, 1, "one two three"), (2, 1, "four nine six")]
+
+
+def test_a_style_alone_is_a_difference() -> None:
+    cells = CellBuffer()
+    cells.take(update("abc"), 3, 1)
+    written(cells)
+    cells.take(update("abc", style=Style(bold=True)), 3, 1)
+    assert written(cells) == [(1, 1, "abc")]
+
+
+def test_text_goes_first_and_pictures_follow_as_far_as_there_is_room() -> None:
+    cells = CellBuffer()
+    for y in range(3):
+        cells.take(update("▀▀▀▀▀", y=y, style=PICTURE), 5, 4)
+    cells.take(update("words", y=3), 5, 4)
+    assert written(cells, 0) == [(4, 1, "words")]
+    assert cells.is_stale
+    assert written(cells, 1) == [(1, 1, "▀▀▀▀▀")]
+    assert written(cells) == [(2, 1, "▀▀▀▀▀"), (3, 1, "▀▀▀▀▀")]
+    assert not cells.is_stale
+
+
+def test_wide_and_combining_characters_keep_their_cells() -> None:
+    cells = CellBuffer()
+    cells.take(update("漢字é x"), 7, 1)
+    assert written(cells) == [(1, 1, "漢字é x")]
+    cells.take(update("漢字é y"), 7, 1)
+    assert written(cells) == [(1, 7, "y")]
+
+
+def test_another_size_is_painted_whole() -> None:
+    cells = CellBuffer()
+    cells.take(update("abc"), 3, 1)
+    written(cells)
+    cells.take(update("abc"), 4, 1)
+    assert written(cells)[0][:2] == (1, 1)
