@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.estimator import on_demand
-from frn.estimator.answers import Answer, Fitted, embed_all
+from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
 from frn.estimator.loading import load_extractor
 from frn.estimator.other_heads import classifier_over
