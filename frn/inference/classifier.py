@@ -183,13 +183,15 @@ class Classifier:
 
     def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
         """How familiar photos are to the classes, (n,); those that cannot be read are skipped."""
+        if not photos:
+            return None
         known = {photo.path: photo.key for photo in photos if photo.is_unchanged()}
         read = self.extractor.read([photo.path for photo in photos], store=self.store, known=known)
         found = [outcome.maps for _, outcome in read if not isinstance(outcome, FrnError)]
         if not found:
             return None
         maps = np.stack(found)
-        return familiarity(self.scorer.class_error(maps), energy(maps))
+        return familiarity(self._class_errors(maps, [None] * len(maps)), self._energy(maps))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state as the store has them, or None."""
