@@ -160,7 +160,7 @@ def change(graph: onnx.ModelProto, key: str, value: str) -> bytes:
         ("frn.version", "7", "has format version 7; this program reads 1"),
         ("frn.version", "two\nlines", "has format version two lines; this"),
         ("frn.config", "{", "lacks a readable frn.config"),
-        ("frn.config", "{}", "its metadata is damaged"),
+        ("frn.config", "{}", "lacks a readable frn.config .Object missing required field `backbone`"),
         ("frn.grid", "[9, 9]", "its inputs and outputs are not those of an extractor"),
         ("frn.head", '{"alpha": 1}', "its metadata is damaged"),
     ],

@@ -1,7 +1,6 @@
 """All answers: a grid or a table of them, labelled many at once, with the histogram that the threshold is set on."""
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -18,9 +17,9 @@ from frn_tui.dialogs.dialogs import AskText, Choose, Dialog, Page
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, margin, rival, summary
 from frn_tui.panes.large import LargeView
-from frn_tui.panes.verdicts import Verdicts
+from frn_tui.panes.verdicts import ThresholdKeys, Verdicts
 from frn_tui.settings.keys import shown as shown_keys
-from frn_tui.terminal.text import count_of, display_name, percent
+from frn_tui.terminal.text import class_keys, count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 from frn_tui.widgets.histogram import Histogram
 from frn_tui.widgets.jobs import JobLine
@@ -34,7 +33,7 @@ TALL = 30
 """Rows from which on the histogram is shown."""
 
 
-class Review(Dialog[str | None]):
+class Review(ThresholdKeys, Dialog[str | None]):
     """Gives back the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -151,10 +150,10 @@ class Review(Dialog[str | None]):
         return GalleryItem(item.path, f"{sign} {item.words}", key, mark)  # type: ignore[arg-type]
 
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
-        best = best_score(item.answer)
-        if best is None:
+        if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
-        numbers = f"{best['probability']:.2f}", percent(best["explained"]), f"{margin(item.answer):.2f}"
+        share = percent(item.score["explained"]) if item.score else ""
+        numbers = item.certainty, share, f"{margin(item.answer):.2f}"
         return (item.said, *numbers, rival(item.answer, self.controller.names), self._nearest_name(item))
 
     def _nearest_name(self, item: Reviewed) -> str:
@@ -329,15 +328,6 @@ class Review(Dialog[str | None]):
     def move_threshold(self, event: Histogram.Moved) -> None:
         self.verdicts.set_threshold(event.value)
 
-    def action_threshold(self, step: float) -> None:
-        self.verdicts.step_threshold(step)
-
-    def action_type_threshold(self) -> None:
-        self.verdicts.type_threshold()
-
-    def action_calibrate(self) -> None:
-        self.verdicts.calibrate()
-
     def action_sort_photos(self) -> None:
         self.verdicts.sort_into_folders([self.items[path] for path in self.controller.arrangement.paths])
 
@@ -354,8 +344,9 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     name = display_name(item.path.rpartition("/")[2], 30)
     if best is None:
         return f"{name}: {display_name(item.answer.get('reason', ''))}"
+    probability, share = best["probability"], percent(best["explained"])
     parts = [
-        f"{name}: {display_name(item.verdict, 24)} {best['probability']:.2f}, {percent(best['explained'])} explained"
+        f"{name}: {display_name(item.verdict, 24)}{'' if item.is_unknown else f' {probability:.2f}'}, {share} explained"
     ]
     if other := rival(item.answer, names):
         parts.append(f"rival {display_name(other, 24)}")
@@ -366,13 +357,3 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     if item.is_changed and item.first is not None:
         parts.append(f"at first {display_name(item.first, 24)}")
     return " · ".join(parts)
-
-
-def class_keys(names: Iterable[str], width: int) -> str:
-    """Return the digits with their classes, like "1 jay  2 owl", as many as fit into `width` cells."""
-    shown: list[str] = []
-    for number, name in enumerate(islice(names, 9), 1):
-        shown.append(f"{number} {display_name(name, 16)}")
-        if cell_len("  ".join(shown)) > width:
-            return "  ".join([*shown[:-1], f"…{len(shown)}-9"]) if len(shown) > 1 else "1-9 of class"
-    return "  ".join(shown)

@@ -1,5 +1,6 @@
 """The one screen that is always there: classes, the photos of one class, and the query."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -25,7 +26,7 @@ from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
 from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.picture import PicturePane
-from frn_tui.panes.project import ProjectBar
+from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
 from frn_tui.settings.keys import with_ids
 from frn_tui.terminal.modes import MODES, Mode
@@ -43,9 +44,10 @@ MEDIUM = 100
 """Columns from which on the classes stand beside another pane; below, one pane is seen at a time."""
 COMPACT = 100
 """Columns below which the keys stand closer together, so that all fit at 80."""
+CLASSES = 20, 70
+"""Cells that the classes may be wide."""
 NARROWEST = 20
 """Percent of the width that the photos and the query share, which either has at least."""
-PANES = ("classes", "photos", "query")
 
 
 def keys_of(pane: str, keys: Iterable[Binding]) -> Iterable[Binding]:
@@ -153,6 +155,12 @@ class Workspace(Screen[None]):
         self.show_pane("photos")
         self.photos_pane.gallery.focus()
 
+    @on(ClassesPane.Differing)
+    def show_differing(self, event: ClassesPane.Differing) -> None:
+        self.show_pane("photos")
+        self.photos_pane.differing, self.photos_pane.everywhere = frozenset(event.paths), ""
+        self.photos_pane.action_everywhere("differing")
+
     @on(Gallery.Opened)
     def ask_about_example(self, event: Gallery.Opened) -> None:
         self.ask([event.item.path])
@@ -187,7 +195,11 @@ class Workspace(Screen[None]):
             classes = await self.classes_pane.fewer(found["classes"] or {name_of(path): found["files"]})
             if classes is not None:
                 self.context.remember(path)
-                outcome = await self.controller.open_folder(path, classes, self.context.progress)
+                try:
+                    outcome = await self.controller.open_folder(path, classes, self.context.progress)
+                except asyncio.CancelledError:  # what came stays, and counts
+                    self.context.start(self.controller.sync, group="edit")
+                    raise
                 self.classes_pane.tell_of_troubles(outcome)
         else:
             self.context.say(found.get("reason", f"{path}: is a photo; name its folder"), severity="warning")
@@ -211,7 +223,12 @@ class Workspace(Screen[None]):
         self.photos_pane.styles.width = f"{100 - self.query_share}fr"
 
     def action_share(self, step: int) -> None:
-        self.set_query_share(self.query_share + step)
+        """The query less or more of the width; where classes are in focus, those: names may be long."""
+        if self.focused_pane == "classes" and not self.has_class("-narrow"):
+            width = self.classes_pane.outer_size.width + step
+            self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
+        else:
+            self.set_query_share(self.query_share + step)
 
     @on(Divider.Dragged)
     def move_divider(self, event: Divider.Dragged) -> None:
@@ -221,6 +238,8 @@ class Workspace(Screen[None]):
     def show_pane(self, name: str) -> None:
         for other in PANES:
             self.set_class(other == name, f"-show-{other}")
+        if self.is_attached:
+            self.project_bar.show()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """However a pane got the focus, the next one is counted from there."""

@@ -6,11 +6,12 @@ from itertools import islice
 import numpy as np
 
 from frn.errors import FrnError
+from frn.evaluation.labelled import wilson
 from frn.inference.extractor import Embedded as Found
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
-from frn.inference.unknown import energy, explained
-from frn.ridge.enrolment import ClassScorer, Floats, enroll
+from frn.inference.unknown import explained
+from frn.ridge.enrolment import ClassScorer, Floats, energy, enroll
 from frn.ridge.parameters import probabilities
 from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest
 from frn_tui.engine.classes.embedding import Embedding, describe
@@ -125,6 +126,7 @@ class Queries:
             "ids": [entry.id for entry in entries],
             "counts": counts.tolist(),
             "accuracy": float(np.trace(counts) / counts.sum()),
+            "interval": wilson(int(np.trace(counts)), int(counts.sum())),
         }
 
     def _hide(self, entries: list[ClassEntry], shot: int, check: Check) -> tuple[ClassScorer, list[tuple[int, str]]]:
