@@ -25,6 +25,7 @@ from frn.cli.use.classify import classify
 from frn.cli.use.enroll import enroll
 from frn.cli.use.explain import explain
 from frn.cli.use.export import export
+from frn.cli.use.group import group
 from frn.cli.use.models import app as models_app
 from frn.cli.use.score import score
 from frn.errors import FrnError
@@ -99,6 +100,7 @@ app.command(rich_help_panel="Use a model")(classify)
 app.command(rich_help_panel="Use a model")(enroll)
 app.command(rich_help_panel="Use a model")(explain)
 app.command(rich_help_panel="Use a model")(score)
+app.command(rich_help_panel="Use a model")(group)
 app.command(rich_help_panel="Use a model")(export)
 app.add_typer(models_app, name="models", rich_help_panel="Use a model")
 app.command(rich_help_panel="Train and measure")(finetune)

@@ -35,6 +35,7 @@ def score(
     report: Annotated[Path | None, typer.Option("--report", help="Also write the results as a page (.html).")] = None,
     replace: options.Replace = False,
     tta: options.TtaName = "none",
+    transductive: options.Transductive = False,
     device: options.ClassifierDevice = "auto",
     wants: FormatName = "table",
 ) -> None:
@@ -55,9 +56,11 @@ def score(
     from frn.system.files import write_atomically
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
-    found = score_labelled(classifier, photos.members)
+    found = score_labelled(classifier, photos.members, transductive=transductive)
     report_skipped([*found.broken, *photos.skipped])
     report_skipped(found.notes, all_of_them="")
+    if transductive:
+        note("transductive: each answer depends on the other photos")
     if found.examples:
         note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
     if csv is not None:
@@ -111,6 +114,7 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
             for answer in found.errors
         ],
         "examples_skipped": len(found.examples),
+        "transductive": found.known[0].prediction.transductive,
         "broken": [str(error) for error in found.broken],
     }
     return rounded(summary) | {"head": asdict(classifier.head)}
