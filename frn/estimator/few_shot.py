@@ -16,9 +16,10 @@ from frn.estimator import on_demand
 from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
 from frn.estimator.loading import load_extractor
+from frn.estimator.other_heads import classifier_over
 from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
 from frn.estimator.protocol import Estimator, not_fitted
-from frn.inference.classifier import Classifier, Prediction
+from frn.inference.classifier import Prediction
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import Device
@@ -226,7 +227,7 @@ class FewShotClassifier(Estimator):
         name = project.model.locate(path.parent)
         tta = project.model.tta
         loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
-        classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
+        classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
         for skipped in classifier.enroll_state(project.state):
             warnings.warn(str(skipped), stacklevel=2)
@@ -323,7 +324,7 @@ class FewShotClassifier(Estimator):
         opened: tuple[object, ...],
         document: Document,
     ) -> None:
-        classifier = Classifier(extractor)
+        classifier = classifier_over(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
         classifier.adopt(state, maps)
         classifier.maps = {key: maps[key] for key in state.holders()}

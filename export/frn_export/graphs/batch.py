@@ -47,7 +47,7 @@ def batch_graph(
     side = extractor.transform.size
     inputs: dict[str, tuple[int, Shape]] = {"images": (FLOAT, ("n", 3, side, side))}
     energy = graph.node("ReduceMean", graph.node("ReduceSumSquare", "feature_map", graph.ints(2)), graph.ints(1, 2))
-    require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(classes), rule)
+    require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(classes), rule, axis=1)
     outputs["threshold"] = (FLOAT, ("n",))
     return graph.model(inputs, outputs, _names(classes), name="batch_classifier", kind=BATCH_FORMAT)
 
@@ -62,7 +62,10 @@ def _score(
     """`feature_map` (n, r, d) to the outputs, which are returned: one product with all rows, sums by class."""
     names, (h, w) = list(classes), grid
     way, joined = len(names), join(classes)
-    seen = graph.node("MatMul", "feature_map", graph.constant(np.ascontiguousarray(joined.rows.T)))  # n, r, M
+    # Locations in one row: onnxruntime would fuse the product with the Transpose before it, and then fails at n = 0.
+    locations = graph.node("Reshape", "feature_map", graph.ints(-1, joined.rows.shape[1]))
+    seen = graph.node("MatMul", locations, graph.constant(np.ascontiguousarray(joined.rows.T)))
+    seen = graph.node("Reshape", seen, graph.ints(-1, h * w, len(joined.rows)))  # n, r, M
     taken = class_sums(graph, joined, seen, axis=2)  # n, r, way
     length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1
     error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[0, 2, 1])  # n, way, r

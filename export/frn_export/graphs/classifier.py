@@ -116,7 +116,8 @@ def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     pixels = graph.node(
         "If", is_photo, then_branch=_shrunk(transform, length, offsets, whole, shorter), else_branch=any_image
     )
-    graph.node("DequantizeLinear", pixels, graph.constant(1 / 255), output="images")
+    # Not DequantizeLinear, which onnx's reference evaluator lacks at this opset.
+    graph.node("Mul", graph.node("Cast", pixels, to=FLOAT), graph.constant(1 / 255), output="images")
 
 
 def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
@@ -245,7 +246,7 @@ def _score(
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
     energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
     explain(graph, energy)
-    require_explained(graph, energy, way, rule)
+    require_explained(graph, energy, way, rule, axis=0)
     logits = graph.node("Mul", "class_error", graph.constant(-gamma))
     graph.node("Softmax", logits, axis=0, output="probability")
     best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
@@ -258,15 +259,16 @@ def explain(graph: GraphBuilder, energy: str) -> None:
     graph.node("Relu", share, output="explained")
 
 
-def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule) -> None:
-    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way) and the energy (...)."""
+def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, *, axis: int) -> None:
+    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way), `way` at `axis`, and the energy (...)."""
     if rule.weight == 0 or way < 2:
         rivals = energy
     else:
         count = min(RIVALS + 1, way)
         least, _ = graph.outputs("TopK", 2, "class_error", graph.ints(count), axis=-1, largest=0)
         others = graph.node("Slice", least, graph.ints(1), graph.ints(count), graph.ints(-1))
-        rivals = graph.node("Relu", graph.node("ReduceMean", others, graph.ints(-1), keepdims=0))
+        mean = graph.node("ReduceMean", others, graph.ints(axis), keepdims=0)  # by -1 onnxruntime fails at n = 0
+        rivals = graph.node("Relu", mean)
     share = graph.node("Div", rivals, _positive(graph, energy))
     power = graph.node("Pow", share, graph.constant(rule.weight))
     needed = graph.node("Sub", graph.constant(1.0), graph.node("Mul", power, graph.constant(1 - rule.least)))

@@ -42,7 +42,7 @@ def enroll(
     import dataclasses
 
     from frn.estimator.loading import load_extractor
-    from frn.inference.classifier import Classifier
+    from frn.estimator.other_heads import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
 
@@ -52,7 +52,7 @@ def enroll(
     if out.exists() and not replace:
         raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
-    classifier = Classifier(load_extractor(model, device), FeatureStore())
+    classifier = classifier_over(load_extractor(model, device), FeatureStore())
     skipped = [*map(str, _enroll(classifier, members)), *skipped]
     if not is_first():
         return

@@ -180,10 +180,6 @@ def test_a_photo_of_none_of_the_classes_is_an_example_of_none() -> None:
     jay = session.create("jay")
     photo = Support(Path("/x.jpg"), "x", 1, 1)
     session.add(jay, [photo])
-
-    def examples_and_others() -> tuple[list[Support], list[Support]]:
-        return [*session.state.find(jay).supports], [*session.state.others]
-
     session.set_aside([photo])
     assert examples_and_others() == ([], [photo])
     session.undo()
