@@ -12,7 +12,7 @@ from frn.ridge.parameters import HeadParameters
 
 
 def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
-    """Class error of every support (k, r, d), k >= 2, when the other k - 1 reconstruct it, (k,): large for an outlier."""
+    """Class error of every support (k, r, d), k >= 2, reconstructed by the other k - 1, (k,): large for an outlier."""
     error: Array = left_out_location_error(feature_maps, head).mean(axis=1)
     return error
 
