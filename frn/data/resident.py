@@ -25,7 +25,7 @@ class ResidentImages:
         self.widths = np.concatenate([part.widths for part in images.parts])
         lengths = self.heights * self.widths
         self.starts = np.cumsum(lengths) - lengths
-        row = torch.empty(size_in_bytes(images), dtype=torch.uint8, device=device)
+        row = torch.empty(sum(len(part.pixels) for part in images.parts), dtype=torch.uint8, device=device)
         end = 0
         for part in images.parts:
             for start in range(0, len(part.pixels), PIECE):
@@ -50,15 +50,11 @@ class ResidentImages:
         return self.pixels[at] * inside[..., None], extents
 
 
-def size_in_bytes(images: StoredImages | ConcatImages) -> int:
-    """What all pixels take."""
-    return sum(len(part.pixels) for part in images.parts)
-
-
 def where_they_fit(
     images: StoredImages | ConcatImages, device: torch.device
 ) -> StoredImages | ConcatImages | ResidentImages:
     """The images in the memory of a GPU that has room for them, else where they are."""
-    if device.type == "cuda" and size_in_bytes(images) <= SHARE * torch.cuda.mem_get_info(device)[0]:
+    size = sum(len(part.pixels) for part in images.parts)
+    if device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]:
         return ResidentImages(images, device)
     return images

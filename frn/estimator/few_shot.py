@@ -2,11 +2,9 @@
 
 import dataclasses
 import itertools
-import math
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.estimator import on_demand
+from frn.estimator.answers import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
 from frn.estimator.loading import load_extractor
-from frn.estimator.photos import NO_FILE, Photo, list_photos, open_photo, path_of, several
+from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
 from frn.estimator.protocol import Estimator, not_fitted
-from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
@@ -143,7 +142,7 @@ class FewShotClassifier(Estimator):
         With `transductive`, all photos refine the classes first, so each label depends on the other photos.
         """
         fitted = self._fitted
-        return fitted.labels_of(answer.label for answer in fitted.answers(photos, transductive))
+        return fitted.labels_of(answer.label for answer in fitted.predictions(photos, transductive=transductive))
 
     def predict_proba(self, photos: Sequence[Photo], *, transductive: bool = False) -> NDArray[np.float64]:
         """Probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""
@@ -155,9 +154,9 @@ class FewShotClassifier(Estimator):
 
     def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
         """Return whether no class explains at least `threshold_` of a photo, (n,)."""
-        return np.array([answer.unknown for answer in self._fitted.answers(photos)], dtype=bool)
+        return np.array([answer.unknown for answer in self._fitted.predictions(photos)], dtype=bool)
 
-    def answers(self, photos: Iterable[Photo]) -> Iterator["Answer"]:
+    def answers(self, photos: Iterable[Photo]) -> Iterator[Answer]:
         """Answer each photo as it comes: everything that is known of it, in memory that does not grow.
 
         A photo that cannot be read gets an answer with its `error`, and stops nothing. Classes that are fitted
@@ -168,8 +167,8 @@ class FewShotClassifier(Estimator):
     def error_map(self, photo: Photo) -> NDArray[np.float32]:
         """Squared reconstruction error of every location for every class, (way, h, w)."""
         classifier = self._fitted.classifier
-        [(_, maps)] = _embed_all(classifier.extractor, [photo])
-        return classifier.error_maps(maps)
+        (found,) = embed_all(classifier.extractor, [photo])
+        return classifier.error_maps(found.maps)
 
     def score(
         self,
@@ -196,7 +195,7 @@ class FewShotClassifier(Estimator):
         if sample_weight is not None and not np.sum(sample_weight):
             raise ValueError("the weights sum to zero: give at least one photo a weight")
         check_kind(truth, fitted.labels)
-        found = fitted.labels_of(answer.label for answer in fitted.answers(photos))
+        found = fitted.labels_of(answer.label for answer in fitted.predictions(photos))
         return float(np.average(found == as_known(truth, fitted.labels), weights=sample_weight))
 
     def save(self, path: str | Path, *, replace: bool = False) -> None:
@@ -233,7 +232,7 @@ class FewShotClassifier(Estimator):
         for skipped in classifier.enroll_state(project.state):
             warnings.warn(str(skipped), stacklevel=2)
         labels = as_labels(list(classifier.classes))
-        loaded._now = _Fitted(classifier, labels, loaded._parameters, project.document)
+        loaded._now = Fitted(classifier, labels, loaded._parameters, project.document)
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
@@ -242,13 +241,7 @@ class FewShotClassifier(Estimator):
         Raises:
             FrnError: if there is no class yet, or the file cannot be written.
         """
-        from frn_export.graphs.classifier import classifier_graph
-
-        classifier = self._fitted.classifier
-        graph = classifier_graph(
-            classifier.extractor.data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
-        )
-        write_atomically(Path(path).expanduser(), graph.SerializeToString(deterministic=True))
+        write_atomically(Path(path).expanduser(), on_demand.classifier_file(self._fitted.classifier))
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._now is not None
@@ -278,13 +271,13 @@ class FewShotClassifier(Estimator):
             self._adopt(extractor, known, labels, maps, threshold, opened, document)
 
     def _forget(self) -> None:
-        self._now: _Fitted | None = None
+        self._now: Fitted | None = None
         """What each call works on: a fit puts another in its place."""
         self._writing = threading.RLock()
         """Held by a fit, so that of several none is lost."""
 
     @property
-    def _fitted(self) -> "_Fitted":
+    def _fitted(self) -> Fitted:
         if (fitted := self._now) is None:
             raise not_fitted("there is no class yet: fit some first")
         return fitted
@@ -300,25 +293,24 @@ class FewShotClassifier(Estimator):
             return fitted.classifier.extractor
         return load_extractor(self.model, self.device, self.tta)
 
-    def _enroll(self, fitted: "_Fitted | None", photos: Sequence[Photo], labels: Labels) -> None:
+    def _enroll(self, fitted: Fitted | None, photos: Sequence[Photo], labels: Labels) -> None:
         """Enroll photos beside the examples of the classes that are there."""
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
             raise FrnError("the classes are of another model or tta: fit them anew, or set the parameters back")
-        photos = list_photos(photos)
-        embedded = _embed_all(extractor, photos)
+        found = list(embed_all(extractor, photos))
         together = joined(fitted.labels, labels) if fitted else labels
         all_labels = distinct(together)  # of one type: 1 is called 1.0 beside 2.5
         named = names(together, all_labels)
         examples: dict[str, list[Support]] = {name: [] for name in names(all_labels)}
         for entry, name in zip(before.classes, named, strict=False):
             examples[name] += entry.supports
-        for photo, name, (key, _) in zip(photos, named[-len(labels) :], embedded, strict=True):
-            examples[name].append(Support.of(path_of(photo), key))
+        for photo, name, each in zip(photos, named[-len(labels) :], found, strict=True):
+            examples[name].append(Support.of(path_of(photo), each.key))
         state, duplicates = build_state(examples.items())
         state = _renumbered(state, before)
         _refuse_contradictions(duplicates, examples)
-        maps = dict(fitted.classifier.example_maps() if fitted else {}) | dict(embedded)
+        maps = {**(fitted.classifier.example_maps() if fitted else {}), **{each.key: each.maps for each in found}}
         document = fitted.document if fitted else {}
         self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters, document)
 
@@ -336,86 +328,14 @@ class FewShotClassifier(Estimator):
         classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
         classifier.adopt(state, maps)
         classifier.maps = {key: maps[key] for key in state.holders()}
-        self._now = _Fitted(classifier, labels, opened, document)
+        self._now = Fitted(classifier, labels, opened, document)
 
     def _table(
         self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]], transductive: bool = False
     ) -> NDArray[np.float64]:
         fitted = self._fitted
-        rows = [list(row(answer).values()) for answer in fitted.answers(photos, transductive)]
+        rows = [list(row(answer).values()) for answer in fitted.predictions(photos, transductive=transductive)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What is known of one photo."""
-
-    photo: Any
-    label: Any = None
-    """The class that explains it best, whether it is known or not."""
-    probability: float = math.nan
-    """Probability of that class."""
-    explained: float = math.nan
-    """Share of the photo that that class explains."""
-    unknown: bool = False
-    """Whether that is less than the threshold."""
-    error: FrnError | None = None
-    """Why the photo could not be read; nothing else is known then."""
-
-
-@dataclass(slots=True)
-class _Fitted:
-    """Fitted classes. Nothing of it changes, so any number of threads may ask."""
-
-    classifier: Classifier
-    labels: Labels
-    opened: tuple[object, ...]
-    """The parameters that the extractor was opened for."""
-    document: Document
-    """The project that was loaded, with the keys that this version does not know."""
-
-    def labels_of(self, names: Iterable[str]) -> Labels:
-        """Labels of classes by their names inside."""
-        at = {name: index for index, name in enumerate(self.classifier.classes)}
-        found: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
-        return found
-
-    def answers(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction]:
-        """Predictions, a batch at a time. FrnError if a photo cannot be read."""
-        for outcome in self.outcomes(list_photos(photos), transductive):
-            if isinstance(outcome, FrnError):
-                raise outcome
-            yield outcome
-
-    def each(self, photos: Iterable[Photo]) -> Iterator[Answer]:
-        """As `FewShotClassifier.answers`."""
-        asked, again = itertools.tee(photos)
-        at = dict(zip(self.classifier.classes, self.labels.tolist(), strict=True))
-        for photo, found in zip(again, self.outcomes(asked), strict=True):
-            if isinstance(found, FrnError):
-                yield Answer(photo, error=found)
-            else:
-                probability, explained = found.probabilities[found.label], found.explained[found.label]
-                yield Answer(photo, at[found.label], probability, explained, found.unknown)
-
-    def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
-        """Predictions and errors of photos, in order, a batch at a time; all of them at once if `transductive`."""
-        embedded = _embed(self.classifier.extractor, photos)
-        while batch := list(itertools.islice(embedded, None if transductive else self.classifier.extractor.batch)):
-            read = [found for found in batch if not isinstance(found, FrnError)]
-            maps, keys = [maps for _, maps in read], [key for key, _ in read]
-            answers = iter(self.classifier.predict_all(maps, keys, transductive=transductive))
-            for found in batch:
-                yield found if isinstance(found, FrnError) else next(answers)
-
-
-def _seen(extractor: Extractor, photo: Photo) -> tuple[str, Pixels] | FrnError:
-    """A photo's content key and what the network sees of it, or why it cannot be read."""
-    try:
-        key, image = open_photo(photo)
-        return key, extractor.transform(image)
-    except FrnError as error:
-        return error
 
 
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
@@ -423,27 +343,6 @@ def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[A
     if y is not None and labels is not None:
         raise ValueError("y and labels are the same: give one of them")
     return labels if y is None else y
-
-
-def _embed(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[tuple[str, Maps] | FrnError]:
-    """Content keys and feature maps (r, d), a batch at a time, or why a photo cannot be read."""
-    remaining = iter(photos)
-    while batch := list(itertools.islice(remaining, extractor.batch)):
-        seen = [_seen(extractor, photo) for photo in batch]
-        read = [pixels for _, pixels in (found for found in seen if not isinstance(found, FrnError))]
-        maps = iter(extractor.feature_maps(np.stack(read)) if read else ())
-        for found in seen:
-            yield found if isinstance(found, FrnError) else (found[0], next(maps))
-
-
-def _embed_all(extractor: Extractor, photos: Sequence[Photo]) -> list[tuple[str, Maps]]:
-    """Content keys and feature maps (r, d). FrnError if a photo cannot be read."""
-    found = []
-    for outcome in _embed(extractor, photos):
-        if isinstance(outcome, FrnError):
-            raise outcome
-        found.append(outcome)
-    return found
 
 
 def _flat(

@@ -6,18 +6,18 @@ from typing import get_args
 
 from frn.data.folders import scan
 from frn.errors import FrnError
+from frn.estimator import on_demand
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import MAX_BYTES, Device
 from frn.inference.project import ModelReference, is_project, load_project
 from frn.models.zoo import DEFAULT_MODEL, resolve
-from frn.system.extras import needs_torch
 from frn.system.files import read_regular
 
 
 def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none") -> Extractor:
-    """Open a model to run in onnxruntime; one that is not exported yet is exported, in memory and through torch.
+    """Open a model to run in onnxruntime; one that is not exported yet is exported on demand.
 
     FrnError if there is no such model, it is refused, or there is no such device or tta.
     """
@@ -26,28 +26,12 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
             raise FrnError(f"{name} is one of {', '.join(known)}, not {given!r}")
     files = resolve(model)
     where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
-    data = _exported(files.weights) if files.extractor is None else read_regular(files.extractor, MAX_BYTES)
+    data = read_regular(files.extractor, MAX_BYTES) if files.extractor else on_demand.features_file(files.weights)
     if tta == "hflip":
-        from frn_export.graphs.mirror import mirrored
-
         if not trusted:
             Extractor(data, str(where), device=device)  # a stranger's file is read here only after its checks
-        data = mirrored(data)
+        data = on_demand.mirrored_file(data)
     return Extractor(data, str(where), trusted=trusted, device=device)
-
-
-def _exported(weights: Path) -> bytes:
-    """The extractor of a model that has none."""
-    try:
-        from frn_export.graphs.backbone import features_graph  # the one place of the core that exports; it needs torch
-
-        from frn.models.model import load_model
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise FrnError(needs_torch(f"{weights}: is not exported yet, and exporting it")) from error
-
-    return features_graph(load_model(weights)).SerializeToString(deterministic=True)
 
 
 @dataclass(frozen=True, slots=True)

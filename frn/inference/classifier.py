@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import islice, tee
 from pathlib import Path
 
 import numpy as np
@@ -229,23 +229,6 @@ class Classifier:
         supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
         return supports[:: stride(len(supports))]
 
-    def example_maps(self) -> Mapping[str, Maps]:
-        """Feature maps (r, d) of every example, by its content key; most are in the store.
-
-        FrnError if an example cannot be read, or has changed since it was enrolled.
-        """
-        if self.maps is None:
-            known = {s.path: s.key for entry in self.state.classes for s in entry.supports}
-            maps: dict[str, Maps] = {}
-            for path, outcome in self.extractor.read(known, store=self.store, known=known):
-                if isinstance(outcome, FrnError):
-                    raise outcome
-                if outcome.key != known[path]:
-                    raise FrnError(f"{path}: has changed since the classes were loaded. Load them again.")
-                maps[outcome.key] = outcome.maps
-            self.maps = maps
-        return self.maps
-
     def classify(
         self, paths: Iterable[Path], *, transductive: bool = False
     ) -> Iterator[tuple[Path, Prediction | FrnError]]:
@@ -253,13 +236,42 @@ class Classifier:
 
         With `transductive`, all images refine the classes before the first answer.
         """
-        read = self.extractor.read(paths)
-        while batch := list(islice(read, None if transductive else self.extractor.batch)):
-            found = [outcome for _, outcome in batch if isinstance(outcome, Embedded)]
+        asked, read = tee(self.extractor.read(paths))
+        answers = self.answers((found for _, found in read), transductive=transductive)
+        yield from zip((path for path, _ in asked), answers, strict=True)
+
+    def answers(
+        self, embedded: Iterable[Embedded | FrnError], *, transductive: bool = False
+    ) -> Iterator[Prediction | FrnError]:
+        """Predictions of embedded images, a batch at a time, or all at once if `transductive`.
+
+        Examples are judged without themselves.
+        """
+        remaining = iter(embedded)
+        while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
+            found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
             maps, keys = [each.maps for each in found], [each.key for each in found]
             predictions = iter(self.predict_all(maps, keys, transductive=transductive))
-            for path, outcome in batch:
-                yield path, outcome if isinstance(outcome, FrnError) else next(predictions)
+            for outcome in batch:
+                yield outcome if isinstance(outcome, FrnError) else next(predictions)
+
+    def example_maps(self) -> Mapping[str, Maps]:
+        """Feature maps (r, d) of every example by its content key, from the store if it has them.
+
+        FrnError if one cannot be read any more, or has changed.
+        """
+        if self.maps is not None:
+            return self.maps
+        known = {support.path: support.key for entry in self.state.classes for support in entry.supports}
+        maps: dict[str, Maps] = {}
+        for path, outcome in self.extractor.read(known, store=self.store, known=known):
+            if isinstance(outcome, FrnError):
+                raise outcome
+            if outcome.key != known[path]:
+                raise FrnError(f"{path}: has changed since the project was loaded. Load it again.")
+            maps[outcome.key] = outcome.maps
+        self.maps = maps
+        return maps
 
     def predict(self, feature_maps: Maps, key: str | None = None) -> Prediction:
         """Classify one feature map (r, d); an example, by its content key, without itself."""

@@ -166,7 +166,7 @@ class Extractor:
                         opening(path)
                     batch.append((path, pool.submit(self._look, path, store, known or {})))
                 return [path for path, _ in batch], network.submit(
-                    lambda: self._embed([future.result() for _, future in batch], store)
+                    lambda: self.embed([future.result() for _, future in batch], store)
                 )
 
             batches = deque(begin() for _ in range(at_once))
@@ -178,22 +178,21 @@ class Extractor:
                 for executor in (network, pool):
                     executor.shutdown(wait=False, cancel_futures=True)
 
-    def _embed(
-        self, seen: "Sequence[Embedded | _Prepared | FrnError]", store: FeatureStore | None
+    def embed(
+        self, seen: "Sequence[Embedded | Prepared | FrnError]", store: FeatureStore | None = None
     ) -> list[Embedded | FrnError]:
-        fresh = [entry for entry in seen if isinstance(entry, _Prepared)]
-        if not fresh:
-            return [entry for entry in seen if not isinstance(entry, _Prepared)]
-        maps = self.feature_maps(np.stack([entry.pixels for entry in fresh]))
-        embedded = [Embedded(entry.key, value) for entry, value in zip(fresh, maps, strict=True)]
-        if store:
-            store.put(self.sha256, {entry.key: entry.maps for entry in embedded})
-        remaining = iter(embedded)
-        return [next(remaining) if isinstance(entry, _Prepared) else entry for entry in seen]
+        """Look at the prepared images of a batch, all at once; the store keeps their maps."""
+        fresh = [entry for entry in seen if isinstance(entry, Prepared)]
+        maps = iter(self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ())
+        found = [Embedded(entry.key, next(maps)) if isinstance(entry, Prepared) else entry for entry in seen]
+        if store and fresh:
+            keys = {entry.key for entry in fresh}
+            store.put(self.sha256, {e.key: e.maps for e in found if isinstance(e, Embedded) and e.key in keys})
+        return found
 
     def _look(
         self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
-    ) -> "Embedded | _Prepared | FrnError":
+    ) -> "Embedded | Prepared | FrnError":
         """A file's stored map, or what the network needs to make it."""
         if store and path in known and (maps := store.get(self.sha256, known[path], self.shape)) is not None:
             return Embedded(known[path], maps)
@@ -202,12 +201,14 @@ class Extractor:
             key = content_key(data)
             if store and (maps := store.get(self.sha256, key, self.shape)) is not None:
                 return Embedded(key, maps)
-            return _Prepared(key, decode_crop(data, path, self.transform))
+            return Prepared(key, decode_crop(data, path, self.transform))
         except FrnError as error:
             return error
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
+class Prepared:
+    """What the network needs of an image: its content key, and its crop."""
+
     key: str
     pixels: Pixels

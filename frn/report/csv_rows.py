@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO
 
 FORMULA = tuple("=+-@\t\r＝＋－＠")
@@ -10,16 +10,22 @@ FORMULA = tuple("=+-@\t\r＝＋－＠")
 
 
 class CsvWriter:
-    """Writes rows under a head of columns that are known before."""
+    """Writes rows at once, for who reads a pipe, under a head of columns that are known before.
 
-    def __init__(self, file: IO[str], columns: Sequence[str]) -> None:
-        self._file, self._columns = file, columns
+    `show` changes every name and value before it is written.
+    """
+
+    def __init__(
+        self, file: IO[str], columns: Sequence[str], show: Callable[[object], object] = lambda value: value
+    ) -> None:
+        self._file, self._columns, self._show = file, columns, show
         self._writer = csv.writer(file, lineterminator="\r\n")
-        self._writer.writerow(map(cell, columns))
+        self._writer.writerow([cell(show(column)) for column in columns])
 
     def write(self, row: Mapping[str, object]) -> None:
         """Write one row; a column that it lacks is empty."""
-        self._writer.writerow([cell(row.get(column, "")) for column in self._columns])
+        self._writer.writerow([cell(self._show(row.get(column, ""))) for column in self._columns])
+        self._file.flush()
 
 
 def cell(value: object) -> object:

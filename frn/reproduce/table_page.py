@@ -1,5 +1,7 @@
 """A table as a Markdown page: published figures beside measured ones, how they were made, and by which commands."""
 
+from importlib.resources import files
+
 from frn.reproduce.plan import measurements
 from frn.reproduce.rows import Row, Run, Table
 from frn.reproduce.table_report import Report
@@ -29,39 +31,12 @@ def minutes(row: Row, found: Report) -> str:
 
 
 def markdown(found: Report, table: Table) -> str:
-    """A table as a Markdown page."""
-    parts = [f"# {found.title}", f"{found.source.capitalize()}; frn {found.version}."]
-    if found.note:
-        parts.append(found.note)
-    if found.rows:
-        parts.append("\n".join(_rows(found, table)))
-    if found.measurements:
-        parts.append("\n".join(_how_measured(found, table.unit)))
-    absent: dict[str, list[str]] = {}
-    for line in found.rows:
-        if line.missing:
-            absent.setdefault(line.missing, []).append(line.label)
-    if absent:
-        reasons = [f"- {'; '.join(labels)}: {reason}" for reason, labels in absent.items()]
-        parts.append("\n".join(["Not measured here:", "", *reasons]))
-    if found.elsewhere:
-        lines = [
-            f"| {e.label} | {e.published} | `{e.command}`{f' ({e.here})' if e.here else ''} |" for e in found.elsewhere
-        ]
-        parts.append("\n".join(["| | published | measured by |", "|---|---|---|", *lines]))
-    if found.quoted:
-        lines = [f"| {q.label} | {q.network} | {q.one_shot} | {q.five_shot} |" for q in found.quoted]
-        head = ["Of other papers, as this one quotes them:", "", "| | network | 1-shot | 5-shot |", "|---|---|---|---|"]
-        parts.append("\n".join([*head, *lines]))
-    called = [entry.command for part in (found.runs, found.measurements) for entry in part.values()]
-    if called:
-        parts.append("\n".join(["```sh", *called, "```"]))
-    return "\n\n".join(parts) + "\n"
+    """A table as a Markdown page, as `table.md.jinja` has it."""
+    from jinja2 import Template  # here: only pages need it
 
-
-def _rows(found: Report, table: Table) -> list[str]:
     known = {row.name: row for row in table.rows}
-    heads, columns = [], []
+    heads: list[str] = []
+    columns: list[list[str]] = []
     for column in dict.fromkeys(str(column) for row in table.rows for column in row.cells):
         figures = [line.figures.get(column) for line in found.rows]
         if not any(figures):
@@ -71,18 +46,22 @@ def _rows(found: Report, table: Table) -> list[str]:
             columns.append([figure(f.published, f.published_ci95, table.digits) if f else "" for f in figures])
         heads.append(f"{heading(column)} here")
         columns.append([figure(f.accuracy, f.ci95, table.digits) if f else "" for f in figures])
-    lines = [f"| | {' | '.join(heads)} | training |", f"|---|{'---|' * len(heads)}---|"]
-    for line, cells in zip(found.rows, zip(*columns, strict=True), strict=True):
-        lines.append(f"| {line.label} | {' | '.join(cells)} | {minutes(known[line.row], found)} |")
-    return lines
-
-
-def _how_measured(found: Report, unit: str) -> list[str]:
-    protocols = {
-        f"{m.way}-way, {m.queries} queries, {m.episodes:,} episodes, seed {m.seed}" for m in found.measurements.values()
-    }
-    machines = {f"{run.machine or 'machine not noted'}, {run.precision}" for run in found.runs.values()}
-    return [
-        f"{'; '.join(sorted(protocols))}; mean and 95 % interval {unit}.",
-        f"Trained with: {'; '.join(sorted(machines)) or 'not known'}. Table made on: {found.machine}.",
-    ]
+    absent: dict[str, list[str]] = {}
+    for line in found.rows:
+        if line.missing:
+            absent.setdefault(line.missing, []).append(line.label)
+    measured, runs = found.measurements.values(), found.runs.values()
+    text = (files("frn.reproduce") / "table.md.jinja").read_text(encoding="utf-8")
+    return Template(text, trim_blocks=True, keep_trailing_newline=True).render(
+        found=found,
+        unit=table.unit,
+        heads=heads,
+        rows=[
+            (line.label, cells, minutes(known[line.row], found))
+            for line, cells in zip(found.rows, zip(*columns, strict=True), strict=True)
+        ],
+        protocols={f"{m.way}-way, {m.queries} queries, {m.episodes:,} episodes, seed {m.seed}" for m in measured},
+        machines={f"{run.machine or 'machine not noted'}, {run.precision}" for run in runs},
+        absent=absent,
+        called=[entry.command for part in (runs, measured) for entry in part],
+    )

@@ -1,7 +1,8 @@
 """Ridge-regression reconstruction of query feature maps from class pools (Eq. 4, 8, 10).
 
 The two formulations of the paper give the same result; every function here solves whichever system is smaller. What
-belongs to a class is computed in float64 (`systems`), what touches the queries in their own precision.
+belongs to a class is computed in float64 (`systems`), what touches the queries in their own precision. Everything is
+differentiable, and nothing but plain torch operations runs under a compiler, an exporter or a transform.
 
 Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels, n query
 locations (n = queries * r).
@@ -10,16 +11,16 @@ locations (n = queries * r).
 import torch
 from torch import Tensor
 
-from frn.ridge.forms import Form, Sizes
+from frn.errors import FrnError
+from frn.ridge.forms import moments_pay, whitened_pays
 from frn.ridge.matmul import matmul_nt, transformed
 from frn.ridge.moments import moment_error
-from frn.ridge.plain import plain_class_error, plain_location_error, reconstruction
-from frn.ridge.systems import MAX_RHO, explaining_rows, pool_operator
+from frn.ridge.systems import gram, residual_operator, ridge_factor
 from frn.ridge.whitened import in_blocks, whitened_error
 
 
 def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
-    """Rebuild every query location as a weighted sum of each class's pool (Eq. 8, Eq. 10).
+    """Reconstruct every query location as a weighted sum of each class's pool (Eq. 8, Eq. 10).
 
     Args:
         query: query features, (n, d).
@@ -31,10 +32,16 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
         One reconstruction per class, (way, n, d), in the dtype of `query`.
 
     Raises:
-        ValueError: if the channels differ, lambda is not positive (on a processor), or a class's system is singular.
+        FrnError: if the channels differ, lambda is not positive (on a processor), or a class's system is singular.
     """
     with torch.autocast(query.device.type, enabled=False):
-        return reconstruction(*_prepared(query, pool, lam, rho))
+        query, pool, lam, rho = _prepared(query, pool, lam, rho)
+        rows = pool.double()
+        if pool.shape[1] < pool.shape[2]:  # Eq. 8: rho Q S^T (S S^T + lam I)^-1 S
+            projector = rows.mT @ torch.cholesky_solve(rows, ridge_factor(rows.mT, lam))
+        else:  # Eq. 10: rho Q (S^T S + lam I)^-1 S^T S
+            projector = torch.cholesky_solve(gram(rows), ridge_factor(rows, lam))
+        return query @ (rho * projector).to(query.dtype)
 
 
 def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
@@ -44,13 +51,16 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
     |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes. Arguments
     and errors are those of `reconstruct`.
     """
-    if transformed():
-        with torch.autocast(query.device.type, enabled=False):
-            return plain_location_error(*_prepared(query, pool, lam, rho))
-    way, p, d = pool.shape
-    form = Sizes(way, p, len(query), 1, d).cheapest(gradient=_wants_gradient(query, pool, lam, rho))
     with torch.autocast(query.device.type, enabled=False):
-        return _location_error(*_prepared(query, pool, lam, rho), form)
+        query, pool, lam, rho = _prepared(query, pool, lam, rho)
+        if whitened_pays(*pool.shape[1:]):
+            return whitened_error(query, pool, lam, rho)
+        operator = residual_operator(gram(pool), lam, rho).to(pool.dtype)
+        lengths = []
+        for block in in_blocks(query):
+            through = matmul_nt(block, operator.flatten(0, 1)).unflatten(1, operator.shape[:2])
+            lengths.append(torch.linalg.vector_norm(through, dim=-1).square())  # twice as fast as their product
+        return torch.cat(lengths).mT
 
 
 def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
@@ -58,50 +68,23 @@ def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
 
     The other arguments, and errors, are those of `reconstruct`.
     """
-    if transformed():
-        with torch.autocast(query.device.type, enabled=False):
-            return plain_class_error(*_prepared(query, pool, lam, rho))
     queries, r, d = query.shape
     way, p, _ = pool.shape
-    form = Sizes(way, p, queries, r, d).cheapest(gradient=_wants_gradient(query, pool, lam, rho))
-    with torch.autocast(query.device.type, enabled=False):
-        query, pool, lam, rho = _prepared(query, pool, lam, rho)
-        if form == "moments":
-            return moment_error(query, pool, lam, rho)
-        errors = _location_error(query.flatten(0, 1), pool, lam, rho, form)  # way, n
-        return errors.unflatten(1, (queries, r)).mean(-1).mT
-
-
-def _location_error(query: Tensor, pool: Tensor, lam: Tensor, rho: Tensor, form: Form) -> Tensor:
-    if form == "operator" or pool.shape[1] >= pool.shape[2]:
-        return _squared_length(query, pool_operator(pool, lam, rho))
-    if form == "explained" and query.is_cpu and rho <= MAX_RHO:  # elsewhere, looking at rho would wait for it
-        explained = _squared_length(query, explaining_rows(pool, lam, rho))
-        return torch.linalg.vector_norm(query, dim=-1).square() - explained
-    return whitened_error(query, pool, lam, rho)
-
-
-def _wants_gradient(*values: Tensor | float) -> bool:
-    return torch.is_grad_enabled() and any(isinstance(value, Tensor) and value.requires_grad for value in values)
-
-
-def _squared_length(query: Tensor, operator: Tensor) -> Tensor:
-    """Squared length of every query through every operator: (n, d) and (way, m, d) to (way, n)."""
-    lengths = []
-    for block in in_blocks(query):
-        through = matmul_nt(block, operator.flatten(0, 1)).unflatten(1, operator.shape[:2])
-        lengths.append(torch.linalg.vector_norm(through, dim=-1).square())  # twice as fast as their product
-    return torch.cat(lengths).mT
+    if moments_pay(way, p, queries, r, d):
+        with torch.autocast(query.device.type, enabled=False):
+            return moment_error(*_prepared(query, pool, lam, rho))
+    errors = location_error(query.flatten(0, 1), pool, lam, rho)  # way, n
+    return errors.unflatten(1, (queries, r)).mean(-1).mT
 
 
 def _prepared(
     query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features in one dtype, float32 at least; lambda and rho as float64 scalars; ValueError if lambda <= 0."""
+    """Features in one dtype, float32 at least; lambda and rho as float64 scalars. FrnError as `reconstruct`."""
     if query.shape[-1] != pool.shape[-1]:
-        raise ValueError(f"query has {query.shape[-1]} channels but pool has {pool.shape[-1]}")
+        raise FrnError(f"query has {query.shape[-1]} channels but pool has {pool.shape[-1]}")
     dtype = torch.promote_types(torch.promote_types(query.dtype, pool.dtype), torch.float32)
     lam, rho = (torch.as_tensor(value, dtype=torch.float64, device=query.device) for value in (lam, rho))
     if not transformed() and lam.device.type == "cpu" and lam <= 0:  # a question to another device would wait for it
-        raise ValueError(f"lambda is {float(lam)}, but must be positive")
+        raise FrnError(f"lambda is {lam.item()}, but must be positive")
     return query.to(dtype), pool.to(dtype), lam, rho

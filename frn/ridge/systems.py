@@ -6,16 +6,17 @@ one at most, so queries meet it in their own precision.
 Shape letters: way classes, p pool rows (p = shot * r), d channels, m = min(p, d) the side of the system.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from frn.errors import FrnError
+from frn.ridge.forms import whitened_pays
 from frn.ridge.matmul import matmul_small, transformed
 
-MAX_RHO = 1.9
-"""Up to this, C C^T of `explaining_rows` has eigenvalues of 0.1 rho and more; at two they are lost in rounding."""
 
-
-class SingularError(ValueError):
+class SingularError(FrnError):
     """A system is not positive definite: the features or lambda are not numbers, or lambda is nothing beside them."""
 
 
@@ -25,111 +26,83 @@ def gram(rows: Tensor) -> Tensor:
     return matmul_small(rows.mT, rows)
 
 
-def cholesky(system: Tensor, lam: Tensor) -> Tensor:
-    """Lower factors of symmetric systems (way, m, m) that hold lambda.
+def ridge_factor(columns: Tensor, lam: Tensor) -> Tensor:
+    """Cholesky factor of X^T X + lam I, lower: (way, n, m) to (way, m, m). SingularError as `_checked`."""
+    factor, failed = torch.linalg.cholesky_ex(_ridge(gram(columns), lam))
+    return _checked(factor, failed != 0, lam)
 
-    SingularError if one of them is not positive definite; on other devices, and under a compiler or a transform, its
-    factor is NaN instead, because nothing can look at the values.
+
+def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
+    """B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1, symmetric.
+
+    From S^T S of every class, (..., d, d); `query @ B` is the query less its reconstruction. SingularError as
+    `_checked`.
     """
-    factor, failed = torch.linalg.cholesky_ex(system)
-    if transformed() or not system.is_cpu:
-        return factor.masked_fill(failed[..., None, None] != 0, torch.nan)
+    ridge = _ridge(system, lam)
+    inverse, failed = _inverse(ridge) if transformed() else _Inverse.apply(ridge)
+    return rho * lam * _checked(inverse, failed, lam) + (1 - rho) * identity_like(system)
+
+
+def _inverse(ridge: Tensor) -> tuple[Tensor, Tensor]:
+    """Inverses of positive definite (..., m, m), and which of them (...) are not."""
+    factor, info = torch.linalg.cholesky_ex(ridge)
+    return torch.cholesky_inverse(factor), info != 0
+
+
+class _Inverse(torch.autograd.Function):
+    """`_inverse`, with the gradient of an inverse: torch takes that of the factor, several times as slow."""
+
+    @staticmethod
+    def forward(ctx: Any, ridge: Tensor) -> tuple[Tensor, Tensor]:
+        inverse, failed = _inverse(ridge)
+        ctx.save_for_backward(inverse)
+        ctx.mark_non_differentiable(failed)
+        return inverse, failed
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> Tensor:
+        (inverse,) = ctx.saved_tensors
+        return -inverse @ gradient @ inverse
+
+
+def _ridge(system: Tensor, lam: Tensor) -> Tensor:
+    return system + lam * identity_like(system)
+
+
+def _checked(solved: Tensor, failed: Tensor, lam: Tensor) -> Tensor:
+    """Refuse what was solved (..., m, m) if some systems (...) were not positive definite, by a SingularError.
+
+    On other devices, and under a compiler or a transform, those are NaN instead, because nothing can look at values.
+    """
+    if transformed() or not solved.is_cpu:
+        return solved.masked_fill(failed[..., None, None], torch.nan)
     if failed.any():
         classes = failed.nonzero().flatten().tolist()
         raise SingularError(
             f"the ridge system of class {classes[0]} (of {len(failed)}; {len(classes)} affected) is not "
-            f"positive definite with lambda = {float(lam):.3g}: features must be finite and lambda positive"
+            f"positive definite with lambda = {lam.item():.3g}: features must be finite and lambda positive"
         )
-    return factor
+    return solved
 
 
-def ridge_factor(pool: Tensor, lam: Tensor) -> Tensor:
-    """Cholesky factor of the smaller of S S^T + lam I and S^T S + lam I: (way, p, d) to (way, m, m)."""
-    rows = pool.double()
-    system = matmul_small(rows, rows.mT) if pool.shape[1] < pool.shape[2] else gram(rows)
-    return cholesky(system + lam * identity_like(system), lam)
-
-
-def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1, symmetric, (way, d, d).
-
-    From S^T S of every class; `query @ B` is the query less its reconstruction.
-    """
-    residual = rho * lam * torch.cholesky_inverse(cholesky(system + lam * identity_like(system), lam))
-    residual.diagonal(dim1=-2, dim2=-1).add_(1 - rho)
-    return residual
+def squared_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
+    """B^2 of the residual operator, in the pool's dtype: (way, p, d) to (way, d, d)."""
+    if not whitened_pays(*pool.shape[1:]):
+        residual = residual_operator(gram(pool), lam, rho).to(pool.dtype)
+        return matmul_small(residual, residual)
+    # In float64 up to here: rounded any earlier, few rows lose the gradient of lambda.
+    rows, _ = whiten(pool, lam)
+    small = gram(rows.mT)
+    taken = rows.mT @ (rho * (2 * identity_like(small) - rho * small)) @ rows
+    return (identity_like(taken) - taken).to(pool.dtype)
 
 
 def whiten(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
-    """V = L^-1 S (way, p, d) and sqrt(lam) L^-1 (way, p, p), with S S^T + lam I = L L^T, in the pool's dtype.
-
-    Neither has a norm above one.
-    """
+    """V = L^-1 S (way, p, d) and sqrt(lam) L^-1 (way, p, p), with S S^T + lam I = L L^T; no norm is above one."""
     rows = pool.double()
-    inverse = _inverse_factor(rows, lam)
-    return (inverse @ rows).to(pool.dtype), (lam.sqrt() * inverse).to(pool.dtype)
-
-
-def explaining_rows(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """G = C^T L^-1 S with rho (2 - rho) I + rho^2 lam L^-1 L^-T = C C^T, in the pool's dtype: (way, p, d).
-
-    The error of a query location is |q|^2 - |G q|^2 (`enrolment`), and no singular value of G is above one. For rho up
-    to `MAX_RHO`.
-    """
-    rows = pool.double()
-    inverse = _inverse_factor(rows, lam)
-    kept = matmul_small(inverse, inverse.mT).mul_(rho.square() * lam)
-    kept.diagonal(dim1=-2, dim2=-1).add_(rho * (2 - rho))
-    return (matmul_small(cholesky(kept, lam).mT, inverse) @ rows).to(pool.dtype)
-
-
-def solved_pool(pool: Tensor, lam: Tensor) -> tuple[Tensor, Tensor]:
-    """N = (S S^T + lam I)^-1 S (way, p, d), and E = I - S^T N = lam (S^T S + lam I)^-1 (way, d, d).
-
-    In the pool's dtype: E has a norm of one at most, N of 1 / (2 sqrt(lam)).
-    """
-    rows = pool.double()
-    factor = ridge_factor(rows, lam)
-    if pool.shape[1] >= pool.shape[2]:
-        solved = torch.cholesky_solve(rows.mT, factor).mT
-        return solved.to(pool.dtype), (lam * torch.cholesky_inverse(factor)).to(pool.dtype)
-    whitened = _whitened(factor, rows)
-    solved = torch.linalg.solve_triangular(factor.mT, whitened, upper=True)
-    return solved.to(pool.dtype), _complement(whitened.to(pool.dtype))
-
-
-def pool_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
-    """B of `residual_operator`, from the smaller system, in the pool's dtype: (way, p, d) to (way, d, d)."""
-    if pool.shape[1] >= pool.shape[2]:
-        return residual_operator(gram(pool), lam, rho).to(pool.dtype)
-    rows = pool.double()
-    return _complement(_whitened(ridge_factor(rows, lam), rows).to(pool.dtype), rho)
-
-
-def _inverse_factor(pool: Tensor, lam: Tensor) -> Tensor:
-    """L^-1 of S S^T + lam I = L L^T: (way, p, p)."""
-    factor = ridge_factor(pool, lam)
-    return torch.linalg.solve_triangular(factor, identity_like(factor), upper=False)
-
-
-def _whitened(factor: Tensor, rows: Tensor) -> Tensor:
-    """L^-1 S (way, p, d)."""
-    # From the right: LAPACK counts columns first, and takes the rows' memory as it is.
-    return torch.linalg.solve_triangular(factor.mT, rows.mT, upper=True, left=False).mT
-
-
-def _complement(rows: Tensor, rho: Tensor | float = 1.0) -> Tensor:
-    """I - rho V^T V of rows (way, m, d)."""
-    left = matmul_small(rows.mT, rows).mul_(-rho)
-    left.diagonal(dim1=-2, dim2=-1).add_(1)
-    return left
-
-
-def residual_of(left: Tensor, rho: Tensor) -> Tensor:
-    """B = (1 - rho) I + rho E, of E as in `solved_pool`: (way, d, d)."""
-    residual = rho.to(left.dtype) * left
-    residual.diagonal(dim1=-2, dim2=-1).add_((1 - rho).to(left.dtype))
-    return residual
+    factor = ridge_factor(rows.mT, lam)
+    inverse = torch.linalg.solve_triangular(factor, identity_like(factor), upper=False)
+    return inverse @ rows, lam.sqrt() * inverse
 
 
 def identity_like(system: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""EpisodicObjective training: presets, schedule, run folder and the loop."""
+"""Training: presets, schedule, run folder and the loop."""

@@ -164,7 +164,9 @@ class _Trainer:
             self.objective = build_objective(self.preset, self.model, self.images.sizes).to(settings.device)
         if isinstance(self.objective, PretrainingObjective) and self.preset.pretraining.distil:
             self.objective.learn_from(self.model, self.classifier)
-        if init and not settings.resume and self.preset.trains_on_episodes and self.tunes_head(init):
+        other_head = init is not None and init.config.method != self.preset.method
+        tunes = init is not None and (self.preset.pretraining.tune_head_at_start or other_head)
+        if tunes and not settings.resume and self.preset.trains_on_episodes:
             self.tune_head()
         self.begun = [weight.detach().clone() for weight in self.model.parameters()]
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
@@ -199,10 +201,6 @@ class _Trainer:
         if isinstance(self.objective, EpisodicObjective) and self.objective.classifier is not None:
             self.objective.classifier.begin_with(class_means(self.model, self.images, self.preset, self.settings))
 
-    def tunes_head(self, init: Model) -> bool:
-        """Return whether the head is to be tuned first: after training with another head, or if the preset says so."""
-        return self.preset.pretraining.tune_head_at_start or init.config.method != self.preset.method
-
     def tune_head(self) -> None:
         """Let an FRN head begin with what suits a backbone that was trained otherwise, by the first episodes.
 
@@ -217,7 +215,9 @@ class _Trainer:
         self.model.eval()
         with torch.inference_mode():
             for index, sampled in enumerate(first[:TUNING_EPISODES]):
-                maps = self.feature_maps(sampled, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
+                images = self.augmented(sampled, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
+                with autocast(self.settings.device, self.settings.precision):
+                    maps = self.model.feature_maps(images)
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
                 trials.append(TuningEpisode.split(episode, shape.shot))
         head.set_parameters(tune(trials, FLAT, 1))
@@ -272,13 +272,6 @@ class _Trainer:
             f"training diverged in epoch {self.position.epoch + 1}, episode {self.position.step + 1}: {how}. Begin "
             f"anew with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
         )
-
-    def feature_maps(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
-        """Maps (images, r, d) of a step's images, augmented."""
-        batch = self.augmented(sampled, generator, epoch)
-        with autocast(self.settings.device, self.settings.precision):
-            maps: Tensor = self.model.feature_maps(batch)
-        return maps
 
     def augmented(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
         """A step's images (b, 3, H, W)."""

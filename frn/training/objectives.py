@@ -106,8 +106,8 @@ class PretrainingObjective(Objective):
         """
         assert isinstance(self.head, AveragePoolHead)  # no preset asks otherwise
         if classifier is not None:
-            own = self.head.state_dict()
-            if _shapes(classifier) != _shapes(own):
+            given, own = ({n: t.shape for n, t in part.items()} for part in (classifier, self.head.state_dict()))
+            if given != own:
                 classes = self.head.classifier.out_features
                 raise FrnError(
                     f"--init: distilling takes a run of classical pre-training on the same {classes} classes"
@@ -150,10 +150,6 @@ class Teacher(nn.Module):
         """Logits (b, classes) of images (b, 3, H, W)."""
         logits: Tensor = self.head(self.model.feature_maps(images) * self.model.map_scale(self.model.head))
         return logits
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: value.shape for name, value in tensors.items()}
 
 
 def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:

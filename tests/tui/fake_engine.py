@@ -144,6 +144,7 @@ class FakeEngine(EngineClient):
         framed: bool,
         cell: list[int],
         colours: int,
+        palette: str,
     ) -> dict[str, Any]:
         if Path(path).name.startswith("bad"):
             raise EngineError(f"{path}: is damaged")
@@ -231,7 +232,14 @@ class FakeEngine(EngineClient):
         counts = [[len(a["supports"]) - shot if a is b else 0 for b in entries] for a in entries]
         counts[0][0], counts[0][1] = counts[0][0] - 1, 1
         accuracy = sum(row[i] for i, row in enumerate(counts)) / sum(map(sum, counts))
-        return {"ids": [entry["id"] for entry in entries], "counts": counts, "accuracy": accuracy}
+        ids = [entry["id"] for entry in entries]
+        return {"ids": ids, "counts": counts, "accuracy": accuracy, "interval": [accuracy - 0.1, 1.0]}
+
+    def op_compare(self, tell: OnEvent, classes: dict[str, list[str]], models: list[str]) -> dict[str, Any]:
+        photos = sum(map(len, classes.values()))
+        about = {"photos": photos, "interval": [0.5, 1.0], "auroc": 0.8, "milliseconds": 3.0, "bytes": 2_000_000}
+        scores = [{"model": model, "right": photos - place, **about} for place, model in enumerate(models)]
+        return {"scores": scores, "differing": [path for paths in classes.values() for path in paths[:1]]}
 
     def op_load(self, tell: OnEvent, path: str) -> dict[str, Any]:
         supports = [{"path": "/p/jay-1.jpg", "key": "old", "size": 1, "mtime_ns": 1}]

@@ -30,7 +30,7 @@ from frn_tui.settings.keys import read_keymap
 from frn_tui.settings.places import Places
 from frn_tui.settings.settings import Settings, state_folder
 from frn_tui.terminal import gc_policy
-from frn_tui.terminal.modes import PIXELS, Mode, default_mode
+from frn_tui.terminal.modes import PIXELS, Mode, default_mode, palette_of
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.pixels import Graphics
 from frn_tui.terminal.terminal import MORE_COLOURS, QUESTIONS, TRUE_COLOUR, Answered, beyond_tmux, cell_size, pixels_of
@@ -85,6 +85,7 @@ class FrnApp(CellApp):
         self.troubles: list[str] = []
         """What is wrong with the settings file."""
         self.graphics = Graphics(self._tell_terminal)
+        self.graphics.palette = palette_of(None if self.no_color else self.console.color_system)
         if images in PIXELS:
             self.graphics.mode = images
         elif self.graphics.in_page:
@@ -159,6 +160,8 @@ class FrnApp(CellApp):
         graphics = self.graphics
         if answer.has_true_colour:
             self.use_true_colour()
+            graphics.palette = ""
+            self.workspace.set_mode(self.context.mode)
         if answer.pong:
             self.hear_pong()
         if answer.name is not None:
@@ -191,7 +194,9 @@ class FrnApp(CellApp):
             self.graphics.cell = cell_size() or self.graphics.cell
 
     def _chosen_images(self) -> str:
-        return self.settings.images if self.images == "auto" else self.images
+        if self.images != "auto" or self.graphics.in_page:  # what was set for a terminal is not for a page
+            return self.images
+        return self.settings.images
 
     def _begin(self) -> None:
         if not self.is_headless:  # else the collector is its host's

@@ -50,6 +50,9 @@ def run() -> None:
     served = "TEXTUAL_DRIVER" in os.environ  # in a browser: its page is the terminal
     if not served and (os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()):
         _without_terminal(chosen)
+    encoding = sys.stdout.encoding or ""
+    if encoding.lower().replace("-", "") != "utf8":
+        sys.exit(f"error: the terminal's encoding is {encoding}, but frn-tui draws in UTF-8. Set LANG=C.UTF-8.")
     gc.disable()  # until the first paint: there is no garbage yet, and looking for it takes a tenth of the time
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:

@@ -56,7 +56,8 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     require_text(classifier.classes)
     content = _graphs(classifier)
     difference = _compare(classifier, content).require()
-    feature_maps = _example_maps(classifier)
+    maps = classifier.example_maps()
+    feature_maps = {e.name: np.stack([maps[s.key] for s in e.supports]) for e in classifier.state.classes}
     content[PAGE] = json.dumps(_description(classifier, feature_maps), ensure_ascii=False).encode()
     if feature_maps:
         pooled = np.concatenate([maps.reshape(-1) for maps in feature_maps.values()])
@@ -74,20 +75,6 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     for stale in {"scores.onnx", "supports.bin"} - content.keys():
         (out / stale).unlink(missing_ok=True)
     return difference
-
-
-def _example_maps(classifier: Classifier) -> dict[str, Maps]:
-    """Feature maps (k, r, d) of the examples of each class, from the store if it has them."""
-    found: dict[str, Maps] = {}
-    for entry in classifier.state.classes:
-        known = {support.path: support.key for support in entry.supports}
-        maps = []
-        for _, outcome in classifier.extractor.read(known, store=classifier.store, known=known):
-            if isinstance(outcome, FrnError):
-                raise outcome
-            maps.append(outcome.maps)
-        found[entry.name] = np.stack(maps)
-    return found
 
 
 def require_writable_page(out: Path, names: Iterable[str] = (*SOURCES, WORKER, PAGE), *, replace: bool = False) -> None:

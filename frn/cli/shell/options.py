@@ -90,10 +90,7 @@ def fitted_names(incomplete: str) -> list[str]:
     return method_names(incomplete) + [name for name in CLASSICAL if name.startswith(incomplete)]
 
 
-Method = Annotated[
-    str | None,
-    typer.Option(help="Use another head than the preset's.", autocompletion=method_names),
-]
+Method = Annotated[str | None, typer.Option(help="Use another head than the preset's.", autocompletion=method_names)]
 TrainingData = Annotated[list[Path] | None, typer.Option(help="Data set with train/ and val/. Repeatable.")]
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]
 Backbone = Annotated[str | None, typer.Option(help="Use another backbone than the preset's.")]

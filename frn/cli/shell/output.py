@@ -80,31 +80,17 @@ def printed(form: FormatName, value: Any, rows: Sequence[Row] | None = None) -> 
 
 def write_rows(rows: Sequence[Row]) -> None:
     """Print rows as comma-separated values on stdout, under the names of all their columns."""
-    writer = RowWriter(list(dict.fromkeys(name for row in rows for name in row)))
+    writer = csv_writer(list(dict.fromkeys(name for row in rows for name in row)))
     for row in rows:
         writer.write(row)
 
 
-class RowWriter:
-    """Comma-separated values on stdout, row by row, under a head of columns that are known before.
-
-    On a terminal, what could steer it is escaped.
-    """
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(newline="")  # the rows end as they should
-        self._shown = {column: _shown(column) for column in columns}
-        self._writer = CsvWriter(sys.stdout, list(map(str, self._shown.values())))
-
-    def write(self, row: Row) -> None:
-        """Print one row at once, for who reads a pipe."""
-        self._writer.write({str(self._shown[column]): _shown(value) for column, value in row.items()})
-        sys.stdout.flush()
-
-
-def _shown(value: object) -> object:
-    return printable(value) if isinstance(value, str) and sys.stdout.isatty() else value
+def csv_writer(columns: Sequence[str]) -> CsvWriter:
+    """Comma-separated values on stdout; on a terminal, what could steer it is escaped."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(newline="")  # the rows end as they should
+    escapes = sys.stdout.isatty()
+    return CsvWriter(sys.stdout, columns, lambda v: printable(v) if escapes and isinstance(v, str) else v)
 
 
 def rounded(value: Any) -> Any:

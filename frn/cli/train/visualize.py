@@ -137,11 +137,11 @@ def render(
     with progress_bar("trials") as measuring:
         shape = EpisodeShape(way=way, shot=shot, queries=1)
         errors = regenerator.measure(shape, trials=trials, seed=seed, where=where, progress=measuring)
-    l2 = dict(zip(("ground_truth", "same_class", "other_class"), asdict(errors).values(), strict=True))
+    l2 = {name: asdict(error) for name, error in errors.items()}
     shown = {"model": model, "decoder": str(decoder), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**shown, "way": way, "shot": shot, "trials": trials, "l2": l2, "picture": str(out)}):
         return
     names = ("ground-truth feature map", "same-class reconstruction", "other-class reconstruction")
-    found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in (errors.truth, errors.same, errors.other))
+    found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in errors.values())
     print_table(("regenerated from", "L2 pixel error"), zip(names, found, strict=True))
     stdout().print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: {strong(out)}", markup=True)

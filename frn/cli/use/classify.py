@@ -18,7 +18,7 @@ from frn.cli.shell.console import (
     report_skipped,
     stdout,
 )
-from frn.cli.shell.output import FormatName, RowWriter, prints_result, rounded
+from frn.cli.shell.output import FormatName, csv_writer, prints_result, rounded
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def classify(
     if transductive:
         note("transductive: each answer depends on the other photos")
     album = _album(classifier, report, len(names)) if report else None
-    failed, rows = 0, RowWriter([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
+    failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
     paths = map(Path, names)
     classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
     for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given

@@ -1,6 +1,5 @@
 """`frn export`: files that any onnxruntime runs."""
 
-import dataclasses
 import shlex
 from pathlib import Path
 from typing import Annotated, Literal
@@ -75,7 +74,12 @@ def export(
     from frn.estimator.loading import class_files, load_extractor
     from frn.models.model import load_model
 
-    options = ExportOptions(
+    found = None if classes is None else class_files(classes)
+    if found and threshold is None and found.threshold is not None and found.is_made_with(model):
+        threshold = found.threshold
+    if found and not model and found.tta == "hflip":
+        tta = "hflip"
+    wanted = ExportOptions(
         precision=precision,
         calibrate=calibrate,
         max_drop=max_drop,
@@ -85,34 +89,25 @@ def export(
         tta=tta,
         format=file_format,
     )
-    found = None if classes is None else class_files(classes)
-    if found and found.threshold is not None and threshold is None and found.is_made_with(model):
-        options = dataclasses.replace(options, threshold=found.threshold)
-    if found and not model and found.tta == "hflip":
-        options = dataclasses.replace(options, tta="hflip")
     if classes and found and found.made_with and found.model and not model:
         found.made_with.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
     loaded = load_model(model or (found.model if found else None) or DEFAULT_MODEL)
     members = found.members if found else None
     report_skipped(found.skipped if found else [])
-    exported = export_model(loaded, out, options, members, bars=progress_bar, warn=report_skipped)
+    exported = export_model(loaded, out, wanted, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it was of the export before this one")
     cost = exported.cost
     if wants != "table":
-        paths = {**exported.graphs, "card": exported.card}
-        paths |= {path.name: path for path in exported.others}
+        paths = {**exported.graphs, "card": exported.card, **{path.name: path for path in exported.others}}
         if exported.weights:
             paths["weights"] = exported.weights
-        shares = {name: difference.share for name, difference in exported.differences.items()}
-        judged = (
-            {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop, "changed": cost.changed}
-            if cost
-            else {}
-        )
-        printed(
-            wants, {**{name: str(path) for name, path in paths.items()}, "precision": precision, **shares, **judged}
-        )
+        result: dict[str, object] = {"precision": precision, **{name: str(path) for name, path in paths.items()}}
+        result |= {name: difference.share for name, difference in exported.differences.items()}
+        if cost:
+            judged = {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop, "changed": cost.changed}
+            result |= judged
+        printed(wants, result)
         return
     for path in [*exported.graphs.values(), *exported.others]:
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")

@@ -12,6 +12,7 @@ from PIL import Image
 from frn.data.folders import SPLITS
 from frn.data.prepare.fetching import Download
 from frn.data.prepare.sources import Found, Sources
+from frn.errors import FrnError
 
 Counts = dict[str, tuple[int, int | None]]
 """Classes and images (None: not known) of each split; of all together by the name "all"."""
@@ -94,6 +95,25 @@ def below(found: list[Found], marker: str) -> dict[str, Found]:
 def lines(file: Found) -> list[str]:
     """Non-empty lines of a text file, stripped."""
     return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+
+
+Box = tuple[float, float, float, float]
+
+
+def read_boxes(file: Found, form: str) -> dict[str, Box]:
+    """Four numbers of each image, by its name.
+
+    Raises:
+        FrnError: if a line has not this form.
+    """
+    boxes = {}
+    for line in lines(file):
+        try:
+            name, left, upper, right, lower = line.split()
+            boxes[name] = (float(left), float(upper), float(right), float(lower))
+        except ValueError as error:
+            raise FrnError(f"{file.where}: {line!r} is no box ({form})") from error
+    return boxes
 
 
 def ready_made(found: list[Found], *names: str) -> list[Item]:

@@ -36,16 +36,8 @@ class PixelError:
     ci95: float
 
 
-@dataclass(frozen=True, slots=True)
-class PixelErrors:
-    """The paper's table: of what an image was regenerated from."""
-
-    truth: PixelError
-    """Its own feature map."""
-    same: PixelError
-    """The map reconstructed from supports of its class."""
-    other: PixelError
-    """Maps reconstructed from supports of other classes."""
+REGENERATED_FROM = ("ground_truth", "same_class", "other_class")
+"""An image's own feature map, and those reconstructed from supports of its class and of other classes."""
 
 
 class Regenerator:
@@ -85,7 +77,7 @@ class Regenerator:
 
     def measure(
         self, shape: EpisodeShape, *, trials: int, seed: int, where: str = "the split", progress: Progress | None = None
-    ) -> PixelErrors:
+    ) -> dict[str, PixelError]:
         """Measure over random episodes, a trial being the mean of one; `where` names the images in an error."""
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         errors = np.empty((trials, 3))
@@ -94,7 +86,7 @@ class Regenerator:
             if progress:
                 progress(index + 1, trials)
         halves = 1.96 * errors.std(axis=0) / math.sqrt(trials)
-        return PixelErrors(*map(PixelError, errors.mean(axis=0).tolist(), halves.tolist()))
+        return dict(zip(REGENERATED_FROM, map(PixelError, errors.mean(axis=0).tolist(), halves.tolist()), strict=True))
 
     @torch.inference_mode()
     def picture(self, shape: EpisodeShape, *, seed: int, where: str = "the split") -> Pixels:

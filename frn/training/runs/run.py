@@ -110,32 +110,22 @@ class TrainingRun:
             after_epoch: called when `position` has left one.
         """
         try:
-            return self._run_epochs(epochs, draw, take, stop, after_epoch)
+            position, rank, world = self.position, self.ranks.rank, self.ranks.world
+            while position.epoch < epochs:
+                steps = draw()
+                if len(steps) < world:
+                    raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer.")
+                while position.step + world <= len(steps):  # the rest would leave some ranks without
+                    take(steps[position.step + rank], len(steps))
+                    position.step, position.total_steps = position.step + world, position.total_steps + 1
+                    if self.ranks.any(stop()):
+                        self.save()
+                        return RunResult(position, finished=False)
+                    if time.monotonic() - self.saved > self.every:
+                        self.save()
+                position.epoch, position.step = position.epoch + 1, 0
+                after_epoch()
+                self.save()
+            return RunResult(position, finished=True)
         finally:
             self.folder.release()
-
-    def _run_epochs(
-        self,
-        epochs: int,
-        draw: Callable[[], Sequence[Drawn]],
-        take: Callable[[Drawn, int], None],
-        stop: Callable[[], bool],
-        after_epoch: Callable[[], None],
-    ) -> RunResult:
-        position, rank, world = self.position, self.ranks.rank, self.ranks.world
-        while position.epoch < epochs:
-            steps = draw()
-            if len(steps) < world:
-                raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer.")
-            while position.step + world <= len(steps):  # the rest would leave some ranks without
-                take(steps[position.step + rank], len(steps))
-                position.step, position.total_steps = position.step + world, position.total_steps + 1
-                if self.ranks.any(stop()):
-                    self.save()
-                    return RunResult(position, finished=False)
-                if time.monotonic() - self.saved > self.every:
-                    self.save()
-            position.epoch, position.step = position.epoch + 1, 0
-            after_epoch()
-            self.save()
-        return RunResult(position, finished=True)

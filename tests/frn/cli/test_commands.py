@@ -258,7 +258,7 @@ def test_train_asks_for_what_is_missing() -> None:
 
 
 def test_the_demo_learns_without_any_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.training.splits.DEMO_CLASSES", {"train": 24, "val": 8, "test": 8})
+    monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 24, "val": 8, "test": 8})
     monkeypatch.setattr("frn.training.launch.TEST_EPISODES", 200)
     result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 3, "--warm-up", 4, "--json")
     steps = [json.loads(line) for line in (tmp_path / "demo" / "metrics.jsonl").read_text().splitlines()]

@@ -135,7 +135,7 @@ def test_mistakes_are_told(fitted: FewShotClassifier, tmp_path: Path) -> None:
         with pytest.raises(FrnError, match=reason):
             call()
     refused = [
-        (lambda: clf.fit([path]), "1 photos need as many labels, not 0"),
+        (lambda: clf.fit([path]), "requires y to be passed"),
         (lambda: clf.fit({"a": [path]}, ["a"]), "labels go with a list"),
         (lambda: clf.fit({"a": [array.astype(float) - 1]}), "lie between 0 and 1"),
         (lambda: fitted.predict(path), "photos is a list"),

@@ -25,11 +25,8 @@ def test_statistics_stay_where_the_preset_says_so() -> None:
 
 
 def test_those_of_photos_are_means_over_photos_seen_nearly_whole() -> None:
-    model, preset, images = (
-        load_model("conv4"),
-        find_preset("demo"),
-        draw_classes(4, 16, size=40, seed=0),
-    )  # one batch of 64
+    model, preset = load_model("conv4"), find_preset("demo")
+    images = draw_classes(4, 16, size=40, seed=0)  # one batch of 64
     before = {name: value.clone() for name, value in model.state_dict().items()}
     measured = measure_statistics(model, images, preset, RunSettings(seed=3))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items()), "the model is as it was"

@@ -34,7 +34,7 @@ def test_every_size_and_theme_is_painted_with_the_colours_that_there_are(
         monkeypatch.setattr("textual.constants.COLOR_SYSTEM", colors)
 
     async def scenario(driver: "Driver") -> None:
-        assert driver.app.workspace.context.mode == ("half" if colors in ("truecolor", "256") else "ascii")
+        assert driver.app.workspace.context.mode == "half"
         await driver.app.workspace.query_pane.ask_now(["/queries"])
         for step, size in enumerate(SIZES):  # any two of size, theme and colours meet
             driver.app.theme = THEMES[(step + COLORS.index(colors)) % len(THEMES)]

@@ -115,9 +115,9 @@ def test_a_project_is_locked_again_after_its_engine_was_killed(
             killed = first.pid
             assert killed is not None
             os.kill(killed, signal.SIGKILL)
-            while first.pid in (None, killed) or (await second.call(FindHolder(path=path)))["holder"] is None:
+            while first.pid in (None, killed) or await second.call(FindHolder(path=path)) is None:
                 await asyncio.sleep(0.01)
-            assert (await second.call(FindHolder(path=path)))["holder"] == os.getpid()
+            assert await second.call(FindHolder(path=path)) == os.getpid()
         finally:
             await first.close()
             await second.close()

@@ -9,7 +9,7 @@ def test_columns_stand_below_their_numbers_whatever_the_names_and_however_many()
     count = 101
     names = {number: f"鳥{number}" if number % 2 else f"bird {number}" for number in range(count)}
     counts = [[int(row == column) * 7 for column in range(count)] for row in range(count)]
-    found: Confusion = {"ids": list(range(count)), "counts": counts, "accuracy": 1.0}
+    found: Confusion = {"ids": list(range(count)), "counts": counts, "accuracy": 1.0, "interval": (0.9, 1.0)}
     _, _, _, header, *rows = confusion_table(found, names, 1).plain.rstrip().split("\n")
     assert {cell_len(row) for row in rows} == {cell_len(header)}
     for row in (9, 50, 100):

@@ -180,3 +180,16 @@ def test_a_preview_of_no_size_is_refused(bare: Engine, size: object) -> None:
 @pytest.mark.parametrize("cell", [(8,), (0, 16), (8, 5000), (8, 16, 1)])
 def test_a_cell_of_no_size_is_refused(bare: Engine, cell: tuple[int, ...]) -> None:
     assert "a cell's sides should be from 1 to" in bare.ask("preview", path="x", columns=2, rows=3, cell=cell).reason
+
+
+def test_pictures_are_dithered_to_the_colours_that_the_terminal_has(bare: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "x.png"
+    Image.new("RGB", (64, 64), (100, 150, 60)).save(path)
+    found = {}
+    for palette in ("256", "greys"):
+        drawn = cells(bare.done("preview", path=str(path), columns=16, rows=8, palette=palette))
+        found[palette] = drawn[..., 1:].reshape(-1, 3)
+    assert set(found["greys"].ravel().tolist()) <= {0, 128, 192, 255}
+    assert (found["greys"].std(axis=1) == 0).all()
+    assert set(found["256"].ravel().tolist()) <= {0, 95, 135, 175, 215, 255, *range(8, 239, 10)}
+    assert np.abs(found["256"].mean(0) - (100, 150, 60)).max() < 8  # the mean stays, so the eye sees the colour

@@ -46,3 +46,16 @@ def test_hide_and_test_counts_every_hidden_example(engine: Engine, members: dict
     assert engine.done("hide_and_test", shot=4)["counts"] == done["counts"]
     assert "two classes" in engine.ask("hide_and_test", shot=12).reason
     assert engine.ask("hide_and_test", shot=4, cancel_at="progress").end["end"] == "cancelled"
+
+
+def test_models_are_compared_by_every_example_without_itself(engine: Engine, members: dict[str, list[Path]]) -> None:
+    classes = {name: [str(path) for path in paths[:3]] for name, paths in members.items()}
+    asked = engine.ask("compare", classes=classes, models=["conv4"])
+    ((score,), photos) = asked.end["result"]["scores"], 3 * len(classes)
+    assert (score["model"], score["photos"]) == ("conv4", photos)
+    low, high = score["interval"]
+    assert 0 <= low <= score["right"] / photos <= high <= 1
+    assert score["bytes"] > 100_000
+    assert [event["done"] for event in asked.told("progress")] == [1]
+    assert asked.end["result"]["differing"] == []
+    assert "two photos" in engine.ask("compare", classes={"one": classes[min(classes)][:1]}, models=["conv4"]).reason

@@ -488,3 +488,11 @@ def test_v_selects_from_here_on_and_an_empty_list_says_why(drive: Drive, lines: 
         assert "It is of a class by name" in "\n".join(lines(driver.app))
 
     drive(scenario)
+
+
+def test_the_photos_of_the_review_get_their_pictures(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        review = await opened(driver)
+        await driver.until(lambda: len(review.gallery._tiles._pictures) == 5)  # all but the broken one
+
+    drive(scenario)

@@ -1,5 +1,6 @@
 """What the keys do that other tests do not press, and what is asked before much is done."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from frn_tui.dialogs.picker import Picker
 from frn_tui.screens.workspace import bindings
 from frn_tui.settings.settings import Settings
 
+from frn.models.zoo import named_extractors
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from textual.app import App
@@ -348,5 +350,63 @@ def test_all_commands_and_the_models_are_in_the_palette(
         await driver.type("resnet")
         assert app.controller.model_name == "resnet12"
         assert fake_engine.calls.count("open_model") == 2
+
+    drive(scenario)
+
+
+def test_models_are_compared_on_the_classes_and_one_is_chosen(
+    drive: "Drive", lines: Callable[[Any], list[str]]
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        controller = driver.app.controller
+        await driver.pilot.press("C")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        await driver.pilot.pause()
+        text = "\n".join(lines(driver.app))
+        assert "they disagree on 3 photos" in text
+        first, second, *_ = named_extractors()
+        assert f"{first:<16} 100.0 % right (50 % to 100 %)   unknown AUROC 0.80   3.0 ms   2.0 MB" in text
+        before = controller.model_name
+        other = second if before == first else first
+        await driver.type(other)
+        assert controller.model_name == other
+        await driver.keys("u")
+        assert controller.model_name == before
+
+    drive(scenario)
+
+
+def test_classes_are_ordered_by_size_and_name_and_keep_their_numbers(
+    drive: "Drive", lines: Callable[[Any], list[str]]
+) -> None:
+    async def scenario(driver: "Driver") -> None:
+        def names() -> list[str]:
+            return [line[1:10].strip() for line in lines(driver.app)[2:5]]
+
+        assert names() == ["1 jay", "2 owl", "3 wren"]
+        await driver.keys("O", "O")
+        assert names() == ["2 owl", "3 wren", "1 jay"]
+        await driver.keys("O", "O")
+        assert names() == ["1 jay", "2 owl", "3 wren"]
+
+    drive(scenario)
+
+
+def test_misfits_of_all_classes_are_listed_the_likeliest_mistake_first_and_moved(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        controller, pane = driver.app.controller, driver.app.workspace.photos_pane
+        jay, owl, wren = controller.session.state.classes
+        for entry, key, rank in ((jay, "jay-3.jpg", 1), (wren, "wren-2.jpg", 2)):
+            controller.reports[entry.id]["rank"][key] = rank
+            controller.reports[entry.id]["rival"][key] = owl.id
+        await driver.keys("exclamation_mark")
+        assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
+        assert "that do not fit, of all classes 2" in str(pane.border_title)
+        await driver.keys("2")
+        assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
+        await driver.keys("escape")
+        assert not pane.everywhere
+        await driver.keys("tilde")
+        assert "no photo: near copies" in pane.gallery.empty_text
 
     drive(scenario)

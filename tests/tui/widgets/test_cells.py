@@ -30,10 +30,10 @@ def ground(style: Style) -> tuple[int, ...]:
     [
         ({}, "truecolor", "half"),
         ({}, "256", "half"),
-        ({}, "standard", "ascii"),
-        ({}, "windows", "ascii"),
+        ({}, "standard", "half"),
+        ({}, "windows", "half"),
         ({}, None, "ascii"),
-        ({"NO_COLOR": "1"}, "truecolor", "ascii"),
+        ({"NO_COLOR": "1"}, "truecolor", "half"),
         ({"TERM": "dumb"}, "truecolor", "ascii"),
         ({"TERM": "xterm-256color"}, "256", "half"),
     ],

@@ -31,7 +31,7 @@ from typing import (
 from frn.errors import FrnError
 from frn.inference.session import State
 from frn.system.processes.messages import convert
-from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.modes import Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 
 PROTOCOL_VERSION = 1
@@ -184,12 +184,45 @@ class Confusion(TypedDict):
     """True class by named class."""
     accuracy: float
     """Share that got its class, in [0, 1]."""
+    interval: tuple[float, float]
+    """Its 95 % interval."""
 
 
 class HideAndTest(Request[Confusion], op="hide_and_test", queue="compute"):
     """Enroll `shot` examples per class, drawn by chance (the same ones each time), and classify the others."""
 
     shot: int
+
+
+class ModelScore(TypedDict):
+    """How well a model tells the classes apart."""
+
+    model: str
+    right: int
+    """Examples that get their class, each judged without itself."""
+    photos: int
+    interval: tuple[float, float]
+    """95 % interval of the share of those, in [0, 1]."""
+    auroc: float | None
+    """Chance that an example is more familiar than a photo of an unknown class; None with one class."""
+    milliseconds: float
+    bytes: int
+
+
+class Compared(TypedDict):
+    """Models on the same classes."""
+
+    scores: list[ModelScore]
+    differing: list[str]
+    """Paths of examples that they do not all name alike."""
+
+
+class CompareModels(Request[Compared], op="compare", queue="compute"):
+    """Judge every example without itself under each of some models. Events: `progress` {done, total}."""
+
+    classes: dict[str, list[str]]
+    """Paths of the examples by class."""
+    models: list[str]
 
 
 class Heat(TypedDict):
@@ -221,6 +254,8 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     """Width and height of a cell; of pixels in pixels, of characters only their ratio counts."""
     colours: int = 256
     """That the terminal has for a picture of Sixel."""
+    palette: Palette = ""
+    """That a picture of characters is dithered to."""
 
 
 def parse(message: Mapping[str, object]) -> Request[Any]:

@@ -6,7 +6,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from frn_tui.client.protocol import Confusion
-from frn_tui.terminal.text import display_name, percent
+from frn_tui.terminal.text import count_of, display_name, percent
 
 WIDEST = 24
 """Cells of a name."""
@@ -18,9 +18,12 @@ def confusion_table(found: Confusion, names: Mapping[int, str], shot: int) -> Te
     room = max(len(str(count)) for count in (len(rows), *(count for _, counts in rows for count in counts)))
     width = min(max([cell_len(display_name(name)) for name, _ in rows] + [4]), WIDEST)
     digits = max(len(str(len(rows))), 2)
+    (low, high), asked = found["interval"], sum(map(sum, found["counts"]))
     table = Text(no_wrap=True)
     table.append(
-        f"{percent(found['accuracy'], 1)} right with {shot} example{'s' * (shot > 1)} per class\n", style="bold"
+        f"{percent(found['accuracy'], 1)} right with {shot} example{'s' * (shot > 1)} per class "
+        f"({percent(low)} to {percent(high)}; one split, {count_of(asked, 'hidden photo')})\n",
+        style="bold",
     )
     table.append("rows are true, columns named\n\n")
     table.append(" " * (digits + 1 + width) + "".join(f" {n:>{room}}" for n in range(1, len(rows) + 1)) + "\n")

@@ -20,7 +20,8 @@ KEYS = {
             "{misfits-of-all-classes}  {near-copies-of-all-classes}",
             "misfits, and near copies, of all classes",
         ),
-        ("{hide-and-test}", "hide and test: how well a few examples do"),
+        ("{hide-and-test}  {compare-models}", "hide and test a few examples; compare the models"),
+        ("{order-of-classes}", "classes by quality, size, name, or number"),
     ],
     "Ask": [
         ("{ask}", "about a photo, several, or a folder; enter on a photo asks about it"),

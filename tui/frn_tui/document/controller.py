@@ -5,7 +5,8 @@ the session.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -13,10 +14,10 @@ from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.file_requests import Found
-from frn_tui.client.protocol import Answer, Confusion, Engine, HideAndTest
+from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, Engine, HideAndTest
 from frn_tui.document.queries import Problem, ShowProgress
 from frn_tui.document.review_state import Reviewed, reviewed
-from frn_tui.document.synced_document import SyncedDocument, support_of
+from frn_tui.document.synced_document import SyncedDocument, support_of, told_to
 from frn_tui.terminal.text import count_of
 
 
@@ -37,6 +38,12 @@ class Added:
             (self.refused, "cannot be a class"),
         )
         return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
+
+
+PART = 64
+"""Photos of a folder that are opened together."""
+TOLD_EVERY = 3.0
+"""Seconds after which the engine gets the classes as far as they are, while a folder is being opened."""
 
 
 def not_added(count: int) -> str:
@@ -71,22 +78,65 @@ class Controller(SyncedDocument):
     async def open_folder(
         self, path: str | None, classes: dict[str, list[str]], progress: ShowProgress | None = None
     ) -> Added:
-        """Open class folders in place of what is there: no edit, as they are on the disk; None: the samples."""
+        """Open class folders in place of what is there: no edit, as they are on the disk; None: the samples.
+
+        The classes are there at once, their photos follow part by part; those that came stay if it is cancelled.
+        """
         await self.start_anew()
-        session, begun = self.session, self.session.state
+        session, outcome = self.session, Added()
         self.place = path
-        everything = [path for paths in classes.values() for path in paths]
-        supports, broken = await self._embed(everything, f"Opening {count_of(len(classes), 'class')}", progress)
-        if session is not self.session:  # another was opened meanwhile
-            return Added()
-        unedited = session.state is begun
-        outcome = self._make_classes(classes, supports, broken)
-        if unedited:
-            self.session = Session(session.state)
+        opening = Session(session.state)
+        ids = self._named_classes(opening, classes, outcome)
+        self.problems += outcome.refused
+        self._take_in(opening.state)
         if path is None:
-            self.sample_classes = frozenset(self.names)
+            self.sample_classes = frozenset(ids.values())
+        self._changed()
+        photos = [(ids[name], path) for name, paths in classes.items() if name in ids for path in paths]
+        what, told = f"Opening {count_of(len(classes), 'class')}", time.monotonic()
+        for first in range(0, len(photos), PART):
+            part = photos[first : first + PART]
+            told_part = _part_of(progress, first, len(photos))
+            supports, broken = await self._embed([path for _, path in part], what, told_part)
+            if session is not self.session:  # another was opened meanwhile
+                return Added()
+            self._add_part(part, supports, outcome)
+            outcome.broken += broken
+            self.problems += broken
+            if time.monotonic() - told > TOLD_EVERY:
+                await self.sync()
+                told = time.monotonic()
         await self.sync(progress)
         return outcome
+
+    def _add_part(self, part: Sequence[tuple[int, str]], supports: Sequence[Support], outcome: Added) -> None:
+        """Add some of the photos that are being opened: no edit."""
+        opening, by_path = Session(self.session.state), {str(support.path): support for support in supports}
+        for class_id in dict.fromkeys(class_id for class_id, _ in part):
+            found = [by_path[path] for of, path in part if of == class_id and path in by_path]
+            if self.entry(class_id) is not None:  # else it was deleted meanwhile
+                duplicates = opening.add(class_id, found)
+                outcome.added += len(found) - len(duplicates)
+                outcome.duplicates += duplicates
+        self._take_in(opening.state)
+
+    def _take_in(self, state: State) -> None:
+        """Put a state in place of this one that is as the disk has it."""
+        was_saved = self.session.is_saved
+        self.session.amend(state)
+        if was_saved:
+            self.session.mark_saved()
+
+    def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
+        """Make the classes that are missing; the ids of all whose names are good."""
+        ids = {}
+        for name in names:
+            there = session.state.named(name.strip())
+            try:
+                ids[name] = there.id if there is not None else session.create(name)
+            except FrnError as error:  # the other folders have good names
+                outcome.refused.append(Problem(name, str(error)))
+        return ids
 
     async def load(self, path: str, progress: ShowProgress | None = None, *, copy: bool = False) -> None:
         """Open a project in place of what is there; of a copy only the classes, so that saving asks for a name."""
@@ -166,14 +216,8 @@ class Controller(SyncedDocument):
         self.problems += broken
         with self.session.one_edit():
             self.step_aside()
-            for name, paths in classes.items():
-                there = self.session.state.named(name.strip())
-                try:
-                    class_id = there.id if there is not None else self.session.create(name)
-                except FrnError as error:  # the other folders have good names
-                    outcome.refused.append(Problem(name, str(error)))
-                    continue
-                found = [by_path[path] for path in paths if path in by_path]
+            for name, class_id in self._named_classes(self.session, classes, outcome).items():
+                found = [by_path[path] for path in classes[name] if path in by_path]
                 duplicates = self.session.add(class_id, found)
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
@@ -221,6 +265,12 @@ class Controller(SyncedDocument):
         await self.sync()
         return await self.engine.call(HideAndTest(shot))
 
+    async def compare(self, models: list[str], progress: ShowProgress | None = None) -> Compared:
+        """How well models do on the classes."""
+        classes = self.session.state.classes
+        examples = {entry.name: [str(s.path) for s in entry.supports] for entry in classes if entry.supports}
+        return await self.engine.call(CompareModels(examples, models), told_to("Comparing models", progress))
+
     async def show(self, path: str) -> None:
         """Put one of the answers on show, with its error maps."""
         self.query.show(path)
@@ -263,3 +313,10 @@ class Controller(SyncedDocument):
         supports = [support_of(answer) for answer in answers if "key" in answer]
         self.session.set_aside(supports)
         return len(supports)
+
+
+def _part_of(progress: ShowProgress | None, first: int, count: int) -> ShowProgress | None:
+    """Progress of a part, as that of the whole."""
+    if progress is None:
+        return None
+    return lambda what, done, total: progress(what, first + done, count)

@@ -1,5 +1,6 @@
 """Operations of the engine, by the names of the protocol."""
 
+from frn_tui.engine.classes.comparing import compare
 from frn_tui.engine.classes.embedding import Embedding
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.classes.scoring import Queries
@@ -50,5 +51,6 @@ def build_handlers(app: int) -> dict[str, Handler]:
         "classes": classes.set_classes,
         "query": queries.query,
         "hide_and_test": queries.hide_and_test,
+        "compare": compare,
         "export": Exports(models, classes).export,
     }

@@ -1,6 +1,6 @@
 """The classes: made, renamed, filled with photos, tested."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import ClassVar
 
 from rich.text import Text
@@ -10,7 +10,8 @@ from textual.binding import Binding
 from textual.widgets import Static
 
 from frn.inference.session import ClassEntry
-from frn_tui.client.protocol import ClassReport
+from frn.models.zoo import named_extractors
+from frn_tui.client.protocol import ClassReport, ModelScore
 from frn_tui.dialogs.confusion import confusion_table
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.document.controller import Added
@@ -18,10 +19,16 @@ from frn_tui.document.queries import Problem
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.guide import Guide
 from frn_tui.panes.project import ProjectBar
-from frn_tui.terminal.paths import absolute, name_of
-from frn_tui.terminal.text import count_of, display_name
+from frn_tui.terminal.paths import absolute, name_of, natural_order
+from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.class_list import ClassList, ClassRow
 
+ORDERS: dict[str, Callable[[ClassRow], object] | None] = {
+    "number": None,
+    "quality": lambda row: (row.quality is None, row.quality or 0.0),
+    "size": lambda row: row.images,
+    "name": lambda row: natural_order(row.name),
+}
 MANY = 500
 """Photos from which on adding asks first."""
 
@@ -34,11 +41,14 @@ class ClassesPane(Pane):
         Binding("a", "add", "Add"),
         Binding("r", "rename", "Rename", show=False),
         Binding("T", "confusion", "Hide and test", show=False),
+        Binding("C", "compare", "Compare models", show=False),
+        Binding("O", "order", "Order of classes", show=False),
     )
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="classes-pane")
         self.list, self.guide = ClassList(id="classes"), Guide(context.controller)
+        self.order = "number"
         self.chosen: int | None = None
         """Id of the class whose photos are shown."""
 
@@ -61,8 +71,12 @@ class ClassesPane(Pane):
             self.chosen = classes[0].id if classes else None
         reports = self.controller.reports
         missing = self.controller.missing
-        self.list.show([_row(entry, reports.get(entry.id), missing) for entry in classes])
-        self.border_title = Text(f"Classes {len(classes)}")
+        rows = [_row(number, entry, reports.get(entry.id), missing) for number, entry in enumerate(classes, 1)]
+        if (key := ORDERS[self.order]) is not None:
+            rows.sort(key=key)  # type: ignore[arg-type]  # the keys of one order are alike
+        self.list.show(rows)
+        by = "" if self.order == "number" else f" · by {self.order}"
+        self.border_title = Text(f"Classes {len(classes)}{by}")
         self.query_one("#teach").display = not classes
         self.guide.show()
 
@@ -203,6 +217,27 @@ class ClassesPane(Pane):
         else:
             self.context.say(str(outcome), severity="warning")
 
+    def action_order(self) -> None:
+        """By number, the worst first, the fewest photos first, by name."""
+        orders = list(ORDERS)
+        self.order = orders[(orders.index(self.order) + 1) % len(orders)]
+        self.show()
+
+    def action_compare(self) -> None:
+        self.context.start(self._compare)
+
+    async def _compare(self) -> None:
+        """Show what each installed model makes of the classes, and take one of them."""
+        found = await self.controller.compare(list(named_extractors()), self.context.progress)
+        now = self.controller.model_name
+        options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
+        photos = count_of(len(found["differing"]), "photo")
+        title = f"Models on these classes, each photo without itself; they disagree on {photos}"
+        chosen = await self.context.chosen(title, options)
+        if chosen is not None and found["scores"][chosen]["model"] != now:
+            await self.controller.change_model(found["scores"][chosen]["model"], self.context.progress)
+            self.context.say(f"model {self.controller.model_name}   u: undo")
+
     def action_confusion(self) -> None:
         def asked(text: str) -> None:
             if text.isdecimal() and len(text) < 5 and int(text) > 0:  # "²" is a digit too, and no number
@@ -218,11 +253,19 @@ class ClassesPane(Pane):
         self.app.push_screen(Page("Hide and test", confusion_table(found, self.controller.names, shot), wide=True))
 
 
-def _row(entry: ClassEntry, report: ClassReport | None, missing: Set[str]) -> ClassRow:
+def _compared(score: ModelScore) -> str:
+    """A model's score in a line."""
+    low, high = score["interval"]
+    auroc = "" if score["auroc"] is None else f"   unknown AUROC {score['auroc']:.2f}"
+    right = f"{percent(score['right'] / score['photos'], 1)} right ({percent(low)} to {percent(high)})"
+    return f"{score['model']:<16} {right}{auroc}   {score['milliseconds']:.1f} ms   {score['bytes'] / 1e6:.1f} MB"
+
+
+def _row(number: int, entry: ClassEntry, report: ClassReport | None, missing: Set[str]) -> ClassRow:
     trouble = {0: "empty", 1: "one photo"}.get(len(entry.supports), "")
     if missing and (away := sum(str(support.path) in missing for support in entry.supports)):
         trouble = f"{away} missing"
     quality = None
     if report is not None and report["rank"]:  # share of left-out examples that would get their own class
         quality = sum(rank == 0 for rank in report["rank"].values()) / len(report["rank"])
-    return ClassRow(entry.id, entry.name, len(entry.supports), quality, trouble)
+    return ClassRow(entry.id, entry.name, len(entry.supports), quality, trouble, number)

@@ -13,7 +13,7 @@ from frn.inference.session import ClassEntry, Support
 from frn_tui.client.protocol import ClassReport
 from frn_tui.dialogs.dialogs import AskText
 from frn_tui.panes.context import Context, Pane
-from frn_tui.terminal.text import display_name, percent
+from frn_tui.terminal.text import class_keys, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 
 TITLES = {"outlier": "that do not fit, of all classes", "near": "near copies, of all classes"}
@@ -91,8 +91,11 @@ class PhotosPane(Pane):
     @on(Gallery.SelectionChanged)
     def show_selection(self) -> None:
         count = len(self.gallery.selection)
-        keys = "1-9 m move   d remove" if count else "space select   enter ask   f worst fit"
-        self.border_subtitle = Text(f"{count} selected   {keys}" if count else keys)
+        keys = "space select  enter ask  f worst fit  ! misfits"
+        if count:
+            room = self.size.width - 32
+            keys = f"{count} selected   to {class_keys(self.controller.names.values(), room)}  m by name  d remove"
+        self.border_subtitle = Text(keys)
 
     def assign(self, target: ClassEntry) -> None:
         """A class was named while photos had the focus: move the selected ones there."""

@@ -18,6 +18,7 @@ from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute, name_of, shortened
 from frn_tui.terminal.text import count_of, display_name
 
+PANES = ("classes", "photos", "query")
 SUFFIX = ".frn.json"
 """As in `frn.inference.project`, which would import numpy."""
 
@@ -64,6 +65,9 @@ class ProjectBar(Static):
             grid = "×".join(map(str, [*opened["grid"], opened["d"]]))
             model = f"{name_and_device} · {opened['side']}×{opened['side']} · {grid}"
         width = max(self.screen.size.width - 2, 10)
+        if self.screen.has_class("-narrow"):
+            shown = next((name for name in PANES if self.screen.has_class(f"-show-{name}")), "")
+            model = "tab: " + " ".join(name.upper() if name == shown else name for name in PANES)
         room = width - len(left) - len(right)
         line = Text(left, style="bold")
         line.append(f"{model:^{room}}" if room > len(model) + 2 else " " * max(room, 1), style="not bold dim")

@@ -1,7 +1,6 @@
 """All answers: a grid or a table of them, labelled many at once, with the histogram that the threshold is set on."""
 
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -20,7 +19,7 @@ from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, mar
 from frn_tui.panes.large import LargeView
 from frn_tui.panes.verdicts import Verdicts
 from frn_tui.settings.keys import shown as shown_keys
-from frn_tui.terminal.text import count_of, display_name, percent
+from frn_tui.terminal.text import class_keys, count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 from frn_tui.widgets.histogram import Histogram
 from frn_tui.widgets.jobs import JobLine
@@ -366,13 +365,3 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     if item.is_changed and item.first is not None:
         parts.append(f"at first {display_name(item.first, 24)}")
     return " · ".join(parts)
-
-
-def class_keys(names: Iterable[str], width: int) -> str:
-    """Return the digits with their classes, like "1 jay  2 owl", as many as fit into `width` cells."""
-    shown: list[str] = []
-    for number, name in enumerate(islice(names, 9), 1):
-        shown.append(f"{number} {display_name(name, 16)}")
-        if cell_len("  ".join(shown)) > width:
-            return "  ".join([*shown[:-1], f"…{len(shown)}-9"]) if len(shown) > 1 else "1-9 of class"
-    return "  ".join(shown)

@@ -1,5 +1,6 @@
 """The one screen that is always there: classes, the photos of one class, and the query."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -25,7 +26,7 @@ from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
 from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.picture import PicturePane
-from frn_tui.panes.project import ProjectBar
+from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
 from frn_tui.settings.keys import with_ids
 from frn_tui.terminal.modes import MODES, Mode
@@ -45,7 +46,6 @@ COMPACT = 100
 """Columns below which the keys stand closer together, so that all fit at 80."""
 NARROWEST = 20
 """Percent of the width that the photos and the query share, which either has at least."""
-PANES = ("classes", "photos", "query")
 
 
 def keys_of(pane: str, keys: Iterable[Binding]) -> Iterable[Binding]:
@@ -187,7 +187,11 @@ class Workspace(Screen[None]):
             classes = await self.classes_pane.fewer(found["classes"] or {name_of(path): found["files"]})
             if classes is not None:
                 self.context.remember(path)
-                outcome = await self.controller.open_folder(path, classes, self.context.progress)
+                try:
+                    outcome = await self.controller.open_folder(path, classes, self.context.progress)
+                except asyncio.CancelledError:  # what came stays, and counts
+                    self.context.start(self.controller.sync, group="edit")
+                    raise
                 self.classes_pane.tell_of_troubles(outcome)
         else:
             self.context.say(found.get("reason", f"{path}: is a photo; name its folder"), severity="warning")
@@ -221,6 +225,8 @@ class Workspace(Screen[None]):
     def show_pane(self, name: str) -> None:
         for other in PANES:
             self.set_class(other == name, f"-show-{other}")
+        if self.is_attached:
+            self.project_bar.show()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """However a pane got the focus, the next one is counted from there."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 Mode = Literal["kitty", "sixel", "half", "quad", "sextant", "octant", "ascii", "none"]
+Palette = Literal["", "256", "greys"]
+"""All colours, the 256 of a terminal's table, or black, white and two greys between."""
 PIXELS: tuple[Mode, ...] = ("kitty", "sixel")
 """Those that some terminals can."""
 MODES: tuple[Mode, ...] = ("half", "quad", "sextant", "octant", "ascii", "none")
@@ -30,9 +32,14 @@ PARTS: dict[Mode, tuple[int, int]] = {
 
 def default_mode(environ: Mapping[str, str], color_system: str | None) -> Mode:
     """How to draw pictures on this terminal, from what it says of itself unasked."""
-    if "NO_COLOR" in environ or environ.get("TERM") in ("dumb", "unknown"):
-        return "ascii"
-    return "half" if color_system in ("truecolor", "256") else "ascii"
+    return "half" if color_system and environ.get("TERM") not in ("dumb", "unknown") else "ascii"
+
+
+def palette_of(color_system: str | None) -> Palette:
+    """The colours that pictures are dithered to: few blocks in wrong colours say less than greys."""
+    if color_system in ("standard", "windows"):
+        return "greys"
+    return "256" if color_system == "256" else ""
 
 
 def _sextants() -> str:

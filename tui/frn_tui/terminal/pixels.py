@@ -18,7 +18,7 @@ from rich.color_triplet import ColorTriplet
 from rich.style import Style
 
 from frn_tui.terminal.marks import MARKS, PLACEHOLDER, PLACES
-from frn_tui.terminal.modes import PIXELS, Mode
+from frn_tui.terminal.modes import CELLS, PIXELS, Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import Rows, translated
 
@@ -75,6 +75,8 @@ class Graphics:
         """Width and height of a cell in pixels."""
         self.colours = 256
         """Colours of a picture of Sixel."""
+        self.palette: Palette = ""
+        """Colours of a picture of characters."""
         self.in_page = IN_PAGE
         self.in_tmux = "TMUX" in os.environ and not IN_PAGE
         self._pictures: WeakValueDictionary[int, Picture] = WeakValueDictionary()
@@ -85,7 +87,7 @@ class Graphics:
     def wanted(self, mode: Mode, *, framed: bool = False) -> dict[str, Any]:
         """What to ask the engine for beside the number of cells, to draw in a mode."""
         if mode not in PIXELS:
-            return {}
+            return {"palette": self.palette} if mode in CELLS else {}
         return {"framed": framed, "cell": list(self.cell), "colours": self.colours}
 
     def send(self, picture: Picture | None) -> None:

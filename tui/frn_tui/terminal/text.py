@@ -1,6 +1,7 @@
 """Names from outside, made safe to show, and shares, in numbers and as bars."""
 
-from itertools import accumulate
+from collections.abc import Iterable
+from itertools import accumulate, islice
 
 from rich.cells import cell_len
 
@@ -53,6 +54,16 @@ def count_of(count: int, what: str) -> str:
     """A number of things: "1 photo", "2 photos", "3 classes"."""
     ending = "es" if what.endswith("s") else "s"
     return f"{count:,} {what}{'' if count == 1 else ending}"
+
+
+def class_keys(names: Iterable[str], width: int) -> str:
+    """Return the digits with their classes, like "1 jay  2 owl", as many as fit into `width` cells."""
+    shown: list[str] = []
+    for number, name in enumerate(islice(names, 9), 1):
+        shown.append(f"{number} {display_name(name, 16)}")
+        if cell_len("  ".join(shown)) > width:
+            return "  ".join([*shown[:-1], f"…{len(shown)}-9"]) if len(shown) > 1 else "1-9 of class"
+    return "  ".join(shown)
 
 
 def _escaped(char: str) -> str:

@@ -26,12 +26,13 @@ class ClassRow:
     """Share of its examples that the others would name rightly; None if unknown."""
     trouble: str = ""
     """What is wrong with it; the list shows that something is."""
+    number: int = 0
+    """Place among the classes, whose first nine have keys; 0: that in the list."""
 
 
 class _Line(OneLine):
     def __init__(self, row: ClassRow, number: int) -> None:
-        self.row = row
-        self.number = number
+        self.row, self.number = row, number
 
     def segment(self, width: int, style: Style) -> Segment:
         row = self.row
@@ -77,7 +78,7 @@ class ClassList(Options):
             return
         place, chosen, scroll = self.highlighted or 0, self.chosen_id, self.scroll_y
         self._class_rows = rows
-        self.set_options(Option(_Line(row, number), id=str(row.id)) for number, row in enumerate(rows, 1))
+        self.set_options(Option(_Line(row, row.number or at), id=str(row.id)) for at, row in enumerate(rows, 1))
         if not rows:
             self._told = None
             return

@@ -9,8 +9,8 @@ from functools import partial
 from PIL import Image
 
 from frn.data.prepare import fetching
-from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, ready_made
-from frn.data.prepare.sources import Found, Sources
+from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, read_boxes, ready_made
+from frn.data.prepare.sources import Sources
 from frn.errors import FrnError
 
 OFFICIAL: Counts = {"train": (50, 5000), "val": (25, 2500), "test": (25, 2500)}
@@ -29,7 +29,7 @@ def plan(sources: Sources, split: str) -> Plan:
     if absent:
         raise FrnError(f"{sources}: has no {' and no '.join(absent)}, which FGVC-Aircraft keeps in data/")
     number_of = {name: number for number, name in enumerate(lines(files["variants.txt"]))}
-    boxes = _boxes(files["images_box.txt"])
+    boxes = read_boxes(files["images_box.txt"], "id xmin ymin xmax ymax")
     pairs = [(line[:7], line[8:].strip()) for name in LISTS for line in lines(files[name])]
     unknown = [f"{image} {variant}" for image, variant in pairs if variant not in number_of or image not in boxes]
     missing = [image for image, _ in pairs if f"images/{image}.jpg" not in files]
@@ -43,17 +43,6 @@ def plan(sources: Sources, split: str) -> Plan:
         number, cut = number_of[variant], partial(Image.Image.crop, box=boxes[image])
         items.append(Item(interleaved(number), str(number), f"{image}.png", files[f"images/{image}.jpg"], cut))
     return Plan(items, OFFICIAL)
-
-
-def _boxes(file: Found) -> dict[str, tuple[float, float, float, float]]:
-    boxes = {}
-    for line in lines(file):
-        try:
-            image, left, upper, right, lower = line.split()
-            boxes[image] = (float(left), float(upper), float(right), float(lower))
-        except ValueError as error:
-            raise FrnError(f"{file.where}: {line!r} is no box (id xmin ymin xmax ymax)") from error
-    return boxes
 
 
 AIRCRAFT = Benchmark(

@@ -10,7 +10,18 @@ from pathlib import PurePosixPath
 
 from PIL import Image
 
-from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, ready_made
+from frn.data.prepare.benchmark import (
+    Benchmark,
+    Box,
+    Counts,
+    Item,
+    Plan,
+    below,
+    interleaved,
+    lines,
+    read_boxes,
+    ready_made,
+)
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
@@ -58,19 +69,12 @@ def _item(split: str, label: str, name: str, file: Found) -> Item:
     return Item("test" if split == "all" else interleaved(index), label, name, file)
 
 
-def _boxes(files: dict[str, Found], sources: Sources) -> dict[str, tuple[float, float, float, float]]:
+def _boxes(files: dict[str, Found], sources: Sources) -> dict[str, Box]:
     """Corners of every image's box, from its corner and extent."""
     if "bounding_boxes.txt" not in files:
         raise FrnError(f"{sources}: has no bounding_boxes.txt. `frn data prepare cub-raw` needs none.")
-    boxes = {}
-    for line in lines(files["bounding_boxes.txt"]):
-        number, *values = line.split()
-        try:
-            x, y, width, height = map(float, values)
-        except ValueError as error:
-            raise FrnError(f"{files['bounding_boxes.txt'].where}: {line!r} is no box (id x y width height)") from error
-        boxes[number] = (x, y, x + width, y + height)
-    return boxes
+    boxes = read_boxes(files["bounding_boxes.txt"], "id x y width height")
+    return {number: (x, y, x + width, y + height) for number, (x, y, width, height) in boxes.items()}
 
 
 CUB_CROPPED = Benchmark(

@@ -6,6 +6,7 @@ from itertools import islice
 import numpy as np
 
 from frn.errors import FrnError
+from frn.evaluation.labelled import wilson
 from frn.inference.extractor import Embedded as Found
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
@@ -125,6 +126,7 @@ class Queries:
             "ids": [entry.id for entry in entries],
             "counts": counts.tolist(),
             "accuracy": float(np.trace(counts) / counts.sum()),
+            "interval": wilson(int(np.trace(counts)), int(counts.sum())),
         }
 
     def _hide(self, entries: list[ClassEntry], shot: int, check: Check) -> tuple[ClassScorer, list[tuple[int, str]]]:

@@ -1,10 +1,14 @@
 """Pixels as cells of characters in two colours."""
 
+import itertools
+from functools import cache
+
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from frn.images.transforms import Pixels
-from frn_tui.terminal.modes import CHARACTERS, PARTS, Mode
+from frn_tui.terminal.modes import CHARACTERS, PARTS, Mode, Palette
 
 CHUNK = 1024
 """Cells whose splits are tried together."""
@@ -26,6 +30,27 @@ def encode(pixels: Pixels, mode: Mode) -> bytes:
         found = [_two_colours(parts[first : first + CHUNK]) for first in range(0, len(parts), CHUNK)]
         places, ink, ground = (np.concatenate(some) for some in zip(*found, strict=True))
     return np.concatenate([places[:, None], ink, ground], axis=1).astype(np.uint8).tobytes()
+
+
+def dithered(pixels: Pixels, palette: Palette) -> Pixels:
+    """The same in the colours of a palette, which is exact: what the terminal would round is spread over neighbours."""
+    image = Image.fromarray(pixels)
+    if palette == "greys":
+        image = image.convert("L").convert("RGB")
+    limited = image.quantize(palette=_palette(palette), dither=Image.Dither.FLOYDSTEINBERG)
+    return np.asarray(limited.convert("RGB"))
+
+
+@cache
+def _palette(palette: Palette) -> Image.Image:
+    if palette == "greys":
+        colours = [(level,) * 3 for level in (0, 128, 192, 255)]
+    else:
+        cube = (0, 95, 135, 175, 215, 255)
+        colours = [*itertools.product(cube, cube, cube), *((level,) * 3 for level in range(8, 239, 10))]
+    image = Image.new("P", (1, 1))
+    image.putpalette(list(itertools.chain(*colours)))
+    return image
 
 
 def _two_colours(parts: Pixels) -> tuple[NDArray[np.int64], Pixels, Pixels]:

@@ -11,7 +11,7 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.engine.models import Models
-from frn_tui.engine.pictures.blocks import encode
+from frn_tui.engine.pictures.blocks import dithered, encode
 from frn_tui.engine.pictures.decoded_photos import Photos
 from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
 from frn_tui.engine.pictures.heat import Box, paint, read_map
@@ -71,6 +71,8 @@ class Previews:
         if request.framed and request.mode in PIXELS:
             pixels = draw_frame(pixels, box)
         is_pixels = request.mode in PIXELS
+        if request.palette and not is_pixels:
+            pixels = dithered(pixels, request.palette)
         return Picture(
             request.mode,
             place.columns,

@@ -260,7 +260,7 @@ class Gallery(ScrollView, can_focus=True):
         missing = [request for request in requests if not self._tiles.has(request)]
         if any(request not in self._asked for request in missing):
             self._asked = missing
-            self.post_message(self.Want(self, missing))
+            self.app.post_message(self.Want(self, missing))  # not by way of the screen, which may be the sender
 
     def render_line(self, y: int) -> Strip:
         if not self._items:
