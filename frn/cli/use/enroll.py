@@ -57,7 +57,8 @@ def enroll(
     report_skipped(skipped)
     classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=threshold)
-    save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
+    reference = ModelReference.of(model, classifier.extractor, out.parent)
+    save_project(out, Project(reference, state, {"head": classifier.kept_head}), replace=replace)
     summary = _summary(out, classifier, len(skipped))
     if not printed(wants, summary, rows_of(summary["classes"])):
         _show(out, classifier)

@@ -30,7 +30,7 @@ SAME = 0.98
 """Cosine of two maps from which on the photos are near copies."""
 SHIFTS = (-0.8,) * 4 + (-1.8,) * 4
 """Of alpha from the trained one, round by round."""
-SLACK = 0.02
+SLACK = 0.03
 """Share of what the best number of groups gains over one group that fewer groups may miss."""
 LEAST_SIZE, MOST_GROUPS = 3, 200
 """Photos in a group on average, and number of groups, to which the search for that number goes."""
@@ -73,7 +73,7 @@ def _near_copies(maps: Floats) -> list[list[int]]:
     first: dict[int, list[int]] = {}
     for place, row in enumerate(flat):
         firsts = list(first)
-        alike = np.flatnonzero(flat[firsts] @ row >= SAME) if firsts else ()
+        alike = np.flatnonzero(flat[firsts] @ row >= SAME)
         first.setdefault(firsts[alike[0]] if len(alike) else place, []).append(place)
     return list(first.values())
 
