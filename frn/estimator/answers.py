@@ -50,9 +50,9 @@ class Fitted:
         found: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
         return found
 
-    def predictions(self, photos: Iterable[Photo], *, transductive: bool = False) -> Iterator[Prediction]:
+    def predictions(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction]:
         """Predictions, a batch at a time. FrnError if a photo cannot be read."""
-        for outcome in self.outcomes(list_photos(photos), transductive=transductive):
+        for outcome in self.outcomes(list_photos(photos), transductive):
             if isinstance(outcome, FrnError):
                 raise outcome
             yield outcome
@@ -68,8 +68,8 @@ class Fitted:
                 probability, explained = found.probabilities[found.label], found.explained[found.label]
                 yield Answer(photo, at[found.label], probability, explained, found.unknown)
 
-    def outcomes(self, photos: Iterable[Photo], *, transductive: bool = False) -> Iterator[Prediction | FrnError]:
-        """Predictions and errors of photos, in order, a batch at a time; if `transductive`, all at once."""
+    def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
+        """Predictions and errors of photos, in order, a batch at a time; all of them at once if `transductive`."""
         return self.classifier.answers(embed(self.classifier.extractor, photos), transductive=transductive)
 
 

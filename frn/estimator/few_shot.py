@@ -142,7 +142,7 @@ class FewShotClassifier(Estimator):
         With `transductive`, all photos refine the classes first, so each label depends on the other photos.
         """
         fitted = self._fitted
-        return fitted.labels_of(answer.label for answer in fitted.predictions(photos, transductive=transductive))
+        return fitted.labels_of(answer.label for answer in fitted.predictions(photos, transductive))
 
     def predict_proba(self, photos: Sequence[Photo], *, transductive: bool = False) -> NDArray[np.float64]:
         """Probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""
@@ -336,7 +336,7 @@ class FewShotClassifier(Estimator):
         self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]], transductive: bool = False
     ) -> NDArray[np.float64]:
         fitted = self._fitted
-        rows = [list(row(answer).values()) for answer in fitted.predictions(photos, transductive=transductive)]
+        rows = [list(row(answer).values()) for answer in fitted.predictions(photos, transductive)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
 
 

@@ -249,10 +249,7 @@ class Classifier:
     def answers(
         self, embedded: Iterable[Embedded | FrnError], *, transductive: bool = False
     ) -> Iterator[Prediction | FrnError]:
-        """Predictions of embedded images, a batch at a time, or all at once if `transductive`.
-
-        Examples are judged without themselves.
-        """
+        """Predictions of embedded images, a batch at a time; examples are judged without themselves."""
         remaining = iter(embedded)
         while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
             found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
@@ -262,22 +259,21 @@ class Classifier:
                 yield outcome if isinstance(outcome, FrnError) else next(predictions)
 
     def example_maps(self) -> Mapping[str, Maps]:
-        """Feature maps (r, d) of every example by its content key, from the store if it has them.
+        """Feature maps (r, d) of every example, by its content key; most are in the store.
 
-        FrnError if one cannot be read any more, or has changed.
+        FrnError if an example cannot be read, or has changed since it was enrolled.
         """
-        if self.maps is not None:
-            return self.maps
-        known = {support.path: support.key for entry in self.state.classes for support in entry.supports}
-        maps: dict[str, Maps] = {}
-        for path, outcome in self.extractor.read(known, store=self.store, known=known):
-            if isinstance(outcome, FrnError):
-                raise outcome
-            if outcome.key != known[path]:
-                raise FrnError(f"{path}: has changed since the project was loaded. Load it again.")
-            maps[outcome.key] = outcome.maps
-        self.maps = maps
-        return maps
+        if self.maps is None:
+            known = {s.path: s.key for entry in self.state.classes for s in entry.supports}
+            maps: dict[str, Maps] = {}
+            for path, outcome in self.extractor.read(known, store=self.store, known=known):
+                if isinstance(outcome, FrnError):
+                    raise outcome
+                if outcome.key != known[path]:
+                    raise FrnError(f"{path}: has changed since the classes were loaded. Load them again.")
+                maps[outcome.key] = outcome.maps
+            self.maps = maps
+        return self.maps
 
     def predict(self, feature_maps: Maps, key: str | None = None) -> Prediction:
         """Classify one feature map (r, d); an example, by its content key, without itself."""

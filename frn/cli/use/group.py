@@ -20,13 +20,13 @@ Groups = dict[str, list[Path]]
 @prints_result()
 def group(
     photos: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
-    out: Annotated[Path, typer.Option(help="New folder of copies, or project to write: something.frn.json.")],
+    out: Annotated[Path, typer.Option(help="New folder of copies, or project (.frn.json) to write.")],
     groups: Annotated[
         int | None, typer.Option(min=1, help="Number of groups.", show_default="chosen from the photos")
     ] = None,
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     tta: options.TtaName = "none",
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Group unlabelled photos, each group probably one class.
