@@ -22,11 +22,12 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     familiarity,
+    share_of,
     stride,
 )
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
-from frn.ridge.parameters import probabilities
+from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
@@ -67,16 +68,23 @@ class Prediction:
 class Classifier:
     """Enrolled classes over an extractor. Classes may have different numbers of images."""
 
-    def __init__(self, extractor: Extractor, store: FeatureStore | None = None) -> None:
-        """Start without classes. The store keeps feature maps of example images between programs."""
-        if extractor.head is None:
+    def __init__(
+        self, extractor: Extractor, store: FeatureStore | None = None, head: HeadParameters | None = None
+    ) -> None:
+        """Start without classes. The store keeps feature maps of example images between programs.
+
+        Raises:
+            FrnError: if neither the extractor nor `head` says what FRN's head has learned.
+        """
+        head = head or extractor.head
+        if head is None:
             raise FrnError(
                 f"this model was trained as {extractor.method}, but classes are enrolled by reconstruction. "
                 "Use one trained with --method frn."
             )
         self.extractor = extractor
         self.store = store
-        self.head = extractor.head
+        self.head = head
         """Alpha, beta and gamma, chosen again with the classes (`ridge.tuning`)."""
         self.kept_head: object = None
         """What a project says of the head (`head_document`); it is used as long as the classes are the same."""
@@ -96,6 +104,8 @@ class Classifier:
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
         """Errors (n, way) of examples without themselves, their classes and their energies."""
+        self._others: Shares | None = None
+        """Familiarity of photos that a person said are of none of the classes."""
 
     @property
     def rule(self) -> RejectRule:
@@ -112,7 +122,7 @@ class Classifier:
         """The rule that the examples give, and what to expect of it."""
         if self.left_out is None:
             raise FrnError("there is no class yet: enroll some first")
-        return calibrate(*self.left_out, self.false_rejections)
+        return calibrate(*self.left_out, self.false_rejections, self._others)
 
     def enroll(
         self,
@@ -160,6 +170,7 @@ class Classifier:
         if len(known) == len(supports) and (form := self._stored_form(state)):
             self._use(state, form)
             self.threshold_override = state.threshold
+            self._others = self._familiarity(state.others)
             return []
         notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
         found = {entry.name: entry.supports for entry in self.state.classes}
@@ -167,9 +178,20 @@ class Classifier:
             state, classes=tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
         )
         self.threshold_override = state.threshold
+        self._others = self._familiarity(state.others)
         used = self.state.holders()
         changed = [s.path for s in supports if s.path not in known and s.key not in used]
         return notes + [FrnError(f"{p}: has changed since it was added; it is used as it is now") for p in changed]
+
+    def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
+        """How familiar photos are to the classes, (n,); those that cannot be read are skipped."""
+        known = {photo.path: photo.key for photo in photos if photo.is_unchanged()}
+        read = self.extractor.read([photo.path for photo in photos], store=self.store, known=known)
+        found = [outcome.maps for _, outcome in read if not isinstance(outcome, FrnError)]
+        if not found:
+            return None
+        maps = np.stack(found)
+        return familiarity(self.scorer.class_error(maps), energy(maps))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state as the store has them, or None."""
@@ -183,7 +205,7 @@ class Classifier:
         self.kept_head = head_document(form.head, state, self.extractor.prior)
         self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
         self._own_errors, self.left_out = dict(form.own_errors), form.left_out
-        self._scorer = self.maps = None
+        self._scorer = self._others = self.maps = None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
@@ -210,7 +232,7 @@ class Classifier:
                 errors = np.square(maps, dtype=np.float64).sum(-1)
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
         self.classes, self.leave_one_out, self._own_errors = classes, shares, own_errors
-        self._scorer = self.maps = None
+        self._scorer = self._others = self.maps = None
         self.state = state
         self.left_out = self._leave_out(feature_maps)
         if self.store is not None and classes:
@@ -226,7 +248,7 @@ class Classifier:
             chunk = [key for _, key in keys[start : start + CHUNK]]
             maps = np.stack([feature_maps[key] for key in chunk])
             errors.append(self._class_errors(maps, chunk))
-            energies.append(energy(maps))
+            energies.append(self._energy(maps))
         return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
 
     @property
@@ -289,8 +311,8 @@ class Classifier:
         if not len(feature_maps):
             return []
         maps = np.stack(feature_maps)
-        errors, whole = self._class_errors(maps, keys), energy(maps)
-        known, familiar = explained(errors, maps), familiarity(errors, whole)
+        errors, whole = self._class_errors(maps, keys), self._energy(maps)
+        known, familiar = share_of(whole, errors), familiarity(errors, whole)
         thresholds = self.rule.thresholds(errors, whole)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
         shares = probabilities(errors, gamma)
@@ -324,6 +346,10 @@ class Classifier:
             name, own = self._own_errors[key]
             error[:, list(self.classes).index(name)] = own
         return error.T.reshape(-1, *self.extractor.grid)
+
+    def _energy(self, maps: Maps) -> Shares:
+        """What there is to explain of each map, (n,)."""
+        return energy(maps)
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
         """Class errors (n, way) of maps (n, r, d), of examples without themselves."""

@@ -42,7 +42,7 @@ def enroll(
     import dataclasses
 
     from frn.estimator.loading import load_extractor
-    from frn.inference.classifier import Classifier
+    from frn.estimator.other_heads import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
 
@@ -52,7 +52,7 @@ def enroll(
     if out.exists() and not replace:
         raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
-    classifier = Classifier(load_extractor(model, device), FeatureStore())
+    classifier = classifier_over(load_extractor(model, device), FeatureStore())
     skipped = [*map(str, _enroll(classifier, members)), *skipped]
     if not is_first():
         return
@@ -60,7 +60,8 @@ def enroll(
     classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=threshold)
     reference = ModelReference.of(model, classifier.extractor, out.parent)
-    save_project(out, Project(reference, state, {"head": classifier.kept_head}), replace=replace)
+    document = {"head": classifier.kept_head} if classifier.kept_head else {}
+    save_project(out, Project(reference, state, document), replace=replace)
     summary = _summary(out, classifier, len(skipped))
     if not printed(wants, summary, rows_of(summary["classes"])):
         _show(out, classifier)

@@ -191,9 +191,6 @@ def test_a_photo_of_none_of_the_classes_is_an_example_of_none() -> None:
     session.redo()
     session.add(jay, [photo])
     assert examples_and_others() == ([photo], [])
-    session.set_aside([photo])
-    session.take_back(["x"])
-    assert examples_and_others()[1] == []
 
 
 def test_every_act_is_named_and_dropping_is_one() -> None:
