@@ -1,14 +1,14 @@
 """What choosing alpha and gamma at enrolment gains, beside other classifiers on the same features.
 
     python assets/benchmarks/tune.py DATA... --split val --model resnet9-photo
+    python assets/benchmarks/tune.py                  how long the choice takes
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random; the photos that are not enrolled are
 queries, and as many classes again are strangers if there are that many. Every figure is the mean over data sets of the
 mean over draws, in percent:
 
     trained, tuned      top-1 with the model's own alpha, and as `frn classify` enrolls
-    logreg, ridge, knn, mean    top-1 on pooled features of the same model (scikit-learn; C and alpha by 3-fold
-                        cross-validation where every class has three photos)
+    logreg, ridge, knn, nearest-mean    top-1 on pooled features of the same model, as `frn eval --method` fits them
     ece                 expected calibration error of `tuned`
     rejected, caught    known photos and strangers called unknown; `stated` expects 5 and what it says
     share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
@@ -20,19 +20,17 @@ import time
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeClassifier, RidgeClassifierCV
-from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer, StandardScaler
 
 from frn.estimator.loading import load_extractor
+from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.inference.extractor import Embedded, Extractor
-from frn.inference.unknown import Calibration, auroc, calibrate, energy, explained, familiarity
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.inference.unknown import Calibration, auroc, calibrate, explained, familiarity
+from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
-from frn.ridge.tuning import tune_by_leave_one_out
+from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
 PHOTOS, QUERIES, BINS = 60, 15, 10
 SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 3, 0: 1}
@@ -99,27 +97,9 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> 
 
 def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64]) -> dict[str, float]:
     """Top-1 of classifiers on pooled features."""
-    photos = np.concatenate([pool.mean(1) for pool in pools])
-    truth = np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
-    many = min(len(pool) for pool in pools) >= 3
-    models = {
-        "logreg": make_pipeline(
-            Normalizer(),
-            StandardScaler(),
-            LogisticRegressionCV(Cs=(1e-3, 1e-2, 0.1), cv=3, max_iter=100)
-            if many
-            else LogisticRegression(C=0.01, max_iter=100),
-        ),
-        "ridge": make_pipeline(
-            Normalizer(),
-            StandardScaler(),
-            RidgeClassifierCV(alphas=(10, 100, 1000, 10000)) if many else RidgeClassifier(alpha=1000),
-        ),
-        "knn": make_pipeline(Normalizer(), KNeighborsClassifier(min(5, len(pools[0])))),
-        "mean": make_pipeline(Normalizer(), NearestCentroid()),
-    }
-    asked = queries.mean(1)
-    return {name: float((model.fit(photos, truth).predict(asked) == labels).mean()) for name, model in models.items()}
+    support, asked = (torch.from_numpy(np.asarray(maps, dtype=np.float32)) for maps in (np.stack(pools), queries))
+    found = {name: ClassicalHead(fit)(support, asked).argmax(1).numpy() for name, fit in CLASSICAL.items()}
+    return {name: float((answers == labels).mean()) for name, answers in found.items()}
 
 
 def calibration_error(rows: list[dict[str, object]]) -> float:
@@ -130,15 +110,30 @@ def calibration_error(rows: list[dict[str, object]]) -> float:
     return float(sum(gaps))
 
 
+def speed(prior: Prior) -> None:
+    """Print how long the choice takes, the best of three, on maps of 36 locations and 384 channels."""
+    for way, shot in ((10, 5), (60, 5), (60, 20), (200, 20)):
+        maps = np.random.default_rng(0).standard_normal((way, shot, 36, 384), dtype=np.float32) / 16
+        taken = []
+        for _ in range(3):
+            began = time.perf_counter(), time.process_time()
+            tune_by_leave_one_out(list(maps), prior)
+            taken.append((time.perf_counter() - began[0], time.process_time() - began[1]))
+        print(f"{way} x {shot}: {min(taken)[0]:.3f} s, {min(taken)[1]:.3f} s of processor time", flush=True)
+
+
 def main() -> None:
     """Print a table, or JSON lines of each data set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("data", type=Path, nargs="*", help="Data sets; none measures the time of the choice.")
     parser.add_argument("--split", default="val")
     parser.add_argument("--model", default="resnet9-photo")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     extractor = load_extractor(options.model, "cpu")
+    if not options.data:
+        speed(extractor.prior)
+        return
     sets = {root.name: features(extractor, root / options.split) for root in options.data}
     print("way shot " + " ".join(f"{name:>8}" for name in NAMES))
     for way in WAYS:
@@ -157,7 +152,7 @@ def main() -> None:
             print(f"{way or 'all':>3} {shot:4d} " + " ".join(cells), flush=True)
 
 
-NAMES = ("trained", "tuned", "logreg", "ridge", "knn", "mean", "ece", "rejected", "caught", "stated", "share", "auroc")
+NAMES = ("trained", "tuned", *CLASSICAL, "ece", "rejected", "caught", "stated", "share", "auroc")
 
 if __name__ == "__main__":
     main()

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from frn.estimator.labels import Labels
 from frn.estimator.photos import Photo, list_photos, open_photo
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Embedded, Extractor, Prepared
-from frn.inference.feature_cache import Maps
 from frn.inference.project import Document
 
 
@@ -42,8 +41,6 @@ class Fitted:
     labels: Labels
     opened: tuple[object, ...]
     """The parameters that the extractor was opened for."""
-    maps: Mapping[str, Maps] | None
-    """Feature maps of every example by its content key; None, where a project was loaded, until they are needed."""
     document: Document
     """The project that was loaded, with the keys that this version does not know."""
 
@@ -53,9 +50,9 @@ class Fitted:
         found: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
         return found
 
-    def predictions(self, photos: Iterable[Photo]) -> Iterator[Prediction]:
+    def predictions(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction]:
         """Predictions, a batch at a time. FrnError if a photo cannot be read."""
-        for outcome in self.outcomes(list_photos(photos)):
+        for outcome in self.outcomes(list_photos(photos), transductive):
             if isinstance(outcome, FrnError):
                 raise outcome
             yield outcome
@@ -71,15 +68,9 @@ class Fitted:
                 probability, explained = found.probabilities[found.label], found.explained[found.label]
                 yield Answer(photo, at[found.label], probability, explained, found.unknown)
 
-    def outcomes(self, photos: Iterable[Photo]) -> Iterator[Prediction | FrnError]:
-        """Predictions and errors of photos, in order, a batch at a time."""
-        return self.classifier.answers(embed(self.classifier.extractor, photos))
-
-    def known_maps(self) -> Mapping[str, Maps]:
-        """Feature maps (r, d) of every example, by its content key; of a loaded project they are mostly stored."""
-        if self.maps is None:
-            self.maps = self.classifier.example_maps()
-        return self.maps
+    def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
+        """Predictions and errors of photos, in order, a batch at a time; all of them at once if `transductive`."""
+        return self.classifier.answers(embed(self.classifier.extractor, photos), transductive=transductive)
 
 
 def embed(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded | FrnError]:

@@ -137,14 +137,17 @@ class FewShotClassifier(Estimator):
         """Share that a class must typically explain of a photo that is to be known."""
         return self._fitted.classifier.threshold
 
-    def predict(self, photos: Sequence[Photo]) -> Labels:
-        """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`."""
-        fitted = self._fitted
-        return fitted.labels_of(answer.label for answer in fitted.predictions(photos))
+    def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
+        """The label of each photo, (n,). A photo of none of the classes gets one too: see `is_unknown`.
 
-    def predict_proba(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
-        """Probability of each class (Eq. 9), (n, way)."""
-        return self._table(photos, lambda answer: answer.probabilities)
+        With `transductive`, all photos refine the classes first, so each label depends on the other photos.
+        """
+        fitted = self._fitted
+        return fitted.labels_of(answer.label for answer in fitted.predictions(photos, transductive))
+
+    def predict_proba(self, photos: Sequence[Photo], *, transductive: bool = False) -> NDArray[np.float64]:
+        """Probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""
+        return self._table(photos, lambda answer: answer.probabilities, transductive)
 
     def explained(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
         """Share of each photo's energy that each class reconstructs, (n, way)."""
@@ -230,7 +233,7 @@ class FewShotClassifier(Estimator):
         for skipped in classifier.enroll_state(project.state):
             warnings.warn(str(skipped), stacklevel=2)
         labels = as_labels(list(classifier.classes))
-        loaded._now = Fitted(classifier, labels, loaded._parameters, None, project.document)
+        loaded._now = Fitted(classifier, labels, loaded._parameters, project.document)
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
@@ -250,7 +253,7 @@ class FewShotClassifier(Estimator):
         if (fitted := self._now) is not None:
             classifier = fitted.classifier
             state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": fitted.labels}
-            state |= {"maps": fitted.known_maps(), "threshold": classifier.threshold_override}
+            state |= {"maps": classifier.example_maps(), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
             state |= {"document": fitted.document}
         return state
@@ -308,7 +311,7 @@ class FewShotClassifier(Estimator):
         state, duplicates = build_state(examples.items())
         state = _renumbered(state, before)
         _refuse_contradictions(duplicates, examples)
-        maps = {**(fitted.known_maps() if fitted else {}), **{each.key: each.maps for each in found}}
+        maps = {**(fitted.classifier.example_maps() if fitted else {}), **{each.key: each.maps for each in found}}
         document = fitted.document if fitted else {}
         self._adopt(extractor, state, all_labels, maps, check_threshold(self.threshold), self._parameters, document)
 
@@ -325,11 +328,14 @@ class FewShotClassifier(Estimator):
         classifier = classifier_over(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
         classifier.adopt(state, maps)
-        self._now = Fitted(classifier, labels, opened, {key: maps[key] for key in state.holders()}, document)
+        classifier.maps = {key: maps[key] for key in state.holders()}
+        self._now = Fitted(classifier, labels, opened, document)
 
-    def _table(self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]]) -> NDArray[np.float64]:
+    def _table(
+        self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]], transductive: bool = False
+    ) -> NDArray[np.float64]:
         fitted = self._fitted
-        rows = [list(row(answer).values()) for answer in fitted.predictions(photos)]
+        rows = [list(row(answer).values()) for answer in fitted.predictions(photos, transductive)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
 
 

@@ -54,6 +54,8 @@ class Result(TypedDict):
     seconds: float
     tuned: NotRequired[dict[str, float]]
     """Accuracy and ci95 of the same episodes, enrolled as `frn classify` does."""
+    transductive: NotRequired[dict[str, dict[str, float]]]
+    """Accuracy and ci95 if the queries refine these classes: of the same episodes, and with unequal classes."""
     unknown: NotRequired[Unknown]
     head: NotRequired[dict[str, float]]
     """What was chosen from the validation split, for a head that nobody trained."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,12 +14,12 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Result
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
-from frn.evaluation.method import with_method
 from frn.evaluation.split_report import EvaluationPlan, Inspect, evaluate_images
+from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import Device
-from frn.models.model import load_model
+from frn.models.model import Model, load_model
 from frn.models.zoo import is_exported
 from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import Precision, choose_device, choose_precision, set_threads
@@ -56,8 +56,12 @@ class EvaluationOptions:
     """How images are prepared for an authors' `.pth`, which does not say it."""
     tta: Tta = "none"
     method: str | None = None
-    """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/."""
+    """Another head on the model's backbone, untrained: SimpleShot's is centred on train/, FRN's chosen on val/.
+
+    Or one of `CLASSICAL`, which is fitted to each episode.
+    """
     tune: bool = False
+    transductive: bool = False
     unknown: bool = False
     """Also measure how well photos of other classes are detected."""
 
@@ -89,12 +93,14 @@ def evaluate(
         with ranks.main_process_first(), bars(f"decoding {title}") as progress:
             return load_images(split, extractor.transform, progress=progress)
 
+    fit = CLASSICAL.get(options.method or "")
     images = decode(folders, options.split)
     ranks.assert_same(
         [__version__, images.checksum, images.names, images.sizes, shapes, options.episodes, options.seed]
     )
     warn([entry.reason for entry in images.broken])
-    tunes = extractor.untrained_head and extractor.method == "frn"  # its numbers come from the validation split
+    # An untrained FRN head gets its numbers from the validation split.
+    tunes = extractor.untrained_head and extractor.method == "frn" and not fit
     validation = decode(scan(split_folder(options.data, "val")), "val") if tunes else None
     with bars("features") as extracting, bars("episodes") as scoring:
         return evaluate_images(
@@ -104,7 +110,9 @@ def evaluate(
                 shapes=shapes,
                 episodes=options.episodes,
                 seed=options.seed,
+                head=ClassicalHead(fit) if fit else None,
                 tune=options.tune,
+                transductive=options.transductive,
                 unknown=options.unknown,
                 ranks=ranks,
             ),
@@ -118,8 +126,9 @@ def evaluate(
 
 def _load(options: EvaluationOptions, device: torch.device, precision: Precision) -> FeatureExtractor:
     """The model, under the head of another method if one is requested."""
+    method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
-        if options.method:
+        if method:
             raise FrnError("--method: an exported model keeps its head. Give the torch model itself.")
         if options.precision != "fp32":
             raise FrnError("--precision: an exported model keeps its own. Leave it out, or give the torch model.")
@@ -128,9 +137,9 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, mirror=options.tta == "hflip")
     model = load_model(options.model, transform=options.transform)
-    if options.method:
-        model = with_method(model, options.method)
-    untrained = options.method is not None or model.config.untrained_head
+    if method:
+        model = with_method(model, method)
+    untrained = method is not None or model.config.untrained_head
     return TorchExtractor(model, precision, device, untrained_head=untrained, mirror=options.tta == "hflip")
 
 
@@ -143,3 +152,23 @@ def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None
     with bars("centre") as extracting:
         centre = extractor.mean_feature(images, extracting)
     extractor.model.head.get_buffer("centre").copy_(centre)
+
+
+def with_method(model: Model, method: str) -> Model:
+    """The backbone of `model` under a new head at the values that it starts from, in evaluation mode.
+
+    SimpleShot's centre is still to be set: the mean feature of the training images.
+
+    Raises:
+        FrnError: if the new head has layers of its own, which only training can fill.
+    """
+    other = Model(replace(model.config, method=method))
+    layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]
+    if layers:
+        raise FrnError(
+            f"--method {method} has layers to be trained ({', '.join(layers)}): `frn train --method {method} --init "
+            "MODEL` does that"
+        )
+    other.backbone.load_state_dict(model.backbone.state_dict())
+    other.record = model.record
+    return other.to(next(model.parameters()).device).eval()

@@ -5,8 +5,9 @@ not enrolled have no right answer; they tell how many of such photos are called 
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from frn.data.names import match_names
 from frn.errors import FrnError
 from frn.evaluation.tally import Calibration
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.feature_cache import Maps
 from frn.inference.session import check_name
 from frn.inference.unknown import auroc
 
@@ -157,9 +159,28 @@ class LabelledScore:
             *(np.array([answer.prediction.familiarity for answer in side]) for side in (self.known, self.unknown))
         )
 
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """A row per photo: its class, what it was called, the probability of each class."""
+        return [
+            {
+                "image": str(answer.path).encode("utf-8", "backslashreplace").decode(),
+                "truth": answer.truth,
+                "label": answer.label,
+                "right": int(answer.right),
+                "probability": f"{answer.probability:.6f}",
+                "explained": round(answer.explained, 6),
+                "unknown": int(answer.prediction.unknown),
+                **{f"p({name})": f"{share:.6f}" for name, share in answer.prediction.probabilities.items()},
+            }
+            for answer in (*self.known, *self.unknown)
+        ]
 
-def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]) -> LabelledScore:
-    """Classify the photos of each class and compare.
+
+def score_labelled(
+    classifier: Classifier, members: Mapping[str, Sequence[Path]], *, transductive: bool = False
+) -> LabelledScore:
+    """Classify the photos of each class and compare; with `transductive`, all photos refine the classes first.
 
     FrnError if no class of `members` is enrolled, or none of the photos of those that are can be used.
     """
@@ -175,16 +196,25 @@ def score_labelled(classifier: Classifier, members: Mapping[str, Sequence[Path]]
     holders = classifier.state.holders()
     files = (path for paths in members.values() for path in paths)
     answers: dict[bool, list[Answer]] = {True: [], False: []}
-    examples, broken = [], []
-    for truth, (path, outcome) in zip(truths, classifier.extractor.read(files, store=classifier.store), strict=True):
-        if isinstance(outcome, FrnError):
-            broken.append(outcome)
-        elif outcome.key in holders:
-            examples.append(path)
-        else:
-            answers[truth in classifier.classes].append(
-                Answer(path, truth, classifier.predict(outcome.maps, outcome.key))
-            )
+    examples: list[Path] = []
+    broken: list[FrnError] = []
+
+    def queries() -> Iterator[tuple[str, Path, Maps]]:
+        read = classifier.extractor.read(files, store=classifier.store)
+        for truth, (path, outcome) in zip(truths, read, strict=True):
+            if isinstance(outcome, FrnError):
+                broken.append(outcome)
+            elif outcome.key in holders:
+                examples.append(path)
+            else:
+                yield truth, path, outcome.maps
+
+    remaining = queries()
+    while batch := list(islice(remaining, None if transductive else classifier.extractor.batch)):
+        maps = [maps for _, _, maps in batch]
+        found = classifier.predict_all(maps, [None] * len(maps), transductive=transductive)
+        for (truth, path, _), prediction in zip(batch, found, strict=True):
+            answers[truth in classifier.classes].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
             f"there is no photo to score: {len(examples)} are examples of the classes themselves, {len(broken)} cannot "

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from frn.data.pixel_cache import Progress
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Unknown, summarise
-from frn.inference.unknown import auroc, calibrate, energy, explained, familiarity
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.inference.unknown import auroc, calibrate, explained, familiarity
+from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 

@@ -61,8 +61,12 @@ class EvaluationPlan:
     """Per shape."""
     seed: int = 0
     """The same seed draws the same episodes."""
+    head: Head | None = None
+    """In place of the model's own."""
     tune: bool = False
     """Also enroll the classes of each episode as `frn classify` does: alpha and gamma chosen by leave-one-out."""
+    transductive: bool = False
+    """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
     unknown: bool = False
     """Also measure how well unknown classes are detected; needs twice as many classes."""
     ranks: ProcessGroup = ALONE
@@ -96,9 +100,10 @@ def evaluate_images(
     if validation is not None:
         replace(plan, unknown=False).check(validation, "the validation split")
     plan.check(images, where)
-    ranks, head = plan.ranks, extractor.new_head()
-    if plan.tune and not isinstance(head, FRNHead):
-        raise FrnError("--tune chooses alpha and gamma: it needs a model trained with --method frn")
+    ranks, head = plan.ranks, plan.head or extractor.new_head()
+    tune = plan.tune or plan.transductive
+    if tune and not isinstance(head, FRNHead):
+        raise FrnError("--tune and --transductive enroll classes: they need a model trained with --method frn")
     if plan.unknown and not isinstance(head, FRNHead):
         raise FrnError("--unknown asks how much of a query is rebuilt: it needs a model trained with --method frn")
 
@@ -129,11 +134,17 @@ def evaluate_images(
         result = as_result(accuracy, shape, time.perf_counter() - began)
         if chosen:
             result["head"] = asdict(chosen)
-        if plan.tune:
+        if tune:
             prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
             maps = feature_maps.cpu().numpy()
-            tuned = whole(enrolled_accuracies(prior, maps, images.sizes, shape, episodes=share, **options))
-            result["tuned"] = {"accuracy": tuned.mean, "ci95": tuned.ci95}
+            columns = enrolled_accuracies(
+                prior, maps, images.sizes, shape, episodes=share, transductive=plan.transductive, **options
+            ).T
+            found = [{"accuracy": each.mean, "ci95": each.ci95} for each in map(whole, columns)]
+            result["tuned"] = found[0]
+            if plan.transductive:
+                names = ("balanced", "dirichlet_inductive", "dirichlet")
+                result["transductive"] = dict(zip(names, found[1:], strict=True))
         if plan.unknown:
             learned, maps = HeadParameters.of(head), feature_maps.cpu().numpy()
             result["unknown"] = measure_open_set(learned, maps, images.sizes, shape, episodes=plan.episodes, **options)

@@ -20,16 +20,16 @@ from frn.inference.unknown import (
     RejectRule,
     Shares,
     calibrate,
-    energy,
     explained,
     familiarity,
     share_of,
     stride,
 )
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, enroll
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
+from frn.ridge.unlabelled.transductive import refine
 
 CHUNK = 64
 """Examples that are compared with all classes at once."""
@@ -44,13 +44,15 @@ class Prediction:
     errors: dict[str, float]
     """Mean squared reconstruction error of each class (Eq. 4)."""
     explained: dict[str, float]
-    """Share of the image's energy that each class reconstructs."""
+    """Share of the image's energy that each class reconstructs by its examples alone."""
     threshold: float
     """The share below which the image is none of the classes; it depends on how well they all reconstruct it."""
     familiarity: float
     """Statistic that separates known images from others (`unknown`)."""
     example_of: str | None = None
     """The class that the image is an example of: it was judged without itself."""
+    transductive: bool = False
+    """Whether the answer depends on the other images that were classified with this one."""
 
     @cached_property
     def label(self) -> str:
@@ -59,8 +61,8 @@ class Prediction:
 
     @property
     def unknown(self) -> bool:
-        """Return whether even that class explains too little."""
-        return self.explained[self.label] < self.threshold
+        """Return whether every class explains too little."""
+        return max(self.explained.values()) < self.threshold
 
 
 class Classifier:
@@ -91,12 +93,16 @@ class Classifier:
         self.false_rejections = FALSE_REJECTIONS
         """Share of known images that the calibrated rule rejects."""
         self.classes: dict[str, EnrolledClass] = {}
+        self.maps: Mapping[str, Maps] | None = None
+        """Feature maps (r, d) of the examples by content key; None until they are needed."""
         self.leave_one_out: dict[str, Shares] = {}
         """What the rest of its class explains of each example, for classes with at least two."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
         """Class and location errors (r,) of each example without itself, by content key."""
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
+        self._others: Shares | None = None
+        """Familiarity of photos that a person said are of none of the classes."""
         """Errors (n, way) of examples without themselves, their classes and their energies."""
 
     @property
@@ -114,7 +120,7 @@ class Classifier:
         """The rule that the examples give, and what to expect of it."""
         if self.left_out is None:
             raise FrnError("there is no class yet: enroll some first")
-        return calibrate(*self.left_out, self.false_rejections)
+        return calibrate(*self.left_out, self.false_rejections, self._others)
 
     def enroll(
         self,
@@ -162,6 +168,7 @@ class Classifier:
         if len(known) == len(supports) and (form := self._stored_form(state)):
             self._use(state, form)
             self.threshold_override = state.threshold
+            self._others = self._familiarity(state.others)
             return []
         notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
         found = {entry.name: entry.supports for entry in self.state.classes}
@@ -169,9 +176,20 @@ class Classifier:
             state, classes=tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
         )
         self.threshold_override = state.threshold
+        self._others = self._familiarity(state.others)
         used = self.state.holders()
         changed = [s.path for s in supports if s.path not in known and s.key not in used]
         return notes + [FrnError(f"{p}: has changed since it was added; it is used as it is now") for p in changed]
+
+    def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
+        """How familiar photos are to the classes, (n,); those that cannot be read are skipped."""
+        known = {photo.path: photo.key for photo in photos if photo.is_unchanged()}
+        read = self.extractor.read([photo.path for photo in photos], store=self.store, known=known)
+        found = [outcome.maps for _, outcome in read if not isinstance(outcome, FrnError)]
+        if not found:
+            return None
+        maps = np.stack(found)
+        return familiarity(self._class_errors(maps, [None] * len(maps)), self._energy(maps))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state as the store has them, or None."""
@@ -184,7 +202,7 @@ class Classifier:
         self.state, self.head = state, form.head
         self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
         self._own_errors, self.left_out = dict(form.own_errors), form.left_out
-        self._scorer = None
+        self._scorer = self._others = self.maps = None
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Replace the classes by those of a state whose feature maps (r, d) are at hand, by content key."""
@@ -208,7 +226,7 @@ class Classifier:
                 errors = np.square(maps, dtype=np.float64).sum(-1)
             own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
         self.classes, self.leave_one_out, self._own_errors = classes, shares, own_errors
-        self._scorer = None
+        self._scorer = self._others = self.maps = None
         self.state = state
         self.left_out = self._leave_out(feature_maps)
         if self.store is not None and classes:
@@ -233,47 +251,65 @@ class Classifier:
         supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
         return supports[:: stride(len(supports))]
 
-    def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
-        """Classify image files, in order; one that cannot be read yields its error and stops nothing."""
-        asked, read = tee(self.extractor.read(paths))
-        yield from zip((path for path, _ in asked), self.answers(found for _, found in read), strict=True)
+    def classify(
+        self, paths: Iterable[Path], *, transductive: bool = False
+    ) -> Iterator[tuple[Path, Prediction | FrnError]]:
+        """Classify image files, in order; one that cannot be read yields its error and stops nothing.
 
-    def answers(self, embedded: Iterable[Embedded | FrnError]) -> Iterator[Prediction | FrnError]:
+        With `transductive`, all images refine the classes before the first answer.
+        """
+        asked, read = tee(self.extractor.read(paths))
+        answers = self.answers((found for _, found in read), transductive=transductive)
+        yield from zip((path for path, _ in asked), answers, strict=True)
+
+    def answers(
+        self, embedded: Iterable[Embedded | FrnError], *, transductive: bool = False
+    ) -> Iterator[Prediction | FrnError]:
         """Predictions of embedded images, a batch at a time; examples are judged without themselves."""
         remaining = iter(embedded)
-        while batch := list(islice(remaining, self.extractor.batch)):
+        while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
             found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
-            predictions = iter(self.predict_all([each.maps for each in found], [each.key for each in found]))
+            maps, keys = [each.maps for each in found], [each.key for each in found]
+            predictions = iter(self.predict_all(maps, keys, transductive=transductive))
             for outcome in batch:
                 yield outcome if isinstance(outcome, FrnError) else next(predictions)
 
-    def example_maps(self) -> dict[str, Maps]:
-        """Feature maps (r, d) of every example by its content key, from the store if it has them.
+    def example_maps(self) -> Mapping[str, Maps]:
+        """Feature maps (r, d) of every example, by its content key; most are in the store.
 
-        FrnError if one cannot be read any more, or has changed.
+        FrnError if an example cannot be read, or has changed since it was enrolled.
         """
-        known = {support.path: support.key for entry in self.state.classes for support in entry.supports}
-        maps: dict[str, Maps] = {}
-        for path, outcome in self.extractor.read(known, store=self.store, known=known):
-            if isinstance(outcome, FrnError):
-                raise outcome
-            if outcome.key != known[path]:
-                raise FrnError(f"{path}: has changed since the project was loaded. Load it again.")
-            maps[outcome.key] = outcome.maps
-        return maps
+        if self.maps is None:
+            known = {s.path: s.key for entry in self.state.classes for s in entry.supports}
+            maps: dict[str, Maps] = {}
+            for path, outcome in self.extractor.read(known, store=self.store, known=known):
+                if isinstance(outcome, FrnError):
+                    raise outcome
+                if outcome.key != known[path]:
+                    raise FrnError(f"{path}: has changed since the classes were loaded. Load them again.")
+                maps[outcome.key] = outcome.maps
+            self.maps = maps
+        return self.maps
 
     def predict(self, feature_maps: Maps, key: str | None = None) -> Prediction:
         """Classify one feature map (r, d); an example, by its content key, without itself."""
         return self.predict_all([feature_maps], [key])[0]
 
-    def predict_all(self, feature_maps: Sequence[Maps], keys: Sequence[str | None]) -> list[Prediction]:
-        """Classify feature maps (r, d); those that are examples, by their content keys, without themselves."""
+    def predict_all(
+        self, feature_maps: Sequence[Maps], keys: Sequence[str | None], *, transductive: bool = False
+    ) -> list[Prediction]:
+        """Classify feature maps (r, d); those that are examples, by their content keys, without themselves.
+
+        With `transductive`, those that are no examples refine the classes.
+        """
         if not len(feature_maps):
             return []
         maps = np.stack(feature_maps)
         errors, whole = self._class_errors(maps, keys), self._energy(maps)
-        shares, known = probabilities(errors, self.head.gamma), share_of(whole, errors)
-        thresholds, familiar = self.rule.thresholds(errors, whole), familiarity(errors, whole)
+        known, familiar = share_of(whole, errors), familiarity(errors, whole)
+        thresholds = self.rule.thresholds(errors, whole)
+        errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
+        shares = probabilities(errors, gamma)
 
         def by_class(row: NDArray[np.floating]) -> dict[str, float]:
             return dict(zip(self.classes, row.tolist(), strict=True))
@@ -286,6 +322,7 @@ class Classifier:
                 float(threshold),
                 float(near),
                 self.example_of(key),
+                transductive,
             )
             for share, error, explains, threshold, near, key in zip(
                 shares, errors, known, thresholds, familiar, keys, strict=True
@@ -317,6 +354,16 @@ class Classifier:
                 name, own = self._own_errors[key]
                 errors[row, columns[name]] = own.mean()
         return errors
+
+    def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
+        """Class errors (n, way) by classes that the maps (n, r, d) refine, and gamma; examples keep their errors."""
+        queries = [row for row, key in enumerate(keys) if key not in self._own_errors]
+        if not queries:
+            return errors, self.head.gamma
+        examples = self.example_maps()
+        pools = [np.stack([examples[s.key] for s in entry.supports]) for entry in self.state.classes]
+        errors[queries], gamma = refine(errors[queries], pools, maps[queries], self.head)
+        return errors, gamma
 
     @property
     def scorer(self) -> ClassScorer:

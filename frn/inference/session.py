@@ -234,11 +234,6 @@ class Session:
             self.remove(added)
             self._edit(replace(self.state, others=(*self.state.others, *added.values())))
 
-    def take_back(self, keys: Iterable[str]) -> None:
-        """Forget that photos are of none of the classes."""
-        gone = set(keys)
-        self._edit(replace(self.state, others=tuple(other for other in self.state.others if other.key not in gone)))
-
     def remove(self, keys: Iterable[str]) -> None:
         """Remove examples from whichever classes they are in; their files stay where they are."""
         gone = set(keys)

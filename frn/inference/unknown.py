@@ -25,6 +25,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.ridge.enrolment import energy
+
 FALSE_REJECTIONS = 0.05
 """Share of left-out supports that may be called unknown."""
 RIVALS = 5
@@ -51,12 +53,6 @@ def share_of(whole: Shares, errors: Errors) -> Shares:
     whole = whole[:, None]
     shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)
-
-
-def energy(queries: NDArray[np.floating]) -> Shares:
-    """Mean squared length of the locations of maps (q, r, d): (q,)."""
-    mean: Shares = np.square(queries, dtype=np.float64).sum(-1).mean(-1)
-    return mean
 
 
 def rivals_error(errors: Errors, whole: Shares) -> Shares:

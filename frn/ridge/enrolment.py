@@ -185,6 +185,12 @@ def _in_blocks(classes: Sequence[EnrolledClass]) -> list[list[EnrolledClass]]:
     return blocks
 
 
+def energy(feature_maps: NDArray[np.floating]) -> Array:
+    """Mean squared length of the locations of maps (n, r, d): (n,)."""
+    mean: Array = np.square(feature_maps, dtype=np.float64).sum(-1).mean(-1)
+    return mean
+
+
 def pool_rows(feature_maps: NDArray[np.floating]) -> Array:
     """The supports' locations as one pool, in float64: (k, r, d) to (p, d).
 

@@ -89,7 +89,15 @@ class FakeEngine(EngineClient):
 
     def op_open_model(self, tell: OnEvent, model: str) -> dict[str, Any]:
         self.known.clear()
-        return {"model": model, "sha256": f"sha of {model}", "side": 84, "grid": [5, 5], "d": 64, "device": "cpu"}
+        return {
+            "model": model,
+            "sha256": f"sha of {model}",
+            "side": 84,
+            "grid": [5, 5],
+            "d": 64,
+            "device": "cpu",
+            "bytes": 9_000_000,
+        }
 
     def op_list(self, tell: OnEvent, path: str) -> dict[str, Any]:
         folder = path.rstrip("/") or "/"

@@ -78,9 +78,17 @@ ClassifierModel = Annotated[
 TtaName = Annotated[
     Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
 ]
-ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
+Transductive = Annotated[bool, typer.Option("--transductive", help="Let all photos together refine the classes.")]
+
 
 # Training
+def fitted_names(incomplete: str) -> list[str]:
+    """Names of heads, and of classifiers on pooled features."""
+    from frn.heads.vectors.classical import CLASSICAL
+
+    return method_names(incomplete) + [name for name in CLASSICAL if name.startswith(incomplete)]
+
+
 Method = Annotated[str | None, typer.Option(help="Use another head than the preset's.", autocompletion=method_names)]
 TrainingData = Annotated[list[Path] | None, typer.Option(help="Data set with train/ and val/. Repeatable.")]
 RunOut = Annotated[Path | None, typer.Option(help="Folder for checkpoints and metrics.", show_default="runs/PRESET")]

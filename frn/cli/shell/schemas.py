@@ -62,7 +62,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (
         record(
             "Answer",
-            {"example_of": str},
+            {"example_of": str, "transductive": bool},
             **{"image": str, "label": str, "probability": Share, "probabilities": dict[str, Share], "errors": Numbers},
             **{"explained": float, "threshold": Share, "unknown": bool},
         ),
@@ -107,9 +107,11 @@ RESULTS: dict[str, tuple[Any, ...]] = {
             reliability=each(record("Bin", photos=Count, said=Maybe, right=Maybe)),
             errors=each(record("Error", image=str, truth=str, label=str, probability=Maybe, unknown=bool)),
             broken=list[str],
+            transductive=bool,
             **EXPECTED,
         ),
     ),
+    "group": (record("Groups", out=str, groups=dict[str, list[str]], near_copies=dict[str, str], skipped=list[str]),),
     "models": (MODELS,),
     "models add": (MODELS,),
     "models compare": (

@@ -40,12 +40,16 @@ def evaluate(
     method: Annotated[
         str | None,
         typer.Option(
-            help="Evaluate another, untrained head on the same backbone.", autocompletion=options.method_names
+            help="Evaluate another, untrained head on the same backbone.",
+            autocompletion=options.fitted_names,
         ),
     ] = None,
     tta: options.TtaName = "none",
     preset: options.ImportPreset = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also tune alpha and gamma for each episode.")] = False,
+    transductive: Annotated[
+        bool, typer.Option("--transductive", help="Also let the queries of each episode refine its classes.")
+    ] = False,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="Also measure how well unknown classes are detected.")
     ] = False,
@@ -58,7 +62,10 @@ def evaluate(
     Features are computed once per image, so 10,000 episodes take seconds. --report writes one self-contained file with
     the accuracy of each class, calibration, confusion, and the hardest photos and episodes.
 
-    --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters.
+    --transductive measures the same episodes, and episodes of unequal classes (Dirichlet 2), each without and with it.
+
+    --method simpleshot also reads train/, and --method frn also reads val/, to set its parameters. logreg, ridge, knn
+    and nearest-mean are fitted to the pooled features of each episode.
     """
     given = {name: value for name, value in locals().items() if name not in NOT_OF_EVALUATION}
     check_report(report, replace=replace)
@@ -85,9 +92,14 @@ def evaluate(
     console = stdout()
     for result in results:
         console.print(describe(result), markup=True)
-        if tune:
-            tuned = result["tuned"]
-            console.print(f"  as enrolled: [bold]{tuned['accuracy']:.2f} ± {tuned['ci95']:.2f} %[/bold]", markup=True)
+        if "tuned" in result:
+            console.print(f"  as enrolled: {describe_accuracy(result['tuned'])}", markup=True)
+        if transductive:
+            found = {name: describe_accuracy(each) for name, each in result["transductive"].items()}
+            console.print(f"  transductive: {found['balanced']}", markup=True)
+            console.print(
+                f"  unequal classes: {found['dirichlet_inductive']}, transductive {found['dirichlet']}", markup=True
+            )
         if unknown:
             console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
 
@@ -112,6 +124,11 @@ def describe(result: "Result") -> str:
         f"{result['way']}-way {result['shot']}-shot  [bold]{result['accuracy']:.2f} ± {result['ci95']:.2f} %[/bold]  "
         f"({result['episodes']} episodes, {result['queries']} queries, {result['seconds']:.1f} s)"
     )
+
+
+def describe_accuracy(found: "dict[str, float]") -> str:
+    """Accuracy and its interval, as rich markup."""
+    return f"[bold]{found['accuracy']:.2f} ± {found['ci95']:.2f} %[/bold]"
 
 
 def describe_unknown(found: "Unknown") -> str:

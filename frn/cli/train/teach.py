@@ -55,7 +55,7 @@ def teach(
     from frn.training.runs.run import RunSettings
     from frn.training.runs.run_folder import RunFolder
     from frn.training.teaching import lesson
-    from frn.training.teaching.answers import Classifier
+    from frn.training.teaching.teacher_answers import Classifier
     from frn.training.teaching.teaching_recipe import TeachingRecipe, read_recipe
 
     wanted, data, photos = read_recipe(recipe) if recipe else TeachingRecipe(), data or [], photos or []

@@ -44,7 +44,8 @@ def classify(
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
     tta: options.TtaName = "none",
-    device: options.ClassifierDevice = "auto",
+    transductive: options.Transductive = False,
+    device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Write a line of JSON per photo to this file (.jsonl).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write the labelled photos as a page (.html).")] = None,
@@ -59,10 +60,15 @@ def classify(
 
     --out handles any number of photos in constant memory and writes the --top best classes of each. --resume continues
     after a stop or a kill.
+
+    --transductive is more accurate if classes have few examples and there are many photos, but each answer then depends
+    on the other photos.
     """
     check_report(report, replace=replace)
     if out and (wants != "table" or report):
         raise FrnError("--out writes lines of JSON and nothing else. Leave out --json, --csv and --report.")
+    if transductive and (out or report):
+        raise FrnError("--transductive needs all photos at once. Leave out --out and --report.")
     source = context.get_parameter_source("top")  # a default of frn.toml is for the table alone
     if source is not None and source.name == "COMMANDLINE" and wants != "table":
         raise FrnError("--top is for the table and for --out; --json and --csv have all classes. Leave it out.")
@@ -89,9 +95,12 @@ def classify(
         if failed:
             raise FrnError(f"{failed} images could not be read: their lines in {out} say why")
         return
+    if transductive:
+        note("transductive: each answer depends on the other photos")
     album = _album(classifier, report, len(names)) if report else None
     failed, rows = 0, csv_writer([*COLUMNS, *map(_share_of, classifier.classes)]) if wants == "csv" else None
-    classified = (album or classifier).classify(map(Path, names))
+    paths = map(Path, names)
+    classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
     for name, (_, outcome) in zip(names, classified, strict=True):  # a path drops the ./ of what was given
         failed += isinstance(outcome, FrnError)
         if rows:
@@ -146,7 +155,7 @@ def _album(classifier: "Classifier", report: Path, photos: int) -> "Album":
 def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:
     """An answer, with all classes or the `top` best of them."""
     shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
-    line = {
+    line: dict[str, Any] = {
         "image": name,
         "label": prediction.label,
         "probability": prediction.probabilities[prediction.label],
@@ -156,7 +165,11 @@ def _as_line(name: str, prediction: "Prediction", top: int | None = None) -> dic
         "threshold": prediction.threshold,
         "unknown": prediction.unknown,
     }
-    return rounded(line | ({"example_of": prediction.example_of} if prediction.example_of else {}))
+    if prediction.example_of:
+        line["example_of"] = prediction.example_of
+    if prediction.transductive:
+        line["transductive"] = True
+    return rounded(line)
 
 
 def _as_row(name: str, outcome: "Prediction | FrnError") -> dict[str, object]:

@@ -28,7 +28,6 @@ from frn.training.losses import distillation_loss
 from frn.training.runs.run import RunResult, RunSettings, TrainingRun
 from frn.training.runs.run_folder import RunFolder
 from frn.training.setup import describe_images
-from frn.training.teaching.answers import Answers, Classifier, Progress, record_answers
 from frn.training.teaching.objective import (
     SOFTENED,
     Student,
@@ -37,6 +36,7 @@ from frn.training.teaching.objective import (
     seen_through,
     unlike,
 )
+from frn.training.teaching.teacher_answers import Answers, Classifier, Progress, record_answers
 from frn.training.teaching.teaching_recipe import TeachingRecipe
 
 SAMPLE = 3000

@@ -17,10 +17,10 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
-from frn.inference.unknown import RejectRule, energy
+from frn.inference.unknown import RejectRule
 from frn.models.header import ModelConfig
 from frn.models.model import Model
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
 
 Pixels = np.typing.NDArray[np.uint8]

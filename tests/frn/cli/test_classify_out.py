@@ -48,7 +48,18 @@ def test_a_stopped_run_goes_on_behind_its_last_line(tmp_path: Path) -> None:
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
     assert "--out writes lines of JSON and nothing else" in classify(*words, "--out", tmp_path / "x", "--json").stderr
+    assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--out", "x").stderr
     assert "--resume goes on with the file of --out" in classify(*words, "--resume").stderr
+
+
+def test_transductive_answers_say_that_they_depend_on_the_other_photos() -> None:
+    words = (SAMPLES / "moths", SAMPLES / "queries", "--json")
+    alone, together = classify(*words), classify(*words, "--transductive")
+    assert "each answer depends on the other photos" in together.stderr
+    first, second = ([json.loads(line) for line in found.stdout.splitlines()] for found in (alone, together))
+    assert all(line.pop("transductive") for line in second)
+    assert [line["unknown"] for line in first] == [line["unknown"] for line in second]
+    assert [line["errors"] for line in first] != [line["errors"] for line in second]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX sets the limit")

@@ -46,6 +46,18 @@ def test_it_has_the_habits_of_scikit_learn(fitted: FewShotClassifier) -> None:
     assert fitted.error_map(QUERIES[0]).shape == (6, 6, 6)
 
 
+def test_photos_refine_the_classes_together_and_examples_keep_their_answers() -> None:
+    few = FewShotClassifier(device="cpu").fit(sample_files(1))
+    labels = np.array(TRUTH)
+    alone = few.predict_proba(QUERIES)
+    together = few.predict_proba(QUERIES, transductive=True)
+    assert not np.allclose(alone, together)
+    assert (few.predict(QUERIES, transductive=True) == labels).sum() >= (few.predict(QUERIES) == labels).sum()
+    np.testing.assert_allclose(few.predict_proba(QUERIES[::-1], transductive=True)[::-1], together, atol=1e-3)
+    example = sample_files(1)[labels[0]]
+    np.testing.assert_allclose(few.predict_proba(example, transductive=True), few.predict_proba(example))
+
+
 def test_lists_with_labels_are_mappings(fitted: FewShotClassifier) -> None:
     flat = [(path, name) for name, paths in sample_files().items() for path in paths]
     other = FewShotClassifier().fit([path for path, _ in flat], [name for _, name in flat])

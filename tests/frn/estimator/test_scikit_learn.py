@@ -234,7 +234,7 @@ def test_a_photo_that_changes_after_loading_makes_no_pickle_that_cannot_be_opene
     loaded = FewShotClassifier.load(tmp_path / "m.frn.json", device="cpu")
     Image.fromarray(255 - x[0]).save(files[1])
     for _ in range(2):
-        with pytest.raises(FrnError, match=r"b\.png: has changed since the project was loaded"):
+        with pytest.raises(FrnError, match=r"b\.png: has changed since the classes were loaded"):
             pickle.dumps(loaded)
 
 

@@ -1,6 +1,7 @@
 """A model measured on a split."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.features import TorchExtractor
 from frn.evaluation.split_report import EvaluationPlan, evaluate_images
+from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
@@ -29,6 +31,26 @@ def test_tuning_an_untrained_head_leaves_the_callers_model_as_it_was() -> None:
     (tuned,) = evaluate_images(TorchExtractor(model, untrained_head=True), images, plan, validation=others)
     assert tuned["head"] != {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_enrolled_and_transductive_accuracies_stand_beside_the_protocols() -> None:
+    images = draw_classes(4, 9, size=32, seed=1)
+    plan = EvaluationPlan(shapes=[SHAPE], episodes=6, transductive=True)
+    (found,) = evaluate_images(TorchExtractor(untrained("frn")), images, plan)
+    (plain,) = evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, transductive=False))
+    assert found["accuracy"] == plain["accuracy"]
+    assert "tuned" not in plain
+    assert found["tuned"]["accuracy"] > 40
+    assert set(found["transductive"]) == {"balanced", "dirichlet_inductive", "dirichlet"}
+
+
+def test_a_classifier_on_pooled_features_takes_the_place_of_the_head() -> None:
+    images = draw_classes(4, 9, size=32, seed=1)
+    plan = EvaluationPlan(shapes=[SHAPE], episodes=6, head=ClassicalHead(CLASSICAL["nearest-mean"]))
+    (found,) = evaluate_images(TorchExtractor(untrained("frn")), images, plan)
+    assert found["accuracy"] > 40
+    with pytest.raises(FrnError, match="--tune and --transductive enroll classes"):
+        evaluate_images(TorchExtractor(untrained("frn")), images, replace(plan, tune=True))
 
 
 def test_the_unknown_are_told_by_reconstruction_alone() -> None:

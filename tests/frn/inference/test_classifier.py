@@ -1,6 +1,7 @@
 """Files to labels without torch, against the torch model."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Embedded, Extractor
-from frn.inference.feature_cache import Maps
+from frn.inference.feature_cache import Maps, content_key
+from frn.inference.session import Support
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors, shipped_models
@@ -171,3 +173,23 @@ def test_the_only_example_of_a_class_is_not_explained_by_itself(moths: Path) -> 
     ((_, answer),) = classifier.classify([asked])
     assert not isinstance(answer, FrnError)
     assert answer.explained[name] == pytest.approx(0, abs=1e-6)
+
+
+def test_photos_said_to_be_of_no_class_are_part_of_the_calibration(moths: Path) -> None:
+    (_, first), (_, second), (_, others), *_ = members(moths / "test").items()
+    classifier = Classifier(extractor_of(model_of()))
+    classifier.enroll({"a": first[:4], "b": second[:4]})
+    state, plain = classifier.state, classifier.calibration
+    known = [Support.of(path, content_key(path.read_bytes())) for path in others[:5]]
+    classifier.enroll_state(replace(state, others=tuple(known)))
+    assert classifier.state.others == tuple(known)
+    assert len(classifier.calibration.others) == 5
+    assert classifier.calibration.rule.least >= plain.rule.least
+    familiar = [classifier.predict(embedded.maps).familiarity for _, embedded in read(classifier, others[:5])]
+    np.testing.assert_allclose(classifier.calibration.others, familiar, rtol=1e-5)
+    classifier.enroll({"a": first[:4], "b": second[:4]})
+    assert not len(classifier.calibration.others)
+
+
+def read(classifier: Classifier, paths: list[Path]) -> list[tuple[Path, Embedded]]:
+    return [(path, one) for path, one in classifier.extractor.read(paths) if isinstance(one, Embedded)]

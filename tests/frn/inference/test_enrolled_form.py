@@ -12,6 +12,8 @@ from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.session import State
 
+Enrolled = tuple[Path, State, list[Path], list[object]]
+
 
 @pytest.fixture(scope="module")
 def extractor() -> Extractor:
@@ -19,7 +21,7 @@ def extractor() -> Extractor:
 
 
 @pytest.fixture
-def enrolled(extractor: Extractor, moths: Path, tmp_path: Path) -> tuple[Path, State, list[Path], list[object]]:
+def enrolled(extractor: Extractor, moths: Path, tmp_path: Path) -> Enrolled:
     """A store, a state of classes of 1, 2 and 3 photos, queries, and their answers as first computed."""
     homes = sorted((moths / "test").iterdir())[:3]
     classes = {home.name: sorted(home.iterdir())[: 1 + place] for place, home in enumerate(homes)}
@@ -53,7 +55,7 @@ def opened(extractor: Extractor, store: Path, state: State, monkeypatch: pytest.
 
 
 def test_an_enrolled_state_opens_without_reading_photos_and_answers_the_same(
-    extractor: Extractor, enrolled: tuple, monkeypatch: pytest.MonkeyPatch
+    extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, state, queries, before = enrolled
     again = opened(extractor, store, state, monkeypatch)
@@ -62,7 +64,7 @@ def test_an_enrolled_state_opens_without_reading_photos_and_answers_the_same(
 
 
 def test_another_name_order_photo_or_model_is_another_form(
-    extractor: Extractor, enrolled: tuple, monkeypatch: pytest.MonkeyPatch
+    extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, state, *_ = enrolled
     first, second, third = state.classes
@@ -73,7 +75,9 @@ def test_another_name_order_photo_or_model_is_another_form(
     assert opened(load_extractor("resnet12-small"), store, state, monkeypatch) is None
 
 
-def test_a_changed_photo_is_read_again(extractor: Extractor, enrolled: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_photo_is_read_again(
+    extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, state, *_ = enrolled
     photo = state.classes[0].supports[0].path
     os.utime(photo, ns=(1, 1))
@@ -82,7 +86,7 @@ def test_a_changed_photo_is_read_again(extractor: Extractor, enrolled: tuple, mo
 
 
 def test_a_damaged_form_is_computed_again(
-    extractor: Extractor, enrolled: tuple, monkeypatch: pytest.MonkeyPatch
+    extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, state, queries, before = enrolled
     with sqlite3.connect(store) as database:

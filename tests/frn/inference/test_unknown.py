@@ -9,11 +9,10 @@ from frn.inference.unknown import (
     RejectRule,
     auroc,
     calibrate,
-    energy,
     explained,
     familiarity,
 )
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.leave_one_out import leave_one_out
 from frn.ridge.parameters import HeadParameters
 

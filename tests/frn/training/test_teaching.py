@@ -20,9 +20,9 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.training.losses import distillation_loss
 from frn.training.runs.run import RunResult, RunSettings
-from frn.training.teaching.answers import record_answers
 from frn.training.teaching.lesson import teach, views
 from frn.training.teaching.objective import SOFTENED, Whitening, neighbour_divergence, seen_through
+from frn.training.teaching.teacher_answers import record_answers
 from frn.training.teaching.teaching_recipe import TeachingRecipe, read_recipe
 from tests.frn.training.tiny import sampled, weights
 

@@ -58,9 +58,17 @@ def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) 
     drive(scenario)
 
 
-@pytest.mark.parametrize(("name", "what"), [("x.onnx", "classifier"), ("x.npz", "arrays")])
-def test_what_is_exported_follows_the_name_and_replaces_only_if_told(
-    drive: Drive, fake_engine: FakeEngine, name: str, what: str
+@pytest.mark.parametrize(
+    ("chosen", "what", "run"),
+    [
+        ("photo in", "classifier", "InferenceSession(/home/x)"),
+        ("half", "half", "InferenceSession"),
+        ("page", "page", "python -m http.server --directory /home/x"),
+        ("numpy", "arrays", "numpy.load(/home/x)"),
+    ],
+)
+def test_what_is_exported_is_chosen_and_replaces_only_if_told(
+    drive: Drive, fake_engine: FakeEngine, chosen: str, what: str, run: str
 ) -> None:
     asked: list[tuple[str, str, bool]] = []
 
@@ -72,15 +80,17 @@ def test_what_is_exported_follows_the_name_and_replaces_only_if_told(
     fake_engine.op_export = export  # type: ignore[assignment, method-assign]
 
     async def scenario(driver: Driver) -> None:
-        await driver.pilot.press("e")
+        await driver.keys("e")
+        await driver.type(chosen)
         await driver.until(lambda: isinstance(driver.app.screen, AskText))
         field = driver.app.screen.query_one("Input")
-        field.value = f"/home/{name}"  # type: ignore[attr-defined]
+        field.value = "/home/x"  # type: ignore[attr-defined]
         await driver.pilot.press("enter")
         await driver.until(lambda: isinstance(driver.app.screen, Choose))
         await driver.pilot.press("enter")
         await driver.idle()
-        assert asked == [(f"/home/{name}", what, False), (f"/home/{name}", what, True)]
+        assert asked == [("/home/x", what, False), ("/home/x", what, True)]
+        assert run in driver.app.context.jobs._message
 
     drive(scenario)
 

@@ -256,3 +256,23 @@ def test_a_terminal_that_cannot_move_its_cursor_is_refused_politely(terminal: Te
     assert terminal.ended() == 1
     terminal.shows("frn-tui needs a terminal that can move its cursor")
     assert "Traceback" not in terminal.screen
+
+
+def test_two_thousand_keys_in_one_write_reach_the_dialogues_that_they_open(terminal: Terminal) -> None:
+    """As an unbracketed paste, or a slow ssh, sends them: each name opens a dialogue, is typed and leaves it."""
+    terminal.start()
+    terminal.shows("explained, unknown")
+    names = [f"class {number:02d} {'y' * 60}" for number in range(30)]
+    text = "".join(f"n{name}\n" for name in names)
+    assert len(text) >= 2000
+    terminal.tmux("load-buffer", "-", text=text)
+    terminal.tmux("paste-buffer")  # not -p: without brackets
+    terminal.shows("30 classes", seconds=3 * TIMEOUT)
+    terminal.keys("C-s")
+    terminal.shows("Save the project as")
+    terminal.keys("C-u")
+    terminal.keys("-l", str(terminal.folder / "typed"))
+    terminal.keys("Enter")
+    project = terminal.folder / "typed.frn.json"
+    terminal.until(project.exists)
+    assert [entry["name"] for entry in json.loads(project.read_text())["classes"]] == names

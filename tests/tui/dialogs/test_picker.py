@@ -280,3 +280,24 @@ def test_tab_completes_a_path_and_a_typo_stays_to_be_mended(drive: Drive) -> Non
         assert any("No such file" in note.message for note in driver.app._notifications)
 
     drive(scenario)
+
+
+def test_the_mouse_goes_up_takes_and_cancels(drive: Drive) -> None:
+    async def scenario(driver: Driver) -> None:
+        picker = await opened(driver, "p")
+        await driver.keys("right")  # into the first folder
+        assert picker.folder == "/photos/jay"
+        await driver.pilot.click("#picker-buttons", offset=(2, 0))
+        await driver.idle()
+        assert picker.folder == "/photos"
+        await driver.pilot.click("#picker-buttons", offset=(19, 0))
+        await driver.idle()
+        assert not picker.is_current
+        assert driver.app.controller.query.answers == []
+        await opened(driver, "p")
+        await driver.keys("right")
+        await driver.pilot.click("#picker-buttons", offset=(10, 0))
+        await driver.until(lambda: driver.app.controller.query.answers)
+        assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
+
+    drive(scenario)

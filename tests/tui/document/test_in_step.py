@@ -70,7 +70,7 @@ def test_a_project_that_is_being_opened_is_answered_for_and_never_the_one_before
         if is_cancelled:
             await cancelled(loading)
         work = {
-            "export": controller.export("/x.onnx"),
+            "export": controller.export("/x.onnx", "classifier"),
             "query": controller.ask(["/q/jay-9.jpg"]),
             "hide_and_test": controller.hide_and_test(0),
         }

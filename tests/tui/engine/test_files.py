@@ -22,7 +22,7 @@ from tests.tui.engine.conftest import Engine, first
 
 
 def test_the_exported_classifier_answers_as_the_app(
-    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.done("classes", state=engine.state(first(members, 2)))
     out = tmp_path / "classifier.onnx"
@@ -34,11 +34,19 @@ def test_the_exported_classifier_answers_as_the_app(
     expected = sorted((score["id"], score["error"]) for score in answer["scores"])
     np.testing.assert_allclose(errors, [error for _, error in expected], rtol=1e-4)
     assert "is there already" in engine.ask("export", path=str(out)).reason
+    smaller = tmp_path / "half.onnx"
+    engine.done("export", path=str(smaller), what="half")
+    assert smaller.stat().st_size < 0.7 * out.stat().st_size
+    session = onnxruntime.InferenceSession(smaller.read_bytes(), providers=["CPUExecutionProvider"])
+    (in_half,) = session.run(["class_error"], {"image": np.asarray(open_image(query))})
+    np.testing.assert_allclose(in_half, errors, rtol=0.02)
     engine.done("export", path=str(out), what="arrays", replace=True)
     bank = np.load(io.BytesIO(out.read_bytes()))
     assert bank["names"].tolist() == [*members]
     assert len(bank["rows"]) == len(bank["signs"])
     assert "is a folder" in engine.ask("export", path=str(tmp_path), replace=True).reason
+    monkeypatch.chdir(tmp_path)
+    assert "node_modules/onnxruntime-web" in engine.ask("export", path=str(tmp_path / "page"), what="page").reason
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def test_the_query_is_made_wider_by_key_and_by_mouse(drive: "Drive") -> None:
         workspace, pilot = driver.app.workspace, driver.pilot
         query, photos = workspace.query_pane, workspace.photos_pane
         assert abs(query.size.width - photos.size.width) <= 2
-        await driver.keys("right_parenthesis", "right_parenthesis")
+        await driver.keys("tab", "right_parenthesis", "right_parenthesis")
         assert query.size.width > 1.4 * photos.size.width
         divider = workspace.query_one(Divider)
         await pilot.mouse_down(divider, offset=(0, 5))

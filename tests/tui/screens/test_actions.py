@@ -372,6 +372,12 @@ def test_models_are_compared_on_the_classes_and_one_is_chosen(
         assert controller.model_name == other
         await driver.keys("u")
         assert controller.model_name == before
+        await driver.pilot.press("C")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        await driver.type("disagree")
+        pane = driver.app.workspace.photos_pane
+        assert pane.gallery.paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg", "/photos/wren/wren-0.jpg"]
+        assert "that models name differently 3" in str(pane.border_title)
 
     drive(scenario)
 

@@ -55,3 +55,17 @@ def test_the_file_picker_starts_where_it_was_left(drive: "Drive") -> None:
         assert folders == ["/photos/jay"] * 2
 
     drive(scenario)
+
+
+def test_classes_in_focus_are_made_wider_and_narrower(drive: "Drive") -> None:
+    async def scenario(driver: "Driver") -> None:
+        workspace = driver.app.workspace
+        workspace.focus_pane("classes")
+        before, share = workspace.classes_pane.outer_size.width, workspace.query_share
+        await driver.keys("right_parenthesis", "right_parenthesis")
+        assert workspace.classes_pane.outer_size.width == before + 10
+        await driver.keys(*["left_parenthesis"] * 9)
+        assert workspace.classes_pane.outer_size.width == 20
+        assert workspace.query_share == share
+
+    drive(scenario)

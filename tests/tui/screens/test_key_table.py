@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from frn_tui.screens.workspace import PANES, bindings
+from frn_tui.panes.project import PANES
+from frn_tui.screens.workspace import bindings
 
 from tests.tui.conftest import Drive, Driver
 

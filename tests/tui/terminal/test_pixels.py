@@ -109,7 +109,7 @@ def app_with(images: str) -> Callable[..., FrnApp]:
 
 
 @pytest.mark.parametrize("images", ["kitty", "sixel"])
-def test_the_app_shows_pixels_and_blanks_behind_dialogues(
+def test_the_app_shows_pixels_which_stay_beside_dialogues(
     drive: Any, lines: Callable[[Any], list[str]], images: Mode
 ) -> None:
     async def look(user: Any) -> None:
@@ -122,7 +122,7 @@ def test_the_app_shows_pixels_and_blanks_behind_dialogues(
         assert shown.pixels == (shown.columns * 10, shown.rows * 20)
         await user.pilot.press("question_mark")
         await user.pilot.pause()
-        assert PLACEHOLDER not in "\n".join(lines(user.app))
+        assert PLACEHOLDER in "\n".join(lines(user.app))  # in its own colour, by which the terminal knows it
         await user.pilot.press("escape", "l")
         await user.pilot.pause()
         assert isinstance(user.app.screen, Review)
@@ -140,7 +140,7 @@ def test_what_the_terminal_answers_decides_unless_it_was_said(drive: Any) -> Non
     async def hear(user: Any) -> None:
         app = user.app
         await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))
-        assert app.context.mode == "ascii"  # as nothing was said
+        assert app.context.mode == "half"  # as nothing was said
         await app.hear(Answered(can=("62",)))
         assert app.context.mode == "kitty"
         assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")
@@ -163,7 +163,7 @@ def test_sixel_waits_for_the_number_of_colours(drive: Any) -> None:
     async def hear(user: Any) -> None:
         app = user.app
         await app.hear(Answered(can=("62", "4")))
-        assert app.context.mode == "ascii"
+        assert app.context.mode == "half"
         await app.hear(Answered(colours=16))
         await app.hear(Answered(can=("62", "4")))
         assert (app.context.mode, app.graphics.colours) == ("sixel", 16)

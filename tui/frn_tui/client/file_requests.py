@@ -93,11 +93,15 @@ class SaveProject(Request[None], op="save", queue="files"):
     replace: bool = False
 
 
+Exported = Literal["classifier", "half", "page", "arrays"]
+"""The whole classifier as ONNX; the same with weights of half the bytes; a web page; the numbers of the classes."""
+
+
 class ExportClasses(Request[None], op="export", queue="compute"):
-    """Write the whole classifier as ONNX, or the numbers of its classes as .npz. Fails with `EXISTS`."""
+    """Write the classes for other programs. Fails with `EXISTS`."""
 
     path: str
-    what: Literal["classifier", "arrays"] = "classifier"
+    what: Exported = "classifier"
     replace: bool = False
 
 

@@ -87,6 +87,8 @@ class Model(TypedDict):
     """h, w of a feature map."""
     d: int
     device: str
+    bytes: int
+    """Size of its file."""
 
 
 MIRROR = "+mirror"

@@ -51,7 +51,7 @@ KEYS = {
         ("{next-pane} {previous-pane}", "next pane, pane before"),
         ("{zoom} {zoom-out}", "the photo large, closer (arrows move it), and back"),
         ("{grid-or-list}  {smaller-photos} {larger-photos}", "grid or list; smaller and larger photos"),
-        ("{narrower-query} {wider-query}", "give the query less or more of the width"),
+        ("{narrower-query} {wider-query}", "give the query, or the classes in focus, less or more of the width"),
         ("{picture-mode}", "how pictures are drawn"),
         ("{open-in-a-viewer}", "the photo in another program, outside the terminal"),
         ("{filter}", "filter photos, find a class"),

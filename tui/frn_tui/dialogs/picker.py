@@ -27,6 +27,8 @@ from frn_tui.widgets.options import OneLine, Options
 from frn_tui.widgets.preview import Preview
 
 GLYPHS = {"folder": "▸", "image": "▫", "project": "◆", "bundle": "◈", "model": "◇"}
+BUTTONS = "[@click=screen.up]‹ up ›[/]  [@click=screen.accept]‹ take ›[/]  [@click=screen.leave]‹ cancel ›[/]"
+"""For the mouse."""
 HERE: Entry = {"name": ".", "kind": "folder"}
 """The folder itself, as the first of what is in it."""
 
@@ -105,6 +107,7 @@ class Picker(Dialog[list[str] | None]):
                 yield self.list
                 yield self.preview
             yield Static(id="picker-marks")
+            yield Static(BUTTONS, id="picker-buttons")
             yield Static(
                 Text(
                     "f2: take what is highlighted, or the marked   enter: open a folder, take a photo   space: mark   "

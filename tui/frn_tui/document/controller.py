@@ -254,11 +254,10 @@ class Controller(SyncedDocument):
         change(self.session)
         await self.sync()
 
-    async def export(self, path: str, *, replace: bool = False) -> None:
-        """Write the whole classifier as one ONNX file, or into an .npz the numbers of its classes."""
-        arrays = path.lower().endswith(".npz")
+    async def export(self, path: str, what: file_requests.Exported, *, replace: bool = False) -> None:
+        """Write the classes for other programs."""
         await self.sync()
-        await self.engine.call(file_requests.ExportClasses(path, "arrays" if arrays else "classifier", replace))
+        await self.engine.call(file_requests.ExportClasses(path, what, replace))
 
     async def hide_and_test(self, shot: int) -> Confusion:
         """How well the classes are separated by so many examples of each."""

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from frn.inference.session import State, Support
-from frn_tui.client.protocol import Answer
+from frn_tui.client.protocol import Answer, ClassScore
 from frn_tui.document.queries import Query, best_score
+from frn_tui.terminal.paths import natural_order
 from frn_tui.terminal.text import percent
 
 UNKNOWN, UNREADABLE = "unknown", "not readable"
@@ -54,13 +55,23 @@ class Reviewed:
         return self.label == OTHER and self.label_id is None
 
     @property
-    def words(self) -> str:
-        """The verdict with its certainty: the probability of a class, or the share explained of an unknown photo."""
+    def score(self) -> ClassScore | None:
+        """What the class that is said says of the photo; of an unknown one, what the likeliest says."""
         scores = self.answer.get("scores", [])
-        if self.label is None and self.is_unknown:
-            return f"{self.verdict} {percent(scores[0]['explained'])}"
-        of = scores[0]["id"] if self.label is None and scores else self.label_id
-        return " ".join([self.said, *(f"{score['probability']:.2f}" for score in scores if score["id"] == of)])
+        of = self.label_id if self.label is not None else scores[0]["id"] if scores else None
+        return next((score for score in scores if score["id"] == of), None)
+
+    @property
+    def certainty(self) -> str:
+        """The probability of the class that is said; of an unknown photo nothing, as it is of none of them."""
+        is_named = self.label is not None or not self.is_unknown
+        return f"{self.score['probability']:.2f}" if self.score and is_named else ""
+
+    @property
+    def words(self) -> str:
+        """The verdict with its certainty, or with the share that is explained of an unknown photo."""
+        share = percent(self.score["explained"]) if self.score else ""
+        return f"{self.said} {self.certainty or (share if self.label is None else '')}".rstrip()
 
     @property
     def is_changed(self) -> bool:
@@ -155,6 +166,8 @@ ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
     "least sure first": lambda item: margin(item.answer),
     "least explained first": lambda item: explained(item.answer),
     "by class": lambda item: item.said.casefold(),
+    "by rival": lambda item: [score["id"] for score in item.answer.get("scores", [])[1:2]],
+    "by file": lambda item: natural_order(item.path),
 }
 KINDS: dict[str, Callable[[Reviewed], bool]] = {
     "all": lambda item: True,

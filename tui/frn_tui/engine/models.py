@@ -61,5 +61,6 @@ class Models:
             "side": extractor.transform.size,
             "grid": list(extractor.grid),
             "d": extractor.shape[1],
+            "bytes": len(extractor.data),
             "device": "cpu",  # CUDA takes a second to come up
         }

@@ -1,12 +1,14 @@
 """The classes: made, renamed, filled with photos, tested."""
 
 from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.message import Message
 from textual.widgets import Static
 
 from frn.inference.session import ClassEntry
@@ -44,6 +46,12 @@ class ClassesPane(Pane):
         Binding("C", "compare", "Compare models", show=False),
         Binding("O", "order", "Order of classes", show=False),
     )
+
+    @dataclass
+    class Differing(Message):
+        """Photos that models name differently should be seen."""
+
+        paths: list[str]
 
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="classes-pane")
@@ -232,9 +240,13 @@ class ClassesPane(Pane):
         now = self.controller.model_name
         options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
         photos = count_of(len(found["differing"]), "photo")
+        if found["differing"]:
+            options.append(f"  show the {photos} that they disagree on")
         title = f"Models on these classes, each photo without itself; they disagree on {photos}"
         chosen = await self.context.chosen(title, options)
-        if chosen is not None and found["scores"][chosen]["model"] != now:
+        if chosen == len(found["scores"]):
+            self.post_message(self.Differing(found["differing"]))
+        elif chosen is not None and found["scores"][chosen]["model"] != now:
             await self.controller.change_model(found["scores"][chosen]["model"], self.context.progress)
             self.context.say(f"model {self.controller.model_name}   u: undo")
 

@@ -1,6 +1,6 @@
 """The photos of the chosen class: sorted, narrowed down, selected, moved, removed."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 from dataclasses import replace
 from typing import ClassVar
 
@@ -16,7 +16,11 @@ from frn_tui.panes.context import Context, Pane
 from frn_tui.terminal.text import class_keys, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
 
-TITLES = {"outlier": "that do not fit, of all classes", "near": "near copies, of all classes"}
+TITLES = {
+    "outlier": "that do not fit, of all classes",
+    "near": "near copies, of all classes",
+    "differing": "that models name differently",
+}
 
 
 class PhotosPane(Pane):
@@ -38,7 +42,9 @@ class PhotosPane(Pane):
         """The class whose photos these are."""
         self.by_fit = False
         self.everywhere = ""
-        """Mark of the photos that are shown of all classes; empty: those of one class."""
+        """Mark of the photos that are shown of all classes, or "differing"; empty: those of one class."""
+        self.differing: Container[str] = ()
+        """Paths of photos that models name differently."""
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
@@ -52,7 +58,7 @@ class PhotosPane(Pane):
         classes = self.controller.session.state.classes if self.everywhere else [entry] if entry is not None else []
         items = [item for each in classes for item in self._items(each)]
         if self.everywhere:
-            items = sorted((item for item in items if item.mark == self.everywhere), key=self._misfit)
+            items = sorted(filter(self._is_shown, items), key=self._misfit)
         elif self.by_fit:
             items.sort(key=lambda item: self._report_of(item)[0])
         if self.wanted_name:
@@ -69,6 +75,9 @@ class PhotosPane(Pane):
         gone = f" · {away} missing" if away else ""
         self.border_title = Text(f"Photos · {whose} {len(items)}{gone}{narrowed}{order}" if whose else "Photos")
         self.show_selection()
+
+    def _is_shown(self, item: GalleryItem) -> bool:
+        return item.path in self.differing if self.everywhere == "differing" else item.mark == self.everywhere
 
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)

@@ -1,7 +1,9 @@
 """The project: what is open, undo and redo, saving, opening, exporting."""
 
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from rich.text import Text
@@ -9,7 +11,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.widgets import Static
 
-from frn_tui.client.file_requests import UnpackBundle
+from frn_tui.client.file_requests import Exported, UnpackBundle
 from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import bundle, relocate
@@ -18,6 +20,25 @@ from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute, name_of, shortened
 from frn_tui.terminal.text import count_of, display_name
 
+EXPORTS: dict[Exported, tuple[str, str, str]] = {
+    "classifier": (
+        "ONNX: photo in; label, probabilities and error map out; about {size:.1f} MB",
+        "classifier.onnx",
+        'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pixels (h, w, 3)}})',
+    ),
+    "half": (
+        "ONNX in half precision: the same in about {half:.1f} MB",
+        "classifier-fp16.onnx",
+        'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pixels (h, w, 3)}})',
+    ),
+    "page": (
+        "a web page: classifies in any browser, offline; about {size:.1f} MB and the runtime",
+        "page",
+        "run: python -m http.server --directory {path}",
+    ),
+    "arrays": ("numbers of the classes: for numpy", "classes.npz", "run: numpy.load({path})"),
+}
+"""What is offered, the place that is proposed, and how it is run."""
 PANES = ("classes", "photos", "query")
 SUFFIX = ".frn.json"
 """As in `frn.inference.project`, which would import numpy."""
@@ -124,12 +145,20 @@ class ProjectBar(Static):
             await then()
 
     def action_export(self) -> None:
-        hint = "*.onnx: photo in; label, probabilities and error map out   *.npz: the numbers of the classes, for numpy"
-        self.context.ask_path(AskText("Export the classifier to", "classifier.onnx", hint), self._export)
+        """Choose a form, then its place; at the end, say how it is run."""
+        kinds, size = list(EXPORTS), self.controller.model["bytes"] / 1e6 if self.controller.model else 0.0
+        options = [EXPORTS[kind][0].format(size=size, half=size / 2) for kind in kinds]
 
-    async def _export(self, path: str) -> None:
-        if await self.context.written(path, self.controller.export):
-            self.context.say(f"{path} written")
+        def chosen(index: int) -> None:
+            kind = kinds[index]
+            dialog = AskText(f"Export {options[index].partition(':')[0]} to", EXPORTS[kind][1])
+            self.context.ask_path(dialog, self._export, kind)
+
+        self.context.ask(Choose("Export", options), chosen)
+
+    async def _export(self, path: str, what: Exported) -> None:
+        if await self.context.written(path, partial(self.controller.export, what=what)):
+            self.context.say(f"{path} written   {EXPORTS[what][2].format(path=shlex.quote(path))}")
 
     def action_open(self) -> None:
         """Open something that was open before, what a crash has left, or another place."""

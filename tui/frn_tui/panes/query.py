@@ -19,7 +19,7 @@ from frn_tui.document.queries import best_score
 from frn_tui.panes.answers import AnswersLine
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
-from frn_tui.panes.verdicts import Verdicts
+from frn_tui.panes.verdicts import ThresholdKeys, Verdicts
 from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
@@ -28,7 +28,7 @@ LANDSCAPE = 3
 """Columns per row from which on the pane is wider than high."""
 
 
-class QueryPane(Pane):
+class QueryPane(ThresholdKeys, Pane):
     """The photo that was asked about, and the score of each class for it."""
 
     KEYS: ClassVar[tuple[Binding, ...]] = (
@@ -146,15 +146,6 @@ class QueryPane(Pane):
         if (answer := self.controller.query.answer) is not None:
             self.verdicts.set_aside([answer])
             self.action_step(1)
-
-    def action_threshold(self, step: float) -> None:
-        self.verdicts.step_threshold(step)
-
-    def action_type_threshold(self) -> None:
-        self.verdicts.type_threshold()
-
-    def action_calibrate(self) -> None:
-        self.verdicts.calibrate()
 
     @on(Bars.Clicked)
     def take_bar(self, event: Bars.Clicked) -> None:

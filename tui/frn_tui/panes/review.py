@@ -17,7 +17,7 @@ from frn_tui.dialogs.dialogs import AskText, Choose, Dialog, Page
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, examples, margin, rival, summary
 from frn_tui.panes.large import LargeView
-from frn_tui.panes.verdicts import Verdicts
+from frn_tui.panes.verdicts import ThresholdKeys, Verdicts
 from frn_tui.settings.keys import shown as shown_keys
 from frn_tui.terminal.text import class_keys, count_of, display_name, percent
 from frn_tui.widgets.gallery.gallery import Gallery, GalleryItem
@@ -33,7 +33,7 @@ TALL = 30
 """Rows from which on the histogram is shown."""
 
 
-class Review(Dialog[str | None]):
+class Review(ThresholdKeys, Dialog[str | None]):
     """Gives back the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -150,10 +150,10 @@ class Review(Dialog[str | None]):
         return GalleryItem(item.path, f"{sign} {item.words}", key, mark)  # type: ignore[arg-type]
 
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
-        best = best_score(item.answer)
-        if best is None:
+        if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
-        numbers = f"{best['probability']:.2f}", percent(best["explained"]), f"{margin(item.answer):.2f}"
+        share = percent(item.score["explained"]) if item.score else ""
+        numbers = item.certainty, share, f"{margin(item.answer):.2f}"
         return (item.said, *numbers, rival(item.answer, self.controller.names), self._nearest_name(item))
 
     def _nearest_name(self, item: Reviewed) -> str:
@@ -328,15 +328,6 @@ class Review(Dialog[str | None]):
     def move_threshold(self, event: Histogram.Moved) -> None:
         self.verdicts.set_threshold(event.value)
 
-    def action_threshold(self, step: float) -> None:
-        self.verdicts.step_threshold(step)
-
-    def action_type_threshold(self) -> None:
-        self.verdicts.type_threshold()
-
-    def action_calibrate(self) -> None:
-        self.verdicts.calibrate()
-
     def action_sort_photos(self) -> None:
         self.verdicts.sort_into_folders([self.items[path] for path in self.controller.arrangement.paths])
 
@@ -353,8 +344,9 @@ def described(item: Reviewed, names: dict[int, str], example: str) -> str:
     name = display_name(item.path.rpartition("/")[2], 30)
     if best is None:
         return f"{name}: {display_name(item.answer.get('reason', ''))}"
+    probability, share = best["probability"], percent(best["explained"])
     parts = [
-        f"{name}: {display_name(item.verdict, 24)} {best['probability']:.2f}, {percent(best['explained'])} explained"
+        f"{name}: {display_name(item.verdict, 24)}{'' if item.is_unknown else f' {probability:.2f}'}, {share} explained"
     ]
     if other := rival(item.answer, names):
         parts.append(f"rival {display_name(other, 24)}")

@@ -15,6 +15,21 @@ from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
 
+class ThresholdKeys:
+    """The actions of the keys that set the threshold, for a pane or a screen that has `verdicts`."""
+
+    verdicts: "Verdicts"
+
+    def action_threshold(self, step: float) -> None:
+        self.verdicts.step_threshold(step)
+
+    def action_type_threshold(self) -> None:
+        self.verdicts.type_threshold()
+
+    def action_calibrate(self) -> None:
+        self.verdicts.set_threshold(None, "threshold from the examples")
+
+
 class Verdicts:
     """Shared by the query pane and the review of all answers."""
 
@@ -82,9 +97,6 @@ class Verdicts:
     def step_threshold(self, step: float) -> None:
         value = min(max(round(self.threshold + step, 3), 0.0), 1.0)
         self.set_threshold(value, f"unknown below {percent(value)} explained")
-
-    def calibrate(self) -> None:
-        self.set_threshold(None, "threshold from the examples")
 
     def set_threshold(self, value: float | None, said: str = "") -> None:
         """Set it, and say how many answers were unknown before and are after; several keys in a row count as one."""

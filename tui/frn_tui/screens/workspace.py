@@ -44,6 +44,8 @@ MEDIUM = 100
 """Columns from which on the classes stand beside another pane; below, one pane is seen at a time."""
 COMPACT = 100
 """Columns below which the keys stand closer together, so that all fit at 80."""
+CLASSES = 20, 70
+"""Cells that the classes may be wide."""
 NARROWEST = 20
 """Percent of the width that the photos and the query share, which either has at least."""
 
@@ -153,6 +155,12 @@ class Workspace(Screen[None]):
         self.show_pane("photos")
         self.photos_pane.gallery.focus()
 
+    @on(ClassesPane.Differing)
+    def show_differing(self, event: ClassesPane.Differing) -> None:
+        self.show_pane("photos")
+        self.photos_pane.differing, self.photos_pane.everywhere = frozenset(event.paths), ""
+        self.photos_pane.action_everywhere("differing")
+
     @on(Gallery.Opened)
     def ask_about_example(self, event: Gallery.Opened) -> None:
         self.ask([event.item.path])
@@ -215,7 +223,12 @@ class Workspace(Screen[None]):
         self.photos_pane.styles.width = f"{100 - self.query_share}fr"
 
     def action_share(self, step: int) -> None:
-        self.set_query_share(self.query_share + step)
+        """The query less or more of the width; where classes are in focus, those: names may be long."""
+        if self.focused_pane == "classes" and not self.has_class("-narrow"):
+            width = self.classes_pane.outer_size.width + step
+            self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
+        else:
+            self.set_query_share(self.query_share + step)
 
     @on(Divider.Dragged)
     def move_divider(self, event: Divider.Dragged) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from frn.errors import FrnError
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
-from frn.inference.unknown import Calibration, RejectRule, Shares, calibrate, energy, explained, familiarity, stride
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, enroll
+from frn.inference.unknown import Calibration, RejectRule, Shares, calibrate, explained, familiarity, stride
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses

@@ -10,8 +10,8 @@ from frn.evaluation.labelled import wilson
 from frn.inference.extractor import Embedded as Found
 from frn.inference.feature_cache import Maps
 from frn.inference.session import ClassEntry
-from frn.inference.unknown import energy, explained
-from frn.ridge.enrolment import ClassScorer, Floats, enroll
+from frn.inference.unknown import explained
+from frn.ridge.enrolment import ClassScorer, Floats, energy, enroll
 from frn.ridge.parameters import probabilities
 from frn_tui.client.protocol import MAPPED, AskClasses, ClassScore, Confusion, HideAndTest
 from frn_tui.engine.classes.embedding import Embedding, describe

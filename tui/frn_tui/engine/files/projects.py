@@ -6,7 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
+from frn.inference.classifier import Classifier
+from frn.inference.feature_cache import FeatureStore
 from frn.inference.project import ModelReference, Project, load_project, save_project
+from frn.inference.session import State
 from frn.system.files import write_atomically
 from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
 from frn_tui.client.protocol import EXISTS, MIRROR, OPEN_ELSEWHERE
@@ -61,18 +64,32 @@ class Exports:
 
     def export(self, request: ExportClasses, job: Job) -> None:
         path = Path(request.path)
+        if request.what == "page":
+            self._write_page(path, replace=request.replace)
+            return
         refuse_overwriting(path, replace=request.replace)
-        data = self._arrays_file() if request.what == "arrays" else self._classifier_file()
+        is_half = request.what == "half"
+        data = self._arrays_file() if request.what == "arrays" else self._classifier_file(in_half=is_half)
         job.check()
         write_atomically(path, data)
 
-    def _classifier_file(self) -> bytes:
-        from frn_export.graphs.classifier import classifier_graph  # here: few sessions export
+    def _write_page(self, folder: Path, *, replace: bool) -> None:
+        from frn_export.web.runtime import find_runtime  # here: few sessions export
+        from frn_export.web.write import write_page
 
         classes = self._classes.current
+        classifier = Classifier(self._models.model.extractor, FeatureStore())
+        classifier.enroll_state(State(classes.entries, None if classes.rule.weight else classes.rule.least))
+        write_page(classifier, folder, find_runtime(None), replace=replace)
+
+    def _classifier_file(self, *, in_half: bool) -> bytes:
+        from frn_export.graphs.classifier import classifier_graph
+        from frn_export.quantise import half
+
+        classes, features = self._classes.current, self._models.model.extractor.data
         named = zip(classes.entries, classes.members, strict=True)
         graph = classifier_graph(
-            self._models.model.extractor.data,
+            half(features) if in_half else features,
             {entry.name: member.enrolled for entry, member in named},
             rule=classes.rule,
             gamma=classes.head.gamma,

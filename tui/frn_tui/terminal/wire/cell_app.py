@@ -24,14 +24,14 @@ class CellApp(App[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._cells = CellBuffer()
+        self.cells = CellBuffer()
         self._window = 3 * SMALLEST
         self._pinged: float | None = None
         """When the terminal was asked for the last time, until it answers."""
 
     def repaint(self) -> None:
         """Write everything again: the terminal may have lost it."""
-        self._cells.forget()
+        self.cells.forget()
         self.refresh()
 
     @property
@@ -47,26 +47,26 @@ class CellApp(App[None]):
         driver = self._driver
         if driver is None or self.is_headless or driver.is_inline or self._batch_count or not self._running:
             super()._display(screen, renderable)
-        elif isinstance(renderable, CompositorUpdate) and self._cells.take(renderable, *self.size):
+        elif isinstance(renderable, CompositorUpdate) and self.cells.take(renderable, *self.size):
             self._write_cells()
             self.post_display_hook()
         else:
             super()._display(screen, renderable)
-            self._cells.forget()
+            self.cells.forget()
 
     def _write_cells(self) -> None:
         driver = self._driver
         if driver is None or self._closed or not self.screen_stack:
             return
         room = self._window if self._pinged is None else 0
-        text, pictures = self._cells.written(self.console._color_system or ColorSystem.TRUECOLOR, room)
+        text, pictures = self.cells.written(self.console._color_system or ColorSystem.TRUECOLOR, room)
         if not text:
             return
         if pictures and self._window < LARGEST and getattr(driver, "ANSWERS", False):
             text += PING
             self._pinged = monotonic()
             self.set_timer(PATIENCE, self._no_answer)
-        elif self._cells.is_stale and self._pinged is None:
+        elif self.cells.is_stale and self._pinged is None:
             self.call_later(self._write_cells)
         cursor = self.screen.outer_size.clamp_offset(self.cursor_position)
         self._begin_update()

@@ -8,6 +8,7 @@ from textual.message import Message
 
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.terminal import Answers
+from frn_tui.terminal.wire.cell_app import CellApp
 
 
 def with_pixels(driver_class: type[Driver]) -> type[Driver]:
@@ -45,6 +46,8 @@ def with_pixels(driver_class: type[Driver]) -> type[Driver]:
 
         def start_application_mode(self) -> None:
             super().start_application_mode()  # type: ignore[no-untyped-call]
+            if isinstance(self._app, CellApp):  # also after the shell had the terminal
+                self._app.cells.forget()
             graphics_of(self._app).send_again()
 
         def stop_application_mode(self) -> None:

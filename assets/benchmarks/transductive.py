@@ -1,0 +1,152 @@
+"""What queries that refine the classes gain, beside other transductive methods on the pooled features of the network.
+
+    python assets/benchmarks/transductive.py DATA... --split val --model resnet9-photo
+
+Episodes of 5 classes, 1 and 5 shots, and 75 queries: as many of each class; sizes from a Dirichlet distribution (2,
+Veilleux et al., NeurIPS 2021); and those with 30 queries of five other classes, which have no right answer. Columns:
+
+    alone       as `frn classify` answers, top-1 in percent
+    together    with `--transductive`, and how many points more, with the 95 % interval of the paired difference
+    bd-cspn     Liu et al., ECCV 2020: prototypes rectified by the queries, after a shift of their mean
+    laplacian   LaplacianShot (Ziko et al., ICML 2020): near queries get alike answers
+    ece         expected calibration error, alone and together
+    seconds     of refinement in one episode, median, on one core
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tune import calibration_error, features
+
+from frn.estimator.loading import load_extractor
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.parameters import probabilities
+from frn.ridge.tuning import Prior, tune_by_leave_one_out
+from frn.ridge.unlabelled.transductive import refine
+
+WAY, QUERIES, STRANGERS, EPISODES = 5, 75, 30, 60
+KINDS = ("balanced", "dirichlet", "strangers")
+NEIGHBOURS, SMOOTHNESS, STEPS = 3, 0.5, 20
+"""Of LaplacianShot."""
+SHARPNESS = 10.0
+"""Of the cosines in BD-CSPN, as published."""
+Floats = NDArray[np.floating]
+Labels = NDArray[np.int64]
+
+
+def draw(classes: list[Floats], shot: int, kind: str, seed: int) -> tuple[list[Floats], Floats, Labels]:
+    """Pools, queries and labels of an episode; -1 for a query of no class."""
+    generator = np.random.default_rng([seed, shot, KINDS.index(kind)])
+    order = generator.permutation(len(classes))
+    shares = np.full(WAY, 1 / WAY) if kind == "balanced" else generator.dirichlet(np.full(WAY, 2.0))
+    sizes = np.full(WAY, QUERIES // WAY) if kind == "balanced" else generator.multinomial(QUERIES, shares)
+    drawn = [classes[c][generator.permutation(len(classes[c]))] for c in order[:WAY]]
+    asked = [maps[shot : shot + size] for maps, size in zip(drawn, sizes, strict=True)]
+    labels = [np.full(len(maps), label) for label, maps in enumerate(asked)]
+    if kind == "strangers":
+        others = np.concatenate([classes[c] for c in order[WAY : 2 * WAY]])
+        asked.append(others[generator.permutation(len(others))[:STRANGERS]])
+        labels.append(np.full(STRANGERS, -1))
+    return [maps[:shot] for maps in drawn], np.concatenate(asked), np.concatenate(labels)
+
+
+def pooled(pools: list[Floats], queries: Floats) -> tuple[Floats, Floats]:
+    """Supports (way, shot, d) and queries (q, d): means of the maps around their common mean, of length one."""
+    supports, asked = np.stack([pool.mean(1) for pool in pools]), queries.mean(1)
+    centre = np.concatenate([supports.reshape(-1, asked.shape[1]), asked]).mean(0)
+    return unit(supports - centre), unit(asked - centre)
+
+
+def unit(vectors: Floats) -> Floats:
+    """Vectors (..., d) of length one."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def bd_cspn(supports: Floats, queries: Floats) -> Labels:
+    """Labels (q,) by bias diminishing and cosine-similarity-based prototypes."""
+    queries = queries + supports.mean((0, 1)) - queries.mean(0)
+    prototypes = supports.mean(1)
+    shares = softmax(SHARPNESS * unit(queries) @ unit(prototypes).T)
+    labels, weights = shares.argmax(1), []
+    for column, own in enumerate(supports):
+        mine = np.concatenate([own, queries[labels == column]])
+        likely = np.exp(SHARPNESS * unit(mine) @ unit(prototypes[column]))
+        weights.append((likely[:, None] * mine).sum(0) / likely.sum())
+    return np.asarray((unit(queries) @ unit(np.stack(weights)).T).argmax(1))
+
+
+def laplacian_shot(supports: Floats, queries: Floats) -> Labels:
+    """Labels (q,) by distances from the means, and by those of the nearest queries."""
+    unary = np.square(queries[:, None] - supports.mean(1)).sum(-1)
+    distances = np.square(queries[:, None] - queries).sum(-1)
+    np.fill_diagonal(distances, np.inf)
+    near = np.zeros(distances.shape)
+    np.put_along_axis(near, distances.argsort(1)[:, :NEIGHBOURS], 1.0, axis=1)
+    shares = softmax(-unary)
+    for _ in range(STEPS):
+        shares = softmax(-unary + SMOOTHNESS * near @ shares)
+    return np.asarray(shares.argmax(1))
+
+
+def softmax(logits: Floats) -> Floats:
+    """Shares (q, way)."""
+    return np.asarray(probabilities(-logits, 1.0))
+
+
+def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes: int) -> dict[str, float]:
+    """One data set's figures, in percent and seconds."""
+    right: dict[str, list[float]] = {name: [] for name in ("alone", "together", "bd-cspn", "laplacian")}
+    sure: dict[str, list[dict[str, object]]] = {"alone": [], "together": []}
+    seconds = []
+    for seed in range(episodes):
+        pools, queries, labels = draw(classes, shot, kind, seed)
+        head, known = tune_by_leave_one_out(pools, prior), labels >= 0
+        errors = ClassScorer([enroll(pool, head) for pool in pools]).class_error(queries).astype(float)
+        began = time.process_time()
+        refined, gamma = refine(errors, pools, queries, head)
+        seconds.append(time.process_time() - began)
+        for name, found, temperature in (("alone", errors, head.gamma), ("together", refined, gamma)):
+            shares = probabilities(found, temperature)[known]
+            hits = shares.argmax(1) == labels[known]
+            right[name].append(hits.mean())
+            sure[name].append({"sure": shares.max(1).tolist(), "right": hits.tolist()})
+        for name, method in (("bd-cspn", bd_cspn), ("laplacian", laplacian_shot)):
+            right[name].append((method(*pooled(pools, queries)) == labels)[known].mean())
+    gains = np.subtract(right["together"], right["alone"])
+    return {
+        **{name: 100 * float(np.mean(values)) for name, values in right.items()},
+        "gain": 100 * float(gains.mean()),
+        "ci95": 196 * float(gains.std() / np.sqrt(len(gains))),
+        **{f"ece {name}": 100 * calibration_error(rows) for name, rows in sure.items()},
+        "seconds": float(np.median(seconds)),
+    }
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="+")
+    parser.add_argument("--split", default="val")
+    parser.add_argument("--model", default="resnet9-photo")
+    parser.add_argument("--episodes", type=int, default=EPISODES)
+    options = parser.parse_args()
+    extractor = load_extractor(options.model, "cpu")
+    sets = {root.name: features(extractor, root / options.split) for root in options.data}
+    print(
+        "| data | shots | queries | alone | together | BD-CSPN | LaplacianShot | ECE | seconds |\n" + "|---" * 9 + "|"
+    )
+    for shot in (1, 5):
+        for kind in KINDS:
+            for name, classes in sets.items():
+                row = measure(classes, extractor.prior, shot, kind, options.episodes)
+                cells = [f"{row['together']:.1f} ({row['gain']:+.1f} ± {row['ci95']:.1f})"]
+                cells += [f"{row['bd-cspn']:.1f}", f"{row['laplacian']:.1f}"]
+                cells += [f"{row['ece alone']:.1f} → {row['ece together']:.1f}", f"{row['seconds']:.2f}"]
+                print(f"| {name} | {shot} | {kind} | {row['alone']:.1f} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""`frn group`: sort unlabelled photos into groups that are probably of one class each."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from frn.cli.shell import options
+from frn.cli.shell.console import note, print_table, printable, progress_bar, report_skipped, stdout
+from frn.cli.shell.output import FormatName, printed, prints_result
+from frn.errors import FrnError
+from frn.models.zoo import DEFAULT_MODEL
+
+if TYPE_CHECKING:
+    from frn.inference.extractor import Embedded, Extractor
+
+Groups = dict[str, list[Path]]
+
+
+@prints_result()
+def group(
+    photos: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
+    out: Annotated[Path, typer.Option(help="New folder of copies, or project (.frn.json) to write.")],
+    groups: Annotated[
+        int | None, typer.Option(min=1, help="Number of groups.", show_default="chosen from the photos")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
+    tta: options.TtaName = "none",
+    device: options.Device = "auto",
+    wants: FormatName = "table",
+) -> None:
+    """Group unlabelled photos, each group probably one class.
+
+    Rename, merge and delete the groups, then use them as classes: each lists its most central photos first. --out is a
+    new folder with a copy of every photo in the folder of its group, or a project that refers to the photos where they
+    are. No photo is moved or overwritten.
+    """
+    from frn.cli.shell.photo_arguments import find_photos
+
+    names, skipped = find_photos(photos)
+    report_skipped(skipped, all_of_them="")
+    from frn.estimator.loading import load_extractor
+    from frn.inference.project import is_project
+    from frn.ridge.unlabelled.groups import group as found_in
+
+    if not is_project(out) and out.exists() and (out.is_file() or any(out.iterdir())):
+        raise FrnError(f"{out}: already exists. Name a folder that does not.")
+    extractor = load_extractor(model, device, tta)
+    read, unread = _read(extractor, names)
+    report_skipped(unread)
+    import numpy as np
+
+    found = found_in(np.stack([embedded.maps for _, embedded in read]), extractor.prior, groups)
+    width = len(str(len(found)))
+    numbers = {f"group {number:0{width}}": own for number, own in enumerate(found, 1)}
+    members = {name: [read[place][0] for near in own for place in near] for name, own in numbers.items()}
+    if is_project(out):
+        _save(out, model, extractor, {name: [read[p] for p, *_ in own] for name, own in numbers.items()})
+    else:
+        _copy(out, members)
+    copies = {str(read[p][0]): str(read[near[0]][0]) for own in found for near in own for p in near[1:]}
+    listed = {name: list(map(str, paths)) for name, paths in members.items()}
+    rows = [
+        {"group": name, "image": path, "copy_of": copies.get(path)} for name, paths in listed.items() for path in paths
+    ]
+    if not printed(wants, {"out": str(out), "groups": listed, "near_copies": copies, "skipped": unread}, rows):
+        print_table(
+            ("group", "photos", "most central"),
+            [[name, str(len(paths)), printable(paths[0])] for name, paths in listed.items()],
+        )
+        stdout().print(f"{printable(str(out))}: {len(read):,} photos in {len(listed)} groups")
+        if copies:
+            note(f"{len(copies)} photos are near copies of others and are in their group")
+
+
+def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":
+    """The maps of different photos, and why others are skipped. FrnError if there is none."""
+    from frn.inference.feature_cache import FeatureStore
+
+    read: dict[str, tuple[Path, Embedded]] = {}
+    skipped = []
+    with progress_bar("photos") as progress:
+        for done, (path, outcome) in enumerate(extractor.read(map(Path, names), store=FeatureStore()), 1):
+            if isinstance(outcome, FrnError):
+                skipped.append(str(outcome))
+            elif outcome.key in read:
+                skipped.append(f"{path}: is the same photo as {read[outcome.key][0]}")
+            else:
+                read[outcome.key] = path, outcome
+            progress(done, len(names))
+    if not read:
+        raise FrnError(f"none of {len(names)} photos can be read. The first: {skipped[0]}")
+    return list(read.values()), skipped
+
+
+def _copy(out: Path, members: Groups) -> None:
+    """Write a new folder with a folder of copies for each group."""
+    import shutil
+
+    from frn.system.file_sets import new_folder
+
+    with new_folder(out) as new:
+        for name, paths in members.items():
+            (new / name).mkdir()
+            taken: set[str] = set()
+            for path in paths:
+                stem, number = path.stem, 1
+                while (called := f"{stem}{path.suffix}").casefold() in taken:
+                    number += 1
+                    stem = f"{path.stem} ({number})"
+                taken.add(called.casefold())
+                shutil.copyfile(path, new / name / called)
+
+
+def _save(out: Path, model: str, extractor: "Extractor", members: "dict[str, list[tuple[Path, Embedded]]]") -> None:
+    """Write a project whose classes are the groups, without near copies."""
+    from frn.inference.project import ModelReference, Project, save_project
+    from frn.inference.session import Support, build_state
+
+    supports = {name: [Support.of(path.absolute(), e.key) for path, e in own] for name, own in members.items()}
+    state, _ = build_state(supports.items())
+    save_project(out, Project(ModelReference.of(model, extractor, out.parent), state))

@@ -1,0 +1,120 @@
+"""Classifiers that people would use instead, on the pooled features of the same network: each fitted to every episode.
+
+A feature is the mean over the locations of a map, divided by its length. What a classifier leaves open is chosen from
+the supports: the penalty of `logreg` by cross-validation, that of `ridge` by leave-one-out. One support of each class
+cannot choose: then both are `USUAL`.
+
+Shape letters: way classes, q queries, r locations, d channels, n = way * shot supports, m = min(n, d), b problems that
+are solved together.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from frn.heads.head import Head
+from frn.heads.vectors import squared_distances, vectors
+
+USUAL = 1.0
+"""C, and the ridge penalty, of classes of one support."""
+CS = (1.0, 10.0, 100.0, 1000.0)
+PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+FOLDS = 3
+STEPS = 100
+NEIGHBOURS = 5
+
+Fit = Callable[[Tensor, Tensor], Tensor]
+"""Scores (q, way) of queries (q, d) from supports (way, shot, d); all of length one."""
+
+
+def nearest_mean(support: Tensor, query: Tensor) -> Tensor:
+    """Minus the squared distance from the mean of each class."""
+    return -squared_distances(query, support.mean(1))
+
+
+def nearest_neighbours(support: Tensor, query: Tensor) -> Tensor:
+    """Sum of the cosines with those of the nearest supports that belong to each class."""
+    way, shot = support.shape[:2]
+    cosines = query @ support.flatten(0, 1).mT
+    nearest = cosines.topk(min(NEIGHBOURS, shot), dim=1)
+    votes = torch.zeros(len(query), way, dtype=query.dtype, device=query.device)
+    return votes.scatter_add(1, nearest.indices // shot, nearest.values)
+
+
+def ridge(support: Tensor, query: Tensor) -> Tensor:
+    """Ridge regression of the labels; of the penalties, the one with the least squared error in leave-one-out."""
+    way, shot = support.shape[:2]
+    (u, s, v), labels, queries = _centred(support, query)
+    targets = labels - 1 / way
+    penalties = torch.tensor(PENALTIES if shot > 1 else (USUAL,), dtype=s.dtype, device=s.device)
+    kept = s**2 / (s**2 + penalties[:, None])  # b, m
+    fitted = (u * kept[:, None]) @ (u.mT @ targets)
+    leverage = u.square() @ kept.mT + 1 / len(u)  # n, b; the mean is fitted as well
+    left_out = (targets - fitted) / (1 - leverage.mT[..., None]).clamp_min(1e-6)
+    best = penalties[left_out.square().sum((1, 2)).argmin()]
+    return queries @ v @ ((s / (s**2 + best))[:, None] * (u.mT @ targets))
+
+
+def logistic(support: Tensor, query: Tensor) -> Tensor:
+    """Logistic regression with an L2 penalty; of the Cs, the one that makes held-out supports likeliest."""
+    shot = support.shape[1]
+    (u, s, v), labels, queries = _centred(support, query)
+    features, best = u * s, USUAL
+    if shot > 1:
+        folds = min(FOLDS, shot)
+        fold = torch.arange(len(u), device=u.device) % shot % folds
+        held_out = (fold == torch.arange(folds, device=u.device)[:, None]).repeat(len(CS), 1)  # b, n
+        c = torch.tensor(CS, dtype=s.dtype, device=s.device).repeat_interleave(folds)
+        likely = (features @ _fit_logistic(features, labels, ~held_out, c)).log_softmax(-1).mul(labels).sum(-1)
+        best = CS[int((likely * held_out).sum(1).unflatten(0, (-1, folds)).sum(1).argmax())]
+    weights = _fit_logistic(features, labels, torch.ones_like(features[None, :, 0]), features.new_tensor([best]))
+    return queries @ v @ weights[0]
+
+
+def _fit_logistic(features: Tensor, labels: Tensor, used: Tensor, c: Tensor) -> Tensor:
+    """Weights (b, m, way) of penalised problems, from orthogonal features (n, m), labels (n, way) and used (b, n).
+
+    The Hessian is at most C / 2 X^T X + I, which is diagonal here (Boehning, 1992); steps by it are accelerated as
+    Nesterov does.
+    """
+    chosen = used.to(features.dtype)[..., None] * c[:, None, None]
+    bound = 1 + c[:, None] / 2 * features.square().sum(0)
+    weights = ahead = features.new_zeros(len(c), features.shape[1], labels.shape[1])
+    for step in range(STEPS):
+        gradient = features.mT @ (chosen * ((features @ ahead).softmax(-1) - labels)) + ahead
+        before, weights = weights, ahead - gradient / bound[..., None]
+        ahead = weights + step / (step + 3) * (weights - before)
+    return weights
+
+
+def _centred(support: Tensor, query: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor, Tensor]:
+    """The SVD (n, m), (m,), (d, m) of the supports without their mean, labels (n, way), and queries likewise."""
+    way, shot = support.shape[:2]
+    examples = support.flatten(0, 1).double()
+    mean = examples.mean(0)
+    u, s, vh = torch.linalg.svd(examples - mean, full_matrices=False)
+    labels = F.one_hot(torch.arange(way, device=u.device).repeat_interleave(shot), way).double()
+    return (u, s, vh.mT), labels, query.double() - mean
+
+
+class ClassicalHead(Head):
+    """One of these classifiers as a head."""
+
+    def __init__(self, fit: Fit) -> None:
+        super().__init__()
+        self.fit = fit
+
+    def forward(self, support: Tensor, query: Tensor) -> Tensor:
+        """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d)."""
+        examples, queries = (F.normalize(vectors(maps, pooled=True), dim=-1) for maps in (support, query))
+        return self.fit(examples, queries)
+
+
+CLASSICAL: dict[str, Fit] = {
+    "logreg": logistic,
+    "ridge": ridge,
+    "knn": nearest_neighbours,
+    "nearest-mean": nearest_mean,
+}

@@ -1,0 +1,136 @@
+"""Groups of unlabelled photos that are probably of one class each: the mixture of `transductive` without examples.
+
+Near copies of a photo stand in for it: only one of them is looked at. Ward's clusters of the pooled maps are the start
+(Ward, 1963; by nearest-neighbour chains and the formula of Lance and Williams). Then each group is the pool of its
+photos by their weights, and each photo goes to the groups that reconstruct it best without itself, for some rounds.
+
+If nobody says how many groups there are, it is the fewest clusters whose photos the rest of their cluster reconstructs
+about as well as at best: too few mix classes, and too many leave little to reconstruct from.
+
+Shape letters: n photos, r locations, d channels.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.errors import FrnError
+from frn.ridge.enrolment import Array, Floats
+from frn.ridge.leave_one_out import leave_one_out
+from frn.ridge.parameters import probabilities
+from frn.ridge.tuning import Prior
+from frn.ridge.unlabelled.transductive import NEGLIGIBLE, mixture_errors
+
+MAX_PHOTOS = 5000
+"""Their distances take 200 MB."""
+SAME = 0.98
+"""Cosine of two maps from which on the photos are near copies."""
+SHIFTS = (-0.8,) * 4 + (-1.8,) * 4
+"""Of alpha from the trained one, round by round."""
+SLACK = 0.02
+"""Share of what the best number of groups gains over one group that fewer groups may miss."""
+LEAST_SIZE, MOST_GROUPS = 3, 200
+"""Photos in a group on average, and number of groups, to which the search for that number goes."""
+
+Order = NDArray[np.intp]
+
+
+def group(maps: Floats, prior: Prior, count: int | None = None) -> list[list[list[int]]]:
+    """Group photos by their maps (n, r, d): the photos of each group, each followed by its near copies.
+
+    Photos are numbers from 0 to n - 1. The largest group comes first, and the most central photo of each. FrnError if
+    there are fewer different photos than `count`, or too many photos.
+    """
+    if len(maps) > MAX_PHOTOS:
+        raise FrnError(f"{len(maps):,} photos are too many to group at once: the limit is {MAX_PHOTOS:,}")
+    copies = _near_copies(maps)
+    if count is not None and not 1 <= count <= len(copies):
+        raise FrnError(f"{len(copies)} different photos cannot make {count} groups")
+    chosen = maps[[first for first, *_ in copies]]
+    merges = _ward(chosen.mean(1))
+    labels = _cut(merges, count or _likeliest_count(chosen, merges, prior))
+    way, d = int(labels.max()) + 1, maps.shape[2]
+    weights, head = np.eye(way)[labels], prior.head(len(chosen) / way)
+    errors = np.zeros(weights.shape)
+    for shift in SHIFTS:
+        used = replace(head, alpha=prior.alpha + shift)
+        errors = mixture_errors(np.zeros((way, d, d)), np.zeros(way, int), chosen, weights, used)
+        weights = probabilities(errors, head.gamma)
+        weights[weights < NEGLIGIBLE] = 0
+    members = [np.flatnonzero(errors.argmin(1) == column) for column in range(way)]
+    ordered = [own[np.argsort(errors[own, column], kind="stable")] for column, own in enumerate(members)]
+    found = [[copies[place] for place in own] for own in ordered if len(own)]
+    return sorted(found, key=lambda own: -sum(map(len, own)))
+
+
+def _near_copies(maps: Floats) -> list[list[int]]:
+    """Photos that are not near copies of an earlier one, each with those that are."""
+    flat = maps.reshape(len(maps), -1)
+    flat = flat / np.linalg.norm(flat, axis=1, keepdims=True).clip(1e-12)
+    first: dict[int, list[int]] = {}
+    for place, row in enumerate(flat):
+        firsts = list(first)
+        alike = np.flatnonzero(flat[firsts] @ row >= SAME) if firsts else np.zeros(0, dtype=np.intp)
+        first.setdefault(firsts[alike[0]] if len(alike) else place, []).append(place)
+    return list(first.values())
+
+
+def _ward(points: Array | Floats) -> list[tuple[int, int]]:
+    """Pairs of clusters to merge, the nearest first, each by one of its points (n, d); the second joins the first."""
+    points = points / np.linalg.norm(points, axis=1, keepdims=True).clip(1e-12)
+    # Half of the squared distance: the cost of merging two points.
+    distances = 1 - points.astype(np.float64) @ points.T
+    np.fill_diagonal(distances, np.inf)
+    sizes = np.ones(len(points))
+    merges: list[tuple[float, int, int]] = []
+    chain: list[int] = []
+    while len(merges) < len(points) - 1:
+        chain = chain or [int(sizes.argmax())]
+        nearest = int(distances[chain[-1]].argmin())
+        if len(chain) < 2 or distances[chain[-1], nearest] < distances[chain[-1], chain[-2]]:
+            chain.append(nearest)
+            continue
+        b, a = chain.pop(), chain.pop()
+        cost = distances[a, b]
+        merges.append((cost, a, b))
+        row = ((sizes + sizes[a]) * distances[a] + (sizes + sizes[b]) * distances[b] - sizes * cost) / (
+            sizes + sizes[a] + sizes[b]
+        )
+        row[[a, b]] = np.inf
+        distances[a], distances[:, a] = row, row
+        distances[b], distances[:, b] = np.inf, np.inf
+        sizes[a], sizes[b] = sizes[a] + sizes[b], 0
+    return [(a, b) for _, a, b in sorted(merges, key=lambda merge: merge[0])]
+
+
+def _cut(merges: list[tuple[int, int]], count: int) -> Order:
+    """Cluster of each point (n,), numbered from 0, where `count` clusters are left."""
+    root = np.arange(len(merges) + 1)
+    for a, b in merges[: len(root) - count]:
+        root[root == root[b]] = root[a]
+    return np.asarray(np.unique(root, return_inverse=True)[1])
+
+
+def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) -> int:
+    """The number of clusters that the photos' errors without themselves speak for."""
+    left_out: dict[tuple[int, ...], float] = {}
+
+    def error(members: Order) -> float:
+        key = tuple(members.tolist())
+        if key not in left_out:
+            alone = np.square(maps[members[:1]], dtype=np.float64).sum(-1).mean(-1)
+            head = replace(prior.head(1), alpha=prior.alpha + SHIFTS[-1])
+            left_out[key] = float((leave_one_out(maps[members], head) if len(members) > 1 else alone).sum())
+        return left_out[key]
+
+    def clusters(count: int) -> Iterator[Order]:
+        labels = _cut(merges, count)
+        return (np.flatnonzero(labels == column) for column in range(count))
+
+    most = min(MOST_GROUPS, math.ceil(len(maps) / LEAST_SIZE))
+    errors = [sum(map(error, clusters(count))) for count in range(1, most + 1)]
+    least = min(errors)
+    return 1 + next(place for place, found in enumerate(errors) if found - least <= SLACK * (errors[0] - least))

@@ -1,0 +1,97 @@
+"""Transductive inference: the queries refine the classes that they are compared with. Free of torch.
+
+A query that probably belongs to a class is also an example of it. So a class becomes its pool and all queries, each by
+its weight w = w_qc, and the queries are scored again, a few times:
+
+    A_c = S^T S + sum_q w_qc Q^T Q + lam I
+
+with lambda following the shots and the weights together. A query must not reconstruct itself: the errors are those
+without the query's own weighted rows, and the r x r identity gives them from the one inverse of the class,
+
+    Q (A_c - w Q^T Q)^-1 = (I - w K)^-1 Q A_c^-1,    K = Q A_c^-1 Q^T.
+
+A weight is half of the probability of the class, times a gate that is near 0 for queries that no class explains well:
+those are probably of no class. Gamma grows with the classes, as it does with shots, but less: queries are no examples.
+
+Refined errors are smaller for queries of unknown classes also. So whether a query is unknown is left to the errors
+before; and all answers depend on the queries that are given together.
+
+Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n of them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.ridge.enrolment import Array, Floats, energy, pool_rows
+from frn.ridge.parameters import HeadParameters, probabilities
+
+ROUNDS = 3
+TRUST = 0.5
+"""Weight of a query that is certainly of a class, beside an example's."""
+STRANGERS = 0.3
+"""Share of the queries whose gate is below one half."""
+GROWTH = 0.25
+"""Power of the classes' growth that gamma follows: with the square root, as of shots, probabilities were too sure."""
+NEGLIGIBLE = 0.01
+"""Weights below this are 0: most queries then need no r x r inverse for most classes, and nothing is approximated."""
+BLOCK = 1 << 25
+"""Numbers of second moments at once."""
+
+Maps = NDArray[np.floating]
+
+
+def refine(errors: Array, pools: Sequence[Maps], queries: Maps, head: HeadParameters) -> tuple[Array, float]:
+    """Class errors (q, way) of queries (q, r, d) that refine the classes, and the gamma for them.
+
+    `errors` are those without refinement, from pools (k, r, d) of each class.
+    """
+    queries = np.ascontiguousarray(queries, dtype=np.float32)
+    grams = np.stack([rows.T @ rows for rows in map(pool_rows, pools)])
+    shots = np.array([len(pool) for pool in pools])
+    whole, gamma = energy(queries), head.gamma
+    for _ in range(ROUNDS):
+        weights = _weights(errors, whole, gamma)
+        errors = mixture_errors(grams, shots, queries, weights, head)
+        gamma = head.gamma * float((1 + weights.sum(0) / shots).mean()) ** GROWTH
+    return errors, gamma
+
+
+def _weights(errors: Array, whole: Array, gamma: float) -> Array:
+    """How much of an example of each class every query is, (q, way), from errors (q, way) and energies (q,)."""
+    share = 1 - np.divide(errors.min(1), whole, out=np.ones(len(whole)), where=whole > 0)
+    spread = share.std() or 1.0
+    gate = 1 / (1 + np.exp((np.quantile(share, STRANGERS) - share) / spread))
+    weights = TRUST * gate[:, None] * probabilities(errors, gamma)
+    return np.where(weights < NEGLIGIBLE, 0, weights)
+
+
+def mixture_errors(
+    grams: Array, shots: NDArray[np.intp], queries: Floats, weights: Array, head: HeadParameters
+) -> Array:
+    """Class errors (q, way) by pools of S^T S (way, d, d) and weighted queries, of each query without itself."""
+    r, d = queries.shape[1:]
+    rho, lams = head.rho(), head.lam(r, d) * (shots + weights.sum(0)).clip(1)
+    systems = grams + lams[:, None, None] * np.eye(d)
+    for chosen, moments in _moments(queries):
+        systems += np.tensordot(weights[chosen].T.astype(np.float32), moments, 1)
+    kept = np.stack([lam * np.linalg.inv(system) for lam, system in zip(lams, systems, strict=True)])
+    residual = ((1 - rho) * np.eye(d) + rho * kept).astype(np.float32)
+    squared, kept = residual @ residual, kept.astype(np.float32)
+    errors = np.concatenate([np.tensordot(moments, squared, ((1, 2), (1, 2))) / r for _, moments in _moments(queries)])
+    for column, lam in enumerate(lams):
+        own = np.flatnonzero(weights[:, column])
+        maps, weight = queries[own], weights[own, column, None, None] / lam
+        left = maps @ kept[column]  # lam Q A^-1
+        without = np.linalg.solve(np.eye(r) - weight * (left @ maps.mT), left)
+        errors[own, column] = energy((1 - rho) * maps + rho * without)
+    return np.asarray(errors, dtype=np.float64)
+
+
+def _moments(queries: Floats) -> Iterator[tuple[slice, Floats]]:
+    """Q^T Q of the queries in blocks: which they are, and (n, d, d)."""
+    size = max(1, BLOCK // queries.shape[2] ** 2)
+    for start in range(0, len(queries), size):
+        chosen = slice(start, start + size)
+        yield chosen, queries[chosen].mT @ queries[chosen]

@@ -1,0 +1,59 @@
+"""Classifiers on pooled features, beside scikit-learn's."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import LeaveOneOut, cross_val_predict
+from torch import Tensor
+
+from frn.episodes import EpisodeShape
+from frn.evaluation.episodes import evaluate_episodes
+from frn.heads.vectors.classical import CLASSICAL, PENALTIES, ClassicalHead, logistic, nearest_neighbours, ridge
+
+
+def draw(way: int, shot: int, d: int = 12, noise: float = 0.8) -> tuple[Tensor, Tensor]:
+    """Supports (way, shot, d) and queries (way * 6, d) of length one."""
+    generator = torch.Generator().manual_seed(0)
+    centres = torch.randn(way, 1, d, generator=generator)
+    maps = F.normalize(centres + noise * torch.randn(way, shot + 6, d, generator=generator), dim=-1)
+    return maps[:, :shot], maps[:, shot:].flatten(0, 1)
+
+
+@pytest.mark.parametrize("shot", [1, 4])
+def test_logistic_regression_is_that_of_scikit_learn(shot: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn.heads.vectors.classical.CS", (10.0,))
+    monkeypatch.setattr("frn.heads.vectors.classical.USUAL", 10.0)
+    support, query = draw(3, shot)
+    examples = support.flatten(0, 1).double().numpy()
+    mean = examples.mean(0)
+    model = LogisticRegression(C=10, fit_intercept=False, tol=1e-8, max_iter=1000)
+    model.fit(examples - mean, np.repeat(np.arange(3), shot))
+    expected = model.predict_log_proba(query.numpy() - mean)
+    np.testing.assert_allclose(logistic(support, query).log_softmax(-1), expected, atol=2e-3)
+
+
+def test_the_ridge_penalty_is_the_best_in_leave_one_out() -> None:
+    support, query = draw(4, 5, noise=1.2)
+    examples, labels = support.flatten(0, 1).double().numpy(), np.repeat(np.eye(4), 5, axis=0) - 1 / 4
+    models = [Ridge(alpha=penalty) for penalty in PENALTIES]
+    left_out = [cross_val_predict(model, examples, labels, cv=LeaveOneOut()) for model in models]
+    best = models[int(np.argmin([np.square(found - labels).sum() for found in left_out]))].fit(examples, labels)
+    np.testing.assert_allclose(ridge(support, query), best.predict(query.double().numpy()), atol=1e-6)
+
+
+def test_neighbours_vote_by_their_cosine() -> None:
+    support = F.normalize(torch.tensor([[[1.0, 0.0], [1.0, 0.2]], [[0.0, 1.0], [-1.0, 0.0]]]), dim=-1)
+    scores = nearest_neighbours(support, torch.tensor([[1.0, 0.0]]))
+    torch.testing.assert_close(scores, torch.tensor([[1 + 1 / 1.04**0.5, 0.0]]))
+
+
+@pytest.mark.parametrize("name", list(CLASSICAL))
+@pytest.mark.parametrize("shot", [1, 3])
+def test_each_is_right_on_episodes_of_clear_classes(name: str, shot: int) -> None:
+    generator = torch.Generator().manual_seed(1)
+    maps = torch.randn(6, 1, 1, 16, generator=generator) + 0.3 * torch.randn(6, 9, 4, 16, generator=generator)
+    shape = EpisodeShape(way=5, shot=shot, queries=4)
+    found = evaluate_episodes(ClassicalHead(CLASSICAL[name]), maps.flatten(0, 1), (9,) * 6, shape, episodes=9, seed=0)
+    assert found.mean > 95

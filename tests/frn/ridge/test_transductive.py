@@ -1,0 +1,83 @@
+"""Queries that refine the classes they are compared with."""
+
+import numpy as np
+
+from frn.ridge.enrolment import Array, ClassScorer, energy, enroll
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.unlabelled.transductive import _weights, mixture_errors, refine
+
+HEAD = HeadParameters(4.0, 0.2, 20.0)
+R, D = 4, 96
+
+
+def episode(seed: int, shots: tuple[int, ...], counts: tuple[int, ...]) -> tuple[list[Array], Array, Array]:
+    """Pools, queries and labels of classes that are noisy copies of one map each."""
+    generator = np.random.default_rng(seed)
+    centres = generator.standard_normal((len(shots), 1, R, D)) / np.sqrt(D)
+
+    def draw(column: int, count: int) -> Array:
+        noise = generator.standard_normal((count, R, D)) / np.sqrt(D)
+        return np.asarray(centres[column] + 2.2 * noise)
+
+    pools = [draw(column, shot) for column, shot in enumerate(shots)]
+    queries = np.concatenate([draw(column, count) for column, count in enumerate(counts)])
+    return pools, queries, np.repeat(np.arange(len(counts)), counts)
+
+
+def plain_errors(pools: list[Array], queries: Array) -> Array:
+    return ClassScorer([enroll(pool, HEAD) for pool in pools]).class_error(queries).astype(np.float64)
+
+
+def test_errors_are_those_of_a_pool_without_the_querys_own_rows() -> None:
+    pools, queries, _ = episode(0, (1, 3, 2), (5, 2, 4))
+    queries = queries.astype(np.float32)
+    weights = np.random.default_rng(1).uniform(0, 1, (len(queries), 3))
+    weights[2] = 0
+    grams = np.stack([pool.reshape(-1, D).T @ pool.reshape(-1, D) for pool in pools])
+    found = mixture_errors(grams, np.array([1, 3, 2]), queries, weights, HEAD)
+    for query, maps in enumerate(queries):
+        for column, pool in enumerate(pools):
+            others = [
+                np.sqrt(w) * q
+                for place, (w, q) in enumerate(zip(weights[:, column], queries, strict=True))
+                if place != query
+            ]
+            rows = np.concatenate([pool.reshape(-1, D), *others])
+            lam = HEAD.lam(R, D) * (len(pool) + weights[:, column].sum())
+            rebuilt = HEAD.rho() * maps @ np.linalg.solve(rows.T @ rows + lam * np.eye(D), rows.T @ rows)
+            np.testing.assert_allclose(found[query, column], np.square(maps - rebuilt).sum(1).mean(), rtol=1e-4)
+
+
+def test_without_weights_errors_are_those_of_the_enrolled_classes() -> None:
+    pools, queries, _ = episode(1, (2, 2), (3, 3))
+    grams = np.stack([pool.reshape(-1, D).T @ pool.reshape(-1, D) for pool in pools])
+    found = mixture_errors(grams, np.array([2, 2]), queries.astype(np.float32), np.zeros((6, 2)), HEAD)
+    np.testing.assert_allclose(found, plain_errors(pools, queries), rtol=1e-4)
+
+
+def test_queries_improve_classes_of_one_example_and_their_order_does_not_matter() -> None:
+    before, after = [], []
+    for seed in range(10):
+        pools, queries, labels = episode(seed, (1,) * 4, (25, 10, 20, 15))
+        errors = plain_errors(pools, queries)
+        refined, _ = refine(errors, pools, queries, HEAD)
+        before.append((errors.argmin(1) == labels).mean())
+        after.append((refined.argmin(1) == labels).mean())
+    assert np.mean(after) > np.mean(before) + 0.08
+    order = np.random.default_rng(0).permutation(len(queries))
+    np.testing.assert_allclose(refine(errors[order], pools, queries[order], HEAD)[0], refined[order], rtol=1e-3)
+
+
+def test_unfamiliar_queries_weigh_less() -> None:
+    pools, queries, _ = episode(3, (5, 5), (20, 20))
+    strangers = np.random.default_rng(4).standard_normal((10, R, D)) / np.sqrt(D) * 1.7
+    together = np.concatenate([queries, strangers])
+    weights = _weights(plain_errors(pools, together), energy(together), HEAD.gamma).sum(1)
+    assert weights[40:].mean() < 0.6 * weights[:40].mean()
+
+
+def test_one_query_gets_the_answer_that_it_gets_alone() -> None:
+    pools, queries, _ = episode(5, (2, 2), (1, 0))
+    errors = plain_errors(pools, queries)
+    refined, _ = refine(errors, pools, queries, HEAD)
+    assert refined.argmin(1) == errors.argmin(1)
