@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import onnx
 
-from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
@@ -23,7 +22,6 @@ from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8,
 from frn_export.graphs.sums import class_sums, join
 
 CLASSIFIER_FORMAT = "frn-classifier"
-CLASSIFIER_VERSION = "1"
 EXACT = 128
 """An image whose shorter side has at most so many pixels is resized as Pillow does to the last bit, which costs more;
 of a larger one a pixel in thousands is off by one grey level."""
@@ -80,13 +78,9 @@ def classifier_graph(
             "threshold": (FLOAT, ()),
             "error_map": (FLOAT, (way, h, w)),
         },
-        metadata={
-            "frn.format": CLASSIFIER_FORMAT,
-            "frn.version": CLASSIFIER_VERSION,
-            "frn.library": __version__,
-            "frn.classes": json.dumps(list(classes), ensure_ascii=False),
-        },
+        metadata={"frn.classes": json.dumps(list(classes), ensure_ascii=False)},
         name="classifier",
+        kind=CLASSIFIER_FORMAT,
     )
 
 
@@ -97,8 +91,9 @@ def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
     return graph.model(
         inputs={"image": (UINT8, ("height", "width", 3))},
         outputs={"images": (FLOAT, (1, 3, transform.size, transform.size))},
-        metadata={"frn.format": "frn-prepare", "frn.version": "1", "frn.library": __version__},
+        metadata={},
         name="preprocess",
+        kind="frn-prepare",
     )
 
 

@@ -15,12 +15,10 @@ import math
 import numpy as np
 import onnx
 
-from frn._version import __version__
 from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters
 from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, value
 
 HEAD_FORMAT = "frn-head"
-HEAD_VERSION = "1"
 MAX_STEPS = 60
 TOLERANCE = 1e-9
 """Newton-Schulz ends when the spectrum of Z Y lies within this of 1: what is rounded to float cannot tell."""
@@ -52,13 +50,9 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
             "query": (FLOAT, ("q", "r", "d")),
         },
         outputs={"logits": (FLOAT, ("q", "way")), "class_error": (FLOAT, ("q", "way"))},
-        metadata={
-            "frn.format": HEAD_FORMAT,
-            "frn.version": HEAD_VERSION,
-            "frn.library": __version__,
-            "frn.head": head.as_metadata(),
-        },
+        metadata={"frn.head": head.as_metadata()},
         name="head",
+        kind=HEAD_FORMAT,
     )
 
 
