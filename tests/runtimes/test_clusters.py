@@ -62,7 +62,7 @@ def test_a_killed_worker_loses_no_photo(kind: str, tmp_path: Path) -> None:
     here = [str(ROOT), str(ROOT / "export"), sysconfig.get_paths()["purelib"]]
     settings = {"PYTHONPATH": os.pathsep.join(here), "HOME": str(tmp_path), "RAY_raylet_start_wait_time_s": "300"}
     program = ROOT / "docs" / "guides" / "clusters" / f"classify_{kind}.py"
-    words = [python, program, MOTHS, photos, out, "2"]
+    words = [python, *map(str, (program, MOTHS, photos, out)), "2"]
     process = subprocess.Popen(words, env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     while process.poll() is None and not (found := workers(kind, process.pid)):
         time.sleep(0.2)
