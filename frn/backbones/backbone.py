@@ -1,6 +1,14 @@
 """The contract of a backbone: images (b, 3, H, W) to feature maps (b, d, h, w), and the shapes of both."""
 
-from torch import nn
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from frn.errors import FrnError, shorten
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 class Backbone(nn.Module):
@@ -19,3 +27,37 @@ class Backbone(nn.Module):
         """Height and width of the map of a square image of `size` pixels."""
         side = size // self.stride
         return side, side
+
+
+class ForeignBackbone(Backbone):
+    """A network of another package, whose map is known once it has looked at an image of `size` pixels."""
+
+    def probe(self, make: Callable[[], Network], name: str, size: int) -> Network:
+        """Build the network and look at its map of a black image. FrnError, beginning with `name`, if it has none."""
+        try:
+            network = make()
+            training = network.training
+            with torch.no_grad():
+                maps = network.eval()(torch.zeros(1, 3, size, size))
+        except FrnError:
+            raise
+        except (RuntimeError, ValueError, TypeError, AssertionError, IndexError) as error:
+            raise FrnError(
+                f"{name}: makes no map of {size} x {size} images ({shorten(error)}). Give another --size."
+            ) from error
+        network.train(training)
+        if not isinstance(maps, Tensor) or maps.ndim != 4:
+            found = f"a tensor of {tuple(maps.shape)}" if isinstance(maps, Tensor) else f"a {type(maps).__name__}"
+            raise FrnError(f"{name}: gives {found}, not maps (b, d, h, w)")
+        _, self.d, h, w = maps.shape
+        self.size, self.own_grid = size, (h, w)
+        self.stride = max(1, size // max(h, w))
+        """Pixels per location, about."""
+        self.map_scale = float(self.d) ** 0.5
+        """As ResNet-12: then a location's mean energy is one, and lambda of its usual size."""
+        return network
+
+    def grid(self, size: int) -> tuple[int, int]:
+        """Height and width of the map of the images that it has looked at."""
+        assert size == self.size
+        return self.own_grid

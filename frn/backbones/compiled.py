@@ -2,7 +2,7 @@
 
 On a processor these wait for memory, not for arithmetic: torch's own functions, one after the other, read and write a
 map a dozen times. Here y = act(pool(sum of s_i x_i + t)), with s_i and t from the moments of a batch, and its gradient
-are loops of one pass each (`frn.backbones.loops`), which `torch.compile` writes in C++: it takes a compiler, and half a
+are loops of one pass each below, which `torch.compile` writes in C++: it takes a compiler, and half a
 minute when it is first used. Sums are in float32 and only results are rounded to the maps' format, where the plain
 functions round after each of them.
 """
@@ -17,8 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from frn.backbones import loops as plain
-from frn.backbones.loops import NONE
 from frn.errors import FrnError
 
 ONE_PASS = {"realize_reads_threshold": 64, "realize_opcount_threshold": 1000}
@@ -29,23 +27,29 @@ FEWEST = 64
 
 
 def compile_blocks(backbone: nn.Module) -> None:
-    """Have the blocks of a backbone continue by `finish` where they train. FrnError if it has no such blocks."""
-    blocks: list[Any] = [module for module in backbone.modules() if hasattr(module, "compiled")]
+    """Have the blocks of a backbone finish by compiled loops where they train. FrnError if it has no such blocks."""
+    blocks: list[Any] = [module for module in backbone.modules() if hasattr(module, "finish")]
     if not blocks:
         raise FrnError(f"--compile: nothing of a {type(backbone).__name__} is made for it. Leave it out.")
     for block in blocks:
-        block.compiled = True
+        block.finish = functools.partial(_finish, type(block).finish, block.slope)
 
 
-def fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
-    """Whether `finish` does what the plain functions do: statistics of the batch, on a processor, with a gradient."""
+def _finish(
+    plain: Callable[..., Tensor], slope: float, maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool
+) -> Tensor:
+    return _compiled(maps, norms, slope=slope, pool=pool) if _fits(maps, norms) else plain(maps, norms, pool=pool)
+
+
+def _fits(maps: Sequence[Tensor], norms: Sequence[nn.Module]) -> bool:
+    """Return whether `_compiled` does what plain functions do: batch statistics, on a processor, with a gradient."""
     usual = all(type(norm) is nn.BatchNorm2d and norm.training and norm.momentum is not None for norm in norms)
     enough = all(x.numel() >= FEWEST * x.shape[1] for x in maps)
     learned = torch.is_grad_enabled() and all(x.requires_grad for x in maps)
     return usual and enough and learned and all(x.device.type == "cpu" for x in maps)
 
 
-def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, slope: float, pool: bool) -> Tensor:
+def _compiled(maps: Sequence[Tensor], norms: Sequence[Any], *, slope: float, pool: bool) -> Tensor:
     """Normalise maps (b, c, h, w) by the batch, add them up, take the largest of each 2 x 2 locations, and activate.
 
     The running statistics of the norms move on, as theirs do. Negative values are multiplied by `slope`.
@@ -60,17 +64,16 @@ class _Finish(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, norms: list[nn.BatchNorm2d], slope: float, pool: bool, *tensors: Tensor) -> Tensor:
-        loops = compiled_loops()
         xs = [x.detach().permute(0, 2, 3, 1) for x in tensors[: len(norms)]]
-        batches = [_statistics(loops, x, norm) for x, norm in zip(xs, norms, strict=True)]
+        batches = [_statistics(x, norm) for x, norm in zip(xs, norms, strict=True)]
         scales = [norm.weight * batch.rate for norm, batch in zip(norms, batches, strict=True)]
         shift = sum(norm.bias - batch.mean * s for norm, batch, s in zip(norms, batches, scales, strict=True))
         ctx.batches, ctx.slope, ctx.pool = batches, slope, pool
         if pool:
-            y, corner, *best = loops.pooled(xs, scales, shift, slope)
+            y, corner, *best = _loop(_pooled)(xs, scales, shift, slope)
             ctx.save_for_backward(*xs, *scales, y, corner, *best)
         else:
-            y = loops.activated(xs, scales, shift, slope)
+            y = _loop(_activated)(xs, scales, shift, slope)
             ctx.save_for_backward(*xs, *scales, shift)
         result: Tensor = y.permute(0, 3, 1, 2)
         return result
@@ -78,17 +81,17 @@ class _Finish(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        loops, slope, batches = compiled_loops(), ctx.slope, ctx.batches
+        slope, batches = ctx.slope, ctx.batches
         n = len(batches)
         xs, scales, rest = ctx.saved_tensors[:n], ctx.saved_tensors[n : 2 * n], ctx.saved_tensors[2 * n :]
         dy = gradient.permute(0, 2, 3, 1)
         means, rates = [batch.mean for batch in batches], [batch.rate for batch in batches]
         if ctx.pool:
             y, corner, *best = rest
-            total, *along = loops.sums_of_pooled(y, dy, best, means, slope)
+            total, *along = _loop(_sums_of_pooled)(y, dy, best, means, slope)
         else:
             (shift,) = rest
-            total, *along = loops.sums_of_activated(xs, dy, scales, shift, means, slope)
+            total, *along = _loop(_sums_of_activated)(xs, dy, scales, shift, means, slope)
         along = [rate * each for rate, each in zip(rates, along, strict=True)]  # the gradient of each norm's weight
         size = xs[0].numel() // xs[0].shape[-1]
         slopes = [s * rate * each / size for s, rate, each in zip(scales, rates, along, strict=True)]
@@ -97,9 +100,9 @@ class _Finish(torch.autograd.Function):
             edge = (0, 0, 0, w % 2, 0, h % 2)
             if any(edge):
                 y, dy, corner = F.pad(y, edge), F.pad(dy, edge), F.pad(corner, edge, value=NONE)
-            dxs = loops.gradient_of_pooled(xs, y, dy, corner, scales, means, total / size, slopes, slope)
+            dxs = _loop(_gradient_of_pooled)(xs, y, dy, corner, scales, means, total / size, slopes, slope)
         else:
-            dxs = loops.gradient_of_activated(xs, dy, scales, shift, means, total / size, slopes, slope)
+            dxs = _loop(_gradient_of_activated)(xs, dy, scales, shift, means, total / size, slopes, slope)
         weights = [tensor for each in along for tensor in (each, total)]
         return None, None, None, *(dx.permute(0, 3, 1, 2) for dx in dxs), *weights
 
@@ -112,14 +115,14 @@ class _Batch(NamedTuple):
     """One over the deviation."""
 
 
-def _statistics(loops: "Loops", x: Tensor, norm: nn.BatchNorm2d) -> _Batch:
+def _statistics(x: Tensor, norm: nn.BatchNorm2d) -> _Batch:
     """Mean and deviation of a map (b, h, w, c); the running ones take their share of them."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     assert norm.num_batches_tracked is not None
     assert norm.momentum is not None
     size = x.numel() // x.shape[-1]
-    first, second = (total.double() / size for total in loops.moments(x, norm.running_mean))
+    first, second = (total.double() / size for total in _loop(_moments)(x, norm.running_mean))
     mean, variance = norm.running_mean + first.float(), (second - first**2).clamp(min=0).float()
     norm.running_mean.lerp_(mean, norm.momentum)
     norm.running_var.lerp_(variance * (size / (size - 1)), norm.momentum)
@@ -127,38 +130,147 @@ def _statistics(loops: "Loops", x: Tensor, norm: nn.BatchNorm2d) -> _Batch:
     return _Batch(mean, (variance + norm.eps).rsqrt())
 
 
-class Loops(NamedTuple):
-    """The passes over maps, one C++ loop each."""
-
-    moments: Callable[..., tuple[Tensor, Tensor]]
-    activated: Callable[..., Tensor]
-    pooled: Callable[..., list[Tensor]]
-    sums_of_activated: Callable[..., list[Tensor]]
-    sums_of_pooled: Callable[..., list[Tensor]]
-    gradient_of_activated: Callable[..., list[Tensor]]
-    gradient_of_pooled: Callable[..., list[Tensor]]
-
-
 @functools.cache
-def compiled_loops() -> Loops:
-    """The loops as `torch.compile` has them, for maps of any size; each is written when it is first called.
+def _loop(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A loop as `torch.compile` has it, for maps of any size; it is written when it is first called.
 
     A call is an FrnError if the compiler fails.
     """
     from torch._dynamo.exc import TorchDynamoException  # here: it takes a second, of which others need nothing
 
-    def calling(loop: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(loop)
-        def call(*tensors: Any) -> Any:
-            try:
-                return loop(*tensors)
-            except TorchDynamoException as error:
-                first = str(error).splitlines()[0]
-                raise FrnError(f"--compile: {first}. Leave it out, or mend the compiler.") from error
-
-        return call
-
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it misses a GPU, which nobody asked for
-    return Loops(
-        *(calling(torch.compile(getattr(plain, name), dynamic=True, options=dict(ONE_PASS))) for name in Loops._fields)
-    )
+    compiled = torch.compile(function, dynamic=True, options=dict(ONE_PASS))
+
+    def call(*tensors: Any) -> Any:
+        try:
+            return compiled(*tensors)
+        except TorchDynamoException as error:
+            first = str(error).splitlines()[0]
+            raise FrnError(f"--compile: {first}. Leave it out, or mend the compiler.") from error
+
+    return call
+
+
+CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
+"""Corners of a 2 x 2 window, in the order in which equal values go before each other."""
+NONE = 4
+"""In the place of a corner, where an odd map's last row or column is in no window."""
+
+
+def _moments(x: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
+    """Sums (c) over a map (b, h, w, c) of x - near and of its square; near the mean they cancel least."""
+    x = x.float() - near
+    return _sum(x), _sum(x * x)
+
+
+def _activated(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float) -> Tensor:
+    """act(sum of s x + t) of maps (b, h, w, c)."""
+    return _act(_weighted(xs, scales) + shift, slope).to(xs[0].dtype)
+
+
+def _pooled(xs: list[Tensor], scales: list[Tensor], shift: Tensor, slope: float) -> list[Tensor]:
+    """act(pool(sum of s x + t)), the corner of each window where the largest is, and each map's value there."""
+    _, h, w, _ = xs[0].shape
+    windows = [[x[:, i : h // 2 * 2 : 2, j : w // 2 * 2 : 2] for x in xs] for i, j in CORNERS]
+    a, b, c, d = (_weighted(each, scales) for each in windows)
+    most = torch.maximum(torch.maximum(a, b), torch.maximum(c, d))
+
+    def chosen(four: Sequence[Any]) -> Tensor:
+        return torch.where(
+            a == most, four[0], torch.where(b == most, four[1], torch.where(c == most, four[2], four[3]))
+        )
+
+    corner = chosen([0.0, 1.0, 2.0, torch.full_like(most, 3)]).to(torch.int8)
+    best = [chosen(four) for four in zip(*windows, strict=True)]
+    return [_act(most + shift, slope).to(xs[0].dtype), corner, *best]
+
+
+def _sums_of_activated(
+    xs: list[Tensor], dy: Tensor, scales: list[Tensor], shift: Tensor, means: list[Tensor], slope: float
+) -> list[Tensor]:
+    """Sums (c) of the gradient before the activation, and of that times each x - mean."""
+    g = _before(_weighted(xs, scales) + shift, dy, slope)
+    return _sums(g, xs, means)
+
+
+def _sums_of_pooled(y: Tensor, dy: Tensor, best: list[Tensor], means: list[Tensor], slope: float) -> list[Tensor]:
+    """The same, where only the largest of each window has a gradient."""
+    return _sums(_before(y, dy, slope), best, means)
+
+
+def _gradient_of_activated(
+    xs: list[Tensor],
+    dy: Tensor,
+    scales: list[Tensor],
+    shift: Tensor,
+    means: list[Tensor],
+    level: Tensor,
+    slopes: list[Tensor],
+    slope: float,
+) -> list[Tensor]:
+    """The gradient (b, h, w, c) along each map: s (g - level) - slopes (x - mean)."""
+    g = _before(_weighted(xs, scales) + shift, dy, slope)
+    return _along(g, xs, scales, means, level, slopes)
+
+
+def _gradient_of_pooled(
+    xs: list[Tensor],
+    y: Tensor,
+    dy: Tensor,
+    corner: Tensor,
+    scales: list[Tensor],
+    means: list[Tensor],
+    level: Tensor,
+    slopes: list[Tensor],
+    slope: float,
+) -> list[Tensor]:
+    """The same, where only the largest of each window has a gradient.
+
+    y, dy and corners are of all windows, also of those that the edge cuts off.
+    """
+    _, h, w, _ = xs[0].shape
+    own = (torch.arange(h) % 2 * 2)[:, None, None] + (torch.arange(w) % 2)[:, None]
+    g = torch.where(_doubled(corner.float(), h, w) == own.float(), _doubled(_before(y, dy, slope), h, w), 0.0)
+    return _along(g, xs, scales, means, level, slopes)
+
+
+def _weighted(xs: Sequence[Tensor], scales: Sequence[Tensor]) -> Tensor:
+    first, *others = (x.float() * s for x, s in zip(xs, scales, strict=True))
+    return functools.reduce(torch.add, others, first)
+
+
+def _act(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x > 0, x, x * slope)
+
+
+def _before(x: Tensor, dy: Tensor, slope: float) -> Tensor:
+    """The gradient before the activation, of whose argument or result x has the sign."""
+    return torch.where(x > 0, dy.float(), dy.float() * slope)
+
+
+def _sums(g: Tensor, xs: Sequence[Tensor], means: Sequence[Tensor]) -> list[Tensor]:
+    return [_sum(g), *(_sum(g * (x.float() - m)) for x, m in zip(xs, means, strict=True))]
+
+
+def _sum(x: Tensor) -> Tensor:
+    """Per channel, a row first: the loop goes through few channels at a time, and a row of them stays in the cache."""
+    return x.sum(2).sum((0, 1))
+
+
+def _along(
+    g: Tensor,
+    xs: Sequence[Tensor],
+    scales: Sequence[Tensor],
+    means: Sequence[Tensor],
+    level: Tensor,
+    slopes: Sequence[Tensor],
+) -> list[Tensor]:
+    parts = zip(xs, scales, means, slopes, strict=True)
+    return [(s * (g - level) - each * (x.float() - m)).to(x.dtype) for x, s, m, each in parts]
+
+
+def _doubled(windows: Tensor, h: int, w: int) -> Tensor:
+    """Each window's value at all of its locations: (b, h / 2, w / 2, c) to (b, h, w, c)."""
+    b, rows, columns, c = windows.shape
+    wide = windows[:, :, None, :, None].expand(b, rows, 2, columns, 2, c)
+    return wide.reshape(b, 2 * rows, 2 * columns, c)[:, :h, :w]

@@ -1,10 +1,11 @@
 """Conv-4: four 3 x 3 convolutions of 64 channels (SM, Network Backbones)."""
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
-from frn.backbones.compiled import finish, fits
 
 
 class ConvBlock(nn.Module):
@@ -13,8 +14,8 @@ class ConvBlock(nn.Module):
     ReLU and max-pooling commute; pooling first leaves the ReLU a quarter of the work.
     """
 
-    compiled = False
-    """Whether training takes what follows the convolution as one function."""
+    slope = 0.0
+    """Of the activation, for negative values."""
 
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()
@@ -24,13 +25,13 @@ class ConvBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (b, channels_in, h, w) to (b, channels_out, h // 2, w // 2), or keep h and w without pooling."""
-        x = self.conv(x)
-        if self.compiled and fits([x], [self.norm]):
-            return finish([x], [self.norm], slope=0.0, pool=self.pool)
-        x = self.norm(x)
-        if self.pool:
-            x = F.max_pool2d(x, 2)
-        return F.relu(x)
+        return self.finish([self.conv(x)], [self.norm], pool=self.pool)
+
+    @staticmethod
+    def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
+        """What follows the convolution; `compile_blocks` puts one function in its place."""
+        x: Tensor = norms[0](maps[0])
+        return F.relu(F.max_pool2d(x, 2) if pool else x)
 
 
 class Conv4(Backbone):

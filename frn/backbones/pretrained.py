@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from frn.backbones.backbone import Backbone
+from frn.backbones.backbone import ForeignBackbone
 from frn.errors import FrnError
 from frn.system.extras import install_command
 from frn.system.files import PART, remove_unfinished, sha256
@@ -41,7 +41,7 @@ class Recipe:
         return max(size, round(size * self.ratio))
 
 
-class Pretrained(Backbone):
+class Pretrained(ForeignBackbone):
     """Maps of a frozen network; it stays in evaluation mode."""
 
     def __init__(self, name: str, size: int) -> None:
@@ -50,24 +50,8 @@ class Pretrained(Backbone):
         FrnError if there is no such network, it gives no map, or it takes no images of that size.
         """
         super().__init__()
-        self.size = size
-        try:
-            self.maps = adapter(name)(name.partition(":")[2], size)
-            self.requires_grad_(False).eval()
-            with torch.no_grad():
-                _, self.d, h, w = self.maps(torch.zeros(1, 3, size, size)).shape
-        except FrnError:
-            raise
-        except (AssertionError, IndexError, RuntimeError, ValueError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise FrnError(
-                f"{name}: makes no map of {size} x {size} images ({reason}). Give another --size."
-            ) from error
-        self.own_grid: tuple[int, int] = (int(h), int(w))
-        self.stride = max(1, size // max(h, w))
-        """Pixels per location, about."""
-        self.map_scale = float(self.d) ** 0.5
-        """As ResNet-12: then a location's mean energy is one, and lambda of its usual size."""
+        self.maps = self.probe(lambda: adapter(name)(name.partition(":")[2], size), name, size)
+        self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "Pretrained":
         """Stay in evaluation mode."""
@@ -81,11 +65,6 @@ class Pretrained(Backbone):
         """
         maps: Tensor = self.maps(images)
         return maps / maps.square().mean((1, 2, 3), keepdim=True).sqrt().clamp_min(1e-6)
-
-    def grid(self, size: int) -> tuple[int, int]:
-        """Height and width of the map of the images that the network was built for."""
-        assert size == self.size
-        return self.own_grid
 
     def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
         """Take the makers' weights; those of their classifier are set aside.

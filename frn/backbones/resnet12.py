@@ -1,12 +1,12 @@
 """ResNet-12 (SM, Network Backbones): four residual blocks of three convolutions, 64-160-320-640 channels."""
 
 import math
+from collections.abc import Sequence
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone
-from frn.backbones.compiled import finish, fits
 from frn.backbones.convolution import Convolution3x3
 from frn.backbones.leaky_relu import SLOPE, leaky_relu
 
@@ -14,8 +14,8 @@ from frn.backbones.leaky_relu import SLOPE, leaky_relu
 class ResidualBlock(nn.Module):
     """Three convolutions beside a 1 x 1 shortcut, then LeakyReLU(0.1) and 2 x 2 max-pooling."""
 
-    compiled = False
-    """Whether training takes what follows the convolutions as one function."""
+    slope = SLOPE
+    """Of the activation, for negative values."""
 
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()
@@ -31,17 +31,15 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (b, channels_in, h, w) to (b, channels_out, h // 2, w // 2), or keep h and w without pooling."""
-        main = self.finished((x, self.conv1))
-        main = self.finished((main, self.conv2))
-        return self.finished((main, self.conv3), (x, self.shortcut), pool=self.pool)
+        main = self.finish([self.conv1[0](x)], [self.conv1[1]], pool=False)
+        main = self.finish([self.conv2[0](main)], [self.conv2[1]], pool=False)
+        maps = [self.conv3[0](main), self.shortcut[0](x)]
+        return self.finish(maps, [self.conv3[1], self.shortcut[1]], pool=self.pool)
 
-    def finished(self, *branches: tuple[Tensor, nn.Sequential], pool: bool = False) -> Tensor:
-        """Activate the sum of normed convolutions, each of its map, after taking the largest of 2 x 2 locations."""
-        maps = [convolution(x) for x, (convolution, _) in branches]
-        norms = [norm for _, (_, norm) in branches]
-        if self.compiled and fits(maps, norms):
-            return finish(maps, norms, slope=SLOPE, pool=pool)
-        x, *shortcut = (norm(convolved) for norm, convolved in zip(norms, maps, strict=True))
+    @staticmethod
+    def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
+        """What follows the convolutions; `compile_blocks` puts one function in its place."""
+        x, *shortcut = (norm(each) for norm, each in zip(norms, maps, strict=True))
         for other in shortcut:
             x = x + other
         # LeakyReLU is increasing, so it commutes with max-pooling: pool first, activate a quarter.

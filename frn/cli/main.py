@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from frn._version import __version__
 from frn.cli.shell.console import plain_ending, user_errors
 from frn.cli.shell.environment import name_variables
+from frn.cli.shell.guesses import OTHER_NAMES, as_meant
 from frn.cli.shell.help import prepare_help, show_help
 from frn.cli.train.average import average
 from frn.cli.train.data import app as data_app
@@ -31,17 +32,6 @@ from frn.cli.use.score import score
 from frn.errors import FrnError
 from frn.system.hardware import leave_threads_to_networks
 
-OTHER_NAMES = {
-    **dict.fromkeys(("predict", "infer", "inference", "label", "run"), "classify"),
-    **dict.fromkeys(("test", "evaluate", "benchmark"), "eval"),
-    **dict.fromkeys(("fit", "learn", "add"), "enroll"),
-    **dict.fromkeys(("fine-tune", "tune"), "finetune"),
-    **dict.fromkeys(("validate", "accuracy"), "score"),
-    **dict.fromkeys(("convert", "onnx"), "export"),
-    **dict.fromkeys(("ui", "tui", "app", "gui"), "frn-tui"),
-}
-"""Command names of other programs, and the matching commands."""
-
 
 class Commands(TyperGroup):
     """The commands, none of which an empty word reaches: as a path it would mean the current folder."""
@@ -59,10 +49,11 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse empty words in the place of names, before the command is looked at."""
+        """Refuse empty words in the place of names, and guess what is meant, before the command is looked at."""
         with user_errors():
             if not ctx.resilient_parsing and any(not word or re.fullmatch(r"--[\w-]+=", word) for word in args):
                 raise FrnError("a word of the command is empty where a name is meant. Is a variable not set?")
+            args = args if ctx.resilient_parsing else as_meant(args)
         return super().parse_args(ctx, args)
 
 

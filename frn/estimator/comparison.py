@@ -10,8 +10,8 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
+from frn.estimator.other_heads import classifier_over
 from frn.evaluation.labelled import wilson
-from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore
 from frn.inference.onnx_runtime import Device
@@ -53,7 +53,7 @@ def compare_models(
         FrnError: if a model cannot be opened, a class has no readable photo, or no class has two.
     """
     for model in models:
-        classifier = Classifier(load_extractor(model, device), FeatureStore())
+        classifier = classifier_over(load_extractor(model, device), FeatureStore())
         classifier.enroll(classes)
         assert classifier.left_out is not None  # there are classes
         errors, labels, _ = classifier.left_out

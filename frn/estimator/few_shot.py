@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.estimator import on_demand
-from frn.estimator.answers import Answer, Fitted, embed_all
+from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, distinct, joined, names
 from frn.estimator.loading import load_extractor
+from frn.estimator.other_heads import classifier_over
 from frn.estimator.photos import NO_FILE, Photo, list_photos, path_of, several
 from frn.estimator.protocol import Estimator, not_fitted
-from frn.inference.classifier import Classifier, Prediction
+from frn.inference.classifier import Prediction
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import Device
@@ -210,7 +211,8 @@ class FewShotClassifier(Estimator):
             raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
         reference = ModelReference.of(str(fitted.opened[0]), classifier.extractor, path.parent)
-        save_project(path, Project(reference, state, fitted.document), replace=replace)
+        document = fitted.document | ({"head": classifier.kept_head} if classifier.kept_head else {})
+        save_project(path, Project(reference, state, document), replace=replace)
 
     @classmethod
     def load(cls, path: str | Path, *, device: Device = "auto") -> "FewShotClassifier":
@@ -227,8 +229,9 @@ class FewShotClassifier(Estimator):
         name = project.model.locate(path.parent)
         tta = project.model.tta
         loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
-        classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
+        classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
+        classifier.kept_head = project.document.get("head")
         for skipped in classifier.enroll_state(project.state):
             warnings.warn(str(skipped), stacklevel=2)
         labels = as_labels(list(classifier.classes))
@@ -324,7 +327,7 @@ class FewShotClassifier(Estimator):
         opened: tuple[object, ...],
         document: Document,
     ) -> None:
-        classifier = Classifier(extractor)
+        classifier = classifier_over(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # numpy's are no JSON
         classifier.adopt(state, maps)
         classifier.maps = {key: maps[key] for key in state.holders()}

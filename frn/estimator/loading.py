@@ -7,6 +7,7 @@ from typing import get_args
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.estimator import on_demand
+from frn.estimator.other_heads import classifier_over
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import FeatureStore
@@ -79,7 +80,7 @@ def load_classifier(
     """
     if not is_project(classes):
         found = scan(classes)  # before the model is loaded: a wrong path is told at once
-        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, device, tta), FeatureStore())
+        classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, device, tta), FeatureStore())
         return classifier, classifier.enroll(found.members) + [FrnError(entry.reason) for entry in found.skipped]
     project = load_project(classes)
     name = model or project.model.locate(classes.parent)
@@ -87,5 +88,6 @@ def load_classifier(
         tta = "hflip"  # as its answers were given
     extractor = load_extractor(name, device, tta)
     project.model.check(extractor.plain_sha256, classes, name)
-    classifier = Classifier(extractor, FeatureStore())
+    classifier = classifier_over(extractor, FeatureStore())
+    classifier.kept_head = project.document.get("head")
     return classifier, classifier.enroll_state(project.state)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,13 +14,12 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Result
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
-from frn.evaluation.method import with_method
 from frn.evaluation.split_report import EvaluationPlan, Inspect, evaluate_images
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import Device
-from frn.models.model import load_model
+from frn.models.model import Model, load_model
 from frn.models.zoo import is_exported
 from frn.system.distributed import ALONE, ProcessGroup
 from frn.system.precision import Precision, choose_device, choose_precision, set_threads
@@ -153,3 +152,23 @@ def _centre(extractor: FeatureExtractor, data: Path, bars: ProgressBars) -> None
     with bars("centre") as extracting:
         centre = extractor.mean_feature(images, extracting)
     extractor.model.head.get_buffer("centre").copy_(centre)
+
+
+def with_method(model: Model, method: str) -> Model:
+    """The backbone of `model` under a new head at the values that it starts from, in evaluation mode.
+
+    SimpleShot's centre is still to be set: the mean feature of the training images.
+
+    Raises:
+        FrnError: if the new head has layers of its own, which only training can fill.
+    """
+    other = Model(replace(model.config, method=method))
+    layers = [name for name, parameter in other.head.named_parameters() if parameter.dim()]
+    if layers:
+        raise FrnError(
+            f"--method {method} has layers to be trained ({', '.join(layers)}): `frn train --method {method} --init "
+            "MODEL` does that"
+        )
+    other.backbone.load_state_dict(model.backbone.state_dict())
+    other.record = model.record
+    return other.to(next(model.parameters()).device).eval()

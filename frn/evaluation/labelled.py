@@ -159,6 +159,23 @@ class LabelledScore:
             *(np.array([answer.prediction.familiarity for answer in side]) for side in (self.known, self.unknown))
         )
 
+    @property
+    def rows(self) -> list[dict[str, object]]:
+        """A row per photo: its class, what it was called, the probability of each class."""
+        return [
+            {
+                "image": str(answer.path).encode("utf-8", "backslashreplace").decode(),
+                "truth": answer.truth,
+                "label": answer.label,
+                "right": int(answer.right),
+                "probability": f"{answer.probability:.6f}",
+                "explained": round(answer.explained, 6),
+                "unknown": int(answer.prediction.unknown),
+                **{f"p({name})": f"{share:.6f}" for name, share in answer.prediction.probabilities.items()},
+            }
+            for answer in (*self.known, *self.unknown)
+        ]
+
 
 def score_labelled(
     classifier: Classifier, members: Mapping[str, Sequence[Path]], *, transductive: bool = False

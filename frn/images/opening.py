@@ -15,24 +15,9 @@ from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.files import read_regular
 
-EXTENSIONS = heif.EXTENSIONS | {
-    *(
-        ".jpg",
-        ".jpeg",
-        ".jpe",
-        ".jfif",
-        ".mpo",
-        ".png",
-        ".webp",
-        ".avif",
-        ".bmp",
-        ".gif",
-        ".tif",
-        ".tiff",
-        ".ppm",
-        ".pgm",
-    )
-}
+EXTENSIONS = heif.EXTENSIONS | set(
+    ".jpg .jpeg .jpe .jfif .mpo .png .webp .avif .bmp .gif .tif .tiff .ppm .pgm".split()  # noqa: SIM905
+)
 
 MAX_BYTES = 256 * 1024 * 1024
 QUICK_BYTES = 8 << 20

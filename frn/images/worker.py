@@ -5,7 +5,6 @@ import os
 import threading
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from PIL import Image
@@ -13,9 +12,8 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.images.decoding import DecodeRequest, MustBeAloneError, decode_in_process
 from frn.images.depth import ShallowDataWarning, say
-from frn.images.transforms import EvaluationTransform
 from frn.system.hardware import cores
-from frn.system.processes.messages import Message
+from frn.system.processes.messages import Message, convert
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
@@ -59,7 +57,7 @@ def decode_in_worker(
 
     FrnError as there, or if it takes longer than `SECONDS` or more than `MEMORY`.
     """
-    question: Message = {"where": where, "request": asdict(request)}
+    question: Message = {"where": where, "request": request}
     with _CHILDREN.one() as child:
         try:
             answer, blobs = child.ask({**question, "alone": False}, [data], SECONDS)
@@ -76,15 +74,13 @@ def decode_in_worker(
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:
     """Run in the child process."""
-    request = dict(question["request"])
-    if request["transform"] is not None:
-        request["transform"] = EvaluationTransform(**request["transform"])
+    request = convert(question["request"], DecodeRequest)
     alone = contextlib.nullcontext() if question["alone"] else _Refusal()
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             say.cache_clear()  # whoever asks knows what was said
-            image, whole = decode_in_process(blobs.pop(), question["where"], DecodeRequest(**request), alone)
+            image, whole = decode_in_process(blobs.pop(), question["where"], request, alone)
     except MustBeAloneError:
         return {"large": True}, ()
     told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]

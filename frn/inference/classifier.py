@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.inference.enrolled_form import EnrolledForm, form_key, from_bytes, to_bytes
+from frn.inference.enrolled_form import EnrolledForm, form_key, from_bytes, head_document, head_of, to_bytes
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import ClassEntry, State, Support, build_state
@@ -22,11 +22,12 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     familiarity,
+    share_of,
     stride,
 )
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll
 from frn.ridge.leave_one_out import left_out_location_error
-from frn.ridge.parameters import probabilities
+from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
@@ -67,17 +68,26 @@ class Prediction:
 class Classifier:
     """Enrolled classes over an extractor. Classes may have different numbers of images."""
 
-    def __init__(self, extractor: Extractor, store: FeatureStore | None = None) -> None:
-        """Start without classes. The store keeps feature maps of example images between programs."""
-        if extractor.head is None:
+    def __init__(
+        self, extractor: Extractor, store: FeatureStore | None = None, head: HeadParameters | None = None
+    ) -> None:
+        """Start without classes. The store keeps feature maps of example images between programs.
+
+        Raises:
+            FrnError: if neither the extractor nor `head` says what FRN's head has learned.
+        """
+        head = head or extractor.head
+        if head is None:
             raise FrnError(
                 f"this model was trained as {extractor.method}, but classes are enrolled by reconstruction. "
                 "Use one trained with --method frn."
             )
         self.extractor = extractor
         self.store = store
-        self.head = extractor.head
+        self.head = head
         """Alpha, beta and gamma, chosen again with the classes (`ridge.tuning`)."""
+        self.kept_head: object = None
+        """What a project says of the head (`head_document`); it is used as long as the classes are the same."""
         self.state = State()
         """The files that the classes were enrolled from."""
         self.threshold_override: float | None = None
@@ -93,9 +103,9 @@ class Classifier:
         """Class and location errors (r,) of each example without itself, by content key."""
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares] | None = None
+        """Errors (n, way) of examples without themselves, their classes and their energies."""
         self._others: Shares | None = None
         """Familiarity of photos that a person said are of none of the classes."""
-        """Errors (n, way) of examples without themselves, their classes and their energies."""
 
     @property
     def rule(self) -> RejectRule:
@@ -175,13 +185,15 @@ class Classifier:
 
     def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
         """How familiar photos are to the classes, (n,); those that cannot be read are skipped."""
+        if not photos:
+            return None
         known = {photo.path: photo.key for photo in photos if photo.is_unchanged()}
         read = self.extractor.read([photo.path for photo in photos], store=self.store, known=known)
         found = [outcome.maps for _, outcome in read if not isinstance(outcome, FrnError)]
         if not found:
             return None
         maps = np.stack(found)
-        return familiarity(self.scorer.class_error(maps), energy(maps))
+        return familiarity(self._class_errors(maps, [None] * len(maps)), self._energy(maps))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state as the store has them, or None."""
@@ -192,6 +204,7 @@ class Classifier:
 
     def _use(self, state: State, form: EnrolledForm) -> None:
         self.state, self.head = state, form.head
+        self.kept_head = head_document(form.head, state, self.extractor.prior)
         self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
         self._own_errors, self.left_out = dict(form.own_errors), form.left_out
         self._scorer = self._others = self.maps = None
@@ -205,7 +218,10 @@ class Classifier:
         def pool(entry: ClassEntry) -> Maps:
             return np.stack([feature_maps[support.key] for support in entry.supports])
 
-        self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
+        prior = self.extractor.prior
+        kept = head_of(self.kept_head, state, prior)
+        self.head = kept or tune_by_leave_one_out([pool(entry) for entry in state.classes], prior)
+        self.kept_head = head_document(self.head, state, prior)
         classes, shares = {}, {}
         own_errors: dict[str, tuple[str, Array]] = {}
         for entry in state.classes:  # one after the other: the pools of thousands would take as much as their maps
@@ -234,7 +250,7 @@ class Classifier:
             chunk = [key for _, key in keys[start : start + CHUNK]]
             maps = np.stack([feature_maps[key] for key in chunk])
             errors.append(self._class_errors(maps, chunk))
-            energies.append(energy(maps))
+            energies.append(self._energy(maps))
         return np.concatenate(errors), np.array([label for label, _ in keys], dtype=np.intp), np.concatenate(energies)
 
     @property
@@ -297,8 +313,8 @@ class Classifier:
         if not len(feature_maps):
             return []
         maps = np.stack(feature_maps)
-        errors, whole = self._class_errors(maps, keys), energy(maps)
-        known, familiar = explained(errors, maps), familiarity(errors, whole)
+        errors, whole = self._class_errors(maps, keys), self._energy(maps)
+        known, familiar = share_of(whole, errors), familiarity(errors, whole)
         thresholds = self.rule.thresholds(errors, whole)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
         shares = probabilities(errors, gamma)
@@ -332,6 +348,10 @@ class Classifier:
             name, own = self._own_errors[key]
             error[:, list(self.classes).index(name)] = own
         return error.T.reshape(-1, *self.extractor.grid)
+
+    def _energy(self, maps: Maps) -> Shares:
+        """What there is to explain of each map, (n,)."""
+        return energy(maps)
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
         """Class errors (n, way) of maps (n, r, d), of examples without themselves."""

@@ -13,11 +13,11 @@ import numpy as np
 
 from frn.errors import FrnError, shorten
 from frn.images.opening import decode_crop, read_file
-from frn.images.transforms import EvaluationTransform, Pixels
+from frn.images.transforms import Pixels
 from frn.inference.feature_cache import FeatureStore, Maps, content_key
 from frn.inference.onnx_runtime import MAX_BYTES, Device, parse_json
 from frn.inference.onnx_sandbox import ForeignModel, OwnModel, Session
-from frn.models.header import is_pretrained
+from frn.models.header import ModelConfig
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior
 from frn.system.files import read_regular
@@ -71,18 +71,15 @@ class Extractor:
         if (version := metadata.get("frn.version")) != FEATURES_VERSION:
             told = shorten(version, 40)
             raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")
-        config = parse_json(metadata, "frn.config", where)
-        head = parse_json(metadata, "frn.head", where)
-        grid = parse_json(metadata, "frn.grid", where)
+        config = parse_json(metadata, "frn.config", where, ModelConfig)
+        self.transform, self.method = config.transform, config.method
+        self.untrained_head = config.untrained_head
+        """Whether nobody trained the head: its numbers then say nothing."""
+        self.grid = parse_json(metadata, "frn.grid", where, tuple[int, int])
+        self.learned = parse_json(metadata, "frn.head", where, dict[str, float])
         try:
-            self.transform = EvaluationTransform(**config["transform"])
-            self.method = str(config["method"])
-            self.grid = (int(grid[0]), int(grid[1]))
-            self.learned = {str(name): float(value) for name, value in head.items()}
             self.head = HeadParameters.from_metadata(self.learned) if self.method == "frn" else None
-            self.untrained_head = is_pretrained(str(config["backbone"]))
-            """Whether nobody trained the head: its numbers then say nothing."""
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        except ValueError as error:
             raise FrnError(f"{where}: its metadata is damaged ({shorten(error)})") from error
         self._check_signature(where)
 

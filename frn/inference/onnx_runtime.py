@@ -5,13 +5,13 @@ A graph is parsed before it runs here, and must consist of plain tensors and kno
 """
 
 import ctypes
-import json
 import math
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import msgspec
 from numpy.typing import NDArray
 
 from frn.errors import FrnError, shorten
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 Device = Literal["auto", "cpu", "cuda"]
+Kind = TypeVar("Kind")
 
 FEATURES_FORMAT = "frn-features"
 """The metadata entry `frn.format` of an extractor."""
@@ -193,9 +194,9 @@ def _errors() -> tuple[type[Exception], ...]:
     return (RuntimeError, ValueError, *own)
 
 
-def parse_json(metadata: Mapping[str, str], key: str, where: str) -> Any:
-    """A metadata entry that holds JSON. FrnError if it is missing or damaged."""
+def parse_json(metadata: Mapping[str, str], key: str, where: str, kind: type[Kind]) -> Kind:
+    """A metadata entry that holds JSON. FrnError if it is missing, damaged, or of another kind."""
     try:
-        return json.loads(metadata[key])
-    except (KeyError, ValueError, RecursionError) as error:
-        raise FrnError(f"{where}: its metadata lacks a readable {key}") from error
+        return msgspec.json.decode(metadata.get(key, ""), type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FrnError(f"{where}: its metadata lacks a readable {key} ({shorten(error)})") from error

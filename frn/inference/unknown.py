@@ -45,7 +45,12 @@ def explained(errors: Errors, queries: NDArray[np.floating]) -> Shares:
 
     A map that is zero everywhere has nothing to explain and gets 0.
     """
-    whole = energy(queries)[:, None]
+    return share_of(energy(queries), errors)
+
+
+def share_of(whole: Shares, errors: Errors) -> Shares:
+    """Share of each query's energy (q,) that each class explains, at least 0, (q, way): from errors (q, way)."""
+    whole = whole[:, None]
     shares: Shares = 1 - np.divide(errors, whole, out=np.ones(errors.shape), where=whole > 0)
     return shares.clip(0)
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import safetensors
 
 from frn._version import __version__
@@ -49,21 +50,14 @@ class ModelConfig:
     std: tuple[float, float, float] = IMAGENET_STD
 
     def __post_init__(self) -> None:
-        if not isinstance(self.backbone, str) or not isinstance(self.method, str):
-            raise TypeError("backbone and method are names")
         for numbers in (self.mean, self.std):
-            if len(numbers) != 3 or not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
-                raise ValueError(f"mean and std are three numbers each, not {numbers}")
+            if not all(map(math.isfinite, numbers)):
+                raise FrnError(f"mean and std are three numbers each, not {numbers}")
 
     @property
     def untrained_head(self) -> bool:
         """Return whether the head is untrained: `torchvision:NAME` or `timm:NAME`, imported with their own weights."""
-        return is_pretrained(self.backbone)
-
-
-def is_pretrained(backbone: str) -> bool:
-    """Return whether a backbone is a network of another library, `SOURCE:NAME`, under an untrained head."""
-    return ":" in backbone
+        return ":" in self.backbone
 
 
 def header(config: ModelConfig, record: Mapping[str, object]) -> dict[str, str]:
@@ -115,12 +109,9 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
         told = shorten(version, 40)
         raise FrnError(f"{path}: has format version {told}; this frn {__version__} reads {MODEL_FILE_VERSION}")
     try:
-        fields = json.loads(metadata["config"])
-        fields["transform"] = EvaluationTransform(**fields["transform"])
-        fields["mean"], fields["std"] = tuple(fields["mean"]), tuple(fields["std"])
-        record = json.loads(metadata["record"])
-        if not isinstance(record, dict):
-            raise TypeError("its record is no JSON object")
-        return ModelConfig(**fields), record
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        config = msgspec.json.decode(metadata.get("config", ""), type=ModelConfig)
+        if unknown := json.loads(metadata["config"]).keys() - asdict(config).keys():
+            raise FrnError(f"it has a configuration of {shorten(min(unknown), 40)}")
+        return config, msgspec.json.decode(metadata.get("record", ""), type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
         raise FrnError(f"{path}: its header is damaged ({shorten(error)})") from error

@@ -18,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -60,20 +61,23 @@ class Mutant:
     """Byte where the change begins, and the one behind its end."""
     end: int
     text: str
+    scope: tuple[str, ...] = ()
+    """Names of the classes, functions and constants of the module that it lies in."""
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
 
 
 class Places(ast.NodeVisitor):
-    """Every place of a module that can be changed: (start, end, new text)."""
+    """Every place of a module that can be changed: (start, end, new text, names that it lies in)."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
         self.lines = [0]
         for line in source.splitlines(keepends=True):
             self.lines.append(self.lines[-1] + len(line))
-        self.found: list[tuple[int, int, str]] = []
+        self.found: list[tuple[int, int, str, tuple[str, ...]]] = []
+        self.scope: tuple[str, ...] = ()
         self.visit(ast.parse(source))
 
     def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
@@ -81,6 +85,15 @@ class Places(ast.NodeVisitor):
         assert node.end_col_offset is not None
         start, end = self.lines[node.lineno - 1], self.lines[node.end_lineno - 1]
         return start + node.col_offset, end + node.end_col_offset
+
+    def change(self, start: int, end: int, text: str) -> None:
+        self.found.append((start, end, text, self.scope))
+
+    def inside(self, names: Iterable[str], node: ast.AST) -> None:
+        """Visit what is inside a class, a function or a constant."""
+        before, self.scope = self.scope, (*self.scope, *names)
+        self.generic_visit(node)
+        self.scope = before
 
     def between(self, left: ast.expr, right: ast.expr, known: dict[str, str]) -> None:
         """Change the operator between two operands."""
@@ -90,7 +103,7 @@ class Places(ast.NodeVisitor):
         if (word := " ".join(name.split())) in known:
             found = re.search(r"\s+".join(map(re.escape, word.split())), operator)
             assert found
-            self.found.append((start + found.start(), start + found.end(), known[word]))
+            self.change(start + found.start(), start + found.end(), known[word])
 
     def visit_Compare(self, node: ast.Compare) -> None:
         for left, right in zip([node.left, *node.comparators], node.comparators, strict=False):
@@ -111,33 +124,37 @@ class Places(ast.NodeVisitor):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         if isinstance(node.op, ast.Not | ast.USub):
             start, end = self.span(node)[0], self.span(node.operand)[0]
-            self.found.append((start, start + len(self.source[start:end].rstrip(b"(")), ""))
+            self.change(start, start + len(self.source[start:end].rstrip(b"(")), "")
         if not isinstance(node.operand, ast.Constant):  # -2 is as good as -1 where a shape is asked for
             self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
         value, (start, end) = node.value, self.span(node)
         if isinstance(value, bool):
-            self.found.append((start, end, str(not value)))
+            self.change(start, end, str(not value))
         elif isinstance(value, int):
-            self.found.append((start, end, str(value + 1)))
+            self.change(start, end, str(value + 1))
         elif isinstance(value, float):
-            self.found.append((start, end, repr(value * 2 if value else 1.0)))
+            self.change(start, end, repr(value * 2 if value else 1.0))
 
     def visit_Call(self, node: ast.Call) -> None:
         node.args = [arg for arg in node.args if not _is_last_axis(arg)]
         if isinstance(node.func, ast.Name) and node.func.id in CALLS:
-            self.found.append((*self.span(node.func), CALLS[node.func.id]))
+            self.change(*self.span(node.func), CALLS[node.func.id])
         self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Call):
-            self.found.append((*self.span(node), "pass"))
+            self.change(*self.span(node), "pass")
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
         if node.arg not in SILENT and not _is_last_axis(node.value):
             self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        named = (name.id for target in node.targets for name in ast.walk(target) if isinstance(name, ast.Name))
+        self.inside(() if self.scope else named, node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
@@ -146,13 +163,16 @@ class Places(ast.NodeVisitor):
     def visit_arg(self, node: ast.arg) -> None:
         """An annotation changes nothing."""
 
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self.inside([node.name], node)
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         node.returns = None
-        self.generic_visit(node)
+        self.inside([node.name], node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
         node.returns = None
-        self.generic_visit(node)
+        self.inside([node.name], node)
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -167,10 +187,10 @@ def _is_last_axis(node: ast.expr) -> bool:
 def mutants(path: str, source: bytes) -> Iterator[Mutant]:
     """Every mutant of a file."""
     original = source.decode().splitlines()
-    for start, end, text in Places(source).found:
+    for start, end, text, scope in Places(source).found:
         line = source.count(b"\n", 0, start)
         changed = (source[:start] + text.encode() + source[end:]).decode().splitlines()
-        yield Mutant(path, line + 1, original[line].strip(), changed[line].strip(), start, end, text)
+        yield Mutant(path, line + 1, original[line].strip(), changed[line].strip(), start, end, text, scope)
 
 
 def core() -> list[str]:
@@ -302,32 +322,37 @@ class Tests:
         return named[1] if named else f"{test}, status {status}"
 
 
-def equivalents() -> set[tuple[str, str, str]]:
-    """(file name, line before, line after) of the mutants that no test can notice."""
-    import tomllib
+@cache
+def _listed() -> tuple[set[tuple[str, str, str]], set[tuple[str, str]]]:
+    """Mutants that no test can notice: (file name, line before, line after), and (file name, name in it)."""
+    listed = tomllib.loads(EQUIVALENT.read_text())
+    lines = {(entry["file"], entry["before"], entry["after"]) for entry in listed["mutant"]}
+    return lines, {(entry["file"], name) for entry in listed["scope"] for name in entry["names"]}
 
-    listed = tomllib.loads(EQUIVALENT.read_text()) if EQUIVALENT.is_file() else {}
-    return {(entry["file"], entry["before"], entry["after"]) for entry in listed.get("mutant", [])}
+
+def is_equivalent(mutant: Mutant) -> bool:
+    """Return whether `EQUIVALENT` lists a mutant, or a name that it lies in."""
+    (lines, scopes), file = _listed(), Path(mutant.path).name
+    return (file, mutant.before, mutant.after) in lines or any((file, name) in scopes for name in mutant.scope)
 
 
 def drawn(count: int, seed: int, within: str) -> list[Mutant]:
     """Mutants at random, those that are equivalent left out."""
-    known = equivalents()
     every = [m for path in core() if within in path for m in mutants(path, (ROOT / path).read_bytes())]
-    every = [m for m in every if (Path(m.path).name, m.before, m.after) not in known]
+    every = [m for m in every if not is_equivalent(m)]
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
 def again(report: Path) -> list[Mutant]:
     """The survivors of a report, as far as the tree still has their lines."""
-    known, chosen = equivalents(), []
+    chosen = []
     for line in report.read_text().splitlines():
         old = json.loads(line)
-        key = (Path(old["path"]).name, old["before"], old["after"])
-        if old["killed"] or key in known:
+        if old["killed"]:
             continue
-        found = [m for path in core() if Path(path).name == key[0] for m in mutants(path, (ROOT / path).read_bytes())]
-        found = [m for m in found if (m.before, m.after) == key[1:]]
+        paths = [path for path in core() if Path(path).name == Path(old["path"]).name]
+        found = [m for path in paths for m in mutants(path, (ROOT / path).read_bytes()) if not is_equivalent(m)]
+        found = [m for m in found if (m.before, m.after) == (old["before"], old["after"])]
         chosen += sorted(found, key=lambda m: abs(m.line - old["line"]))[:1]
     return chosen
 

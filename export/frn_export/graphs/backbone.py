@@ -10,7 +10,6 @@ import onnx
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from frn._version import __version__
 from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
 from frn.inference.extractor import FEATURES_VERSION
@@ -45,14 +44,13 @@ def features_graph(model: Model) -> onnx.ModelProto:
         inputs={"images": (FLOAT, ("n", 3, side, side))},
         outputs={"feature_map": (FLOAT, ("n", h * w, model.d))},
         metadata={
-            "frn.format": FEATURES_FORMAT,
-            "frn.version": FEATURES_VERSION,
-            "frn.library": __version__,
             "frn.config": json.dumps(asdict(model.config), sort_keys=True),
             "frn.grid": json.dumps([h, w]),
             "frn.head": json.dumps(learned_scalars(model.head), sort_keys=True),
         },
         name="features",
+        kind=FEATURES_FORMAT,
+        version=FEATURES_VERSION,
     )
 
 

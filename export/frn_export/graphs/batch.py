@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import numpy as np
 import onnx
 
-from frn._version import __version__
 from frn.inference.extractor import Extractor
 from frn.inference.unknown import RejectRule
 from frn.ridge.enrolment import EnrolledClass
@@ -17,7 +16,7 @@ from frn_export.graphs.builder import FLOAT, STRING, GraphBuilder, Shape
 from frn_export.graphs.classifier import explain, require_explained
 from frn_export.graphs.sums import class_sums, join
 
-SCORES_FORMAT, BATCH_FORMAT, VERSION = "frn-scores", "frn-batch-classifier", "1"
+SCORES_FORMAT, BATCH_FORMAT = "frn-scores", "frn-batch-classifier"
 
 
 def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gamma: float) -> onnx.ModelProto:
@@ -28,7 +27,7 @@ def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gam
     graph = GraphBuilder("s_")
     outputs = _score(graph, classes, extractor.grid, gamma)
     inputs: dict[str, tuple[int, Shape]] = {"feature_map": (FLOAT, ("n", *extractor.shape))}
-    return graph.model(inputs, outputs, _metadata(SCORES_FORMAT, classes), name="scores")
+    return graph.model(inputs, outputs, _names(classes), name="scores", kind=SCORES_FORMAT)
 
 
 def batch_graph(
@@ -48,14 +47,13 @@ def batch_graph(
     side = extractor.transform.size
     inputs: dict[str, tuple[int, Shape]] = {"images": (FLOAT, ("n", 3, side, side))}
     energy = graph.node("ReduceMean", graph.node("ReduceSumSquare", "feature_map", graph.ints(2)), graph.ints(1, 2))
-    require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(classes), rule)
+    require_explained(graph, graph.node("Reshape", energy, graph.ints(-1)), len(classes), rule, axis=1)
     outputs["threshold"] = (FLOAT, ("n",))
-    return graph.model(inputs, outputs, _metadata(BATCH_FORMAT, classes), name="batch_classifier")
+    return graph.model(inputs, outputs, _names(classes), name="batch_classifier", kind=BATCH_FORMAT)
 
 
-def _metadata(kind: str, classes: Mapping[str, EnrolledClass]) -> dict[str, str]:
-    names = json.dumps(list(classes), ensure_ascii=False)
-    return {"frn.format": kind, "frn.version": VERSION, "frn.library": __version__, "frn.classes": names}
+def _names(classes: Mapping[str, EnrolledClass]) -> dict[str, str]:
+    return {"frn.classes": json.dumps(list(classes), ensure_ascii=False)}
 
 
 def _score(
@@ -64,7 +62,10 @@ def _score(
     """`feature_map` (n, r, d) to the outputs, which are returned: one product with all rows, sums by class."""
     names, (h, w) = list(classes), grid
     way, joined = len(names), join(classes)
-    seen = graph.node("MatMul", "feature_map", graph.constant(np.ascontiguousarray(joined.rows.T)))  # n, r, M
+    # Locations in one row: onnxruntime would fuse the product with the Transpose before it, and then fails at n = 0.
+    locations = graph.node("Reshape", "feature_map", graph.ints(-1, joined.rows.shape[1]))
+    seen = graph.node("MatMul", locations, graph.constant(np.ascontiguousarray(joined.rows.T)))
+    seen = graph.node("Reshape", seen, graph.ints(-1, h * w, len(joined.rows)))  # n, r, M
     taken = class_sums(graph, joined, seen, axis=2)  # n, r, way
     length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1
     error = graph.node("Transpose", graph.node("Sub", length, taken), perm=[0, 2, 1])  # n, way, r

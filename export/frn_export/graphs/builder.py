@@ -12,6 +12,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from frn._version import __version__
+
 OPSET = 18
 """The newest whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""
 IR_VERSION = 8
@@ -81,8 +83,13 @@ class GraphBuilder:
         outputs: Mapping[str, tuple[int, Shape]],
         metadata: Mapping[str, str],
         name: str,
+        *,
+        kind: str,
+        version: str = "1",
     ) -> onnx.ModelProto:
         """Close the graph, with the element type and shape of each input and output; strings are free dimensions.
+
+        Its metadata also says what `kind` of file it is, in which version, and which version of frn wrote it.
 
         Raises:
             onnx.checker.ValidationError: if the graph is not valid; it never should be.
@@ -97,7 +104,8 @@ class GraphBuilder:
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name=PRODUCER
         )
-        helper.set_model_props(model, dict(sorted(metadata.items())))
+        whose = {"frn.format": kind, "frn.version": version, "frn.library": __version__}
+        helper.set_model_props(model, dict(sorted({**metadata, **whose}.items())))
         onnx.checker.check_model(model, full_check=True)
         return model
 

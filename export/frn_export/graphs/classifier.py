@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import onnx
 
-from frn._version import __version__
 from frn.errors import FrnError
 from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
 from frn.inference.extractor import Extractor
@@ -23,7 +22,6 @@ from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, STRING, UINT8,
 from frn_export.graphs.sums import class_sums, join
 
 CLASSIFIER_FORMAT = "frn-classifier"
-CLASSIFIER_VERSION = "1"
 EXACT = 128
 """An image whose shorter side has at most so many pixels is resized as Pillow does to the last bit, which costs more;
 of a larger one a pixel in thousands is off by one grey level."""
@@ -80,13 +78,9 @@ def classifier_graph(
             "threshold": (FLOAT, ()),
             "error_map": (FLOAT, (way, h, w)),
         },
-        metadata={
-            "frn.format": CLASSIFIER_FORMAT,
-            "frn.version": CLASSIFIER_VERSION,
-            "frn.library": __version__,
-            "frn.classes": json.dumps(list(classes), ensure_ascii=False),
-        },
+        metadata={"frn.classes": json.dumps(list(classes), ensure_ascii=False)},
         name="classifier",
+        kind=CLASSIFIER_FORMAT,
     )
 
 
@@ -97,8 +91,9 @@ def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
     return graph.model(
         inputs={"image": (UINT8, ("height", "width", 3))},
         outputs={"images": (FLOAT, (1, 3, transform.size, transform.size))},
-        metadata={"frn.format": "frn-prepare", "frn.version": "1", "frn.library": __version__},
+        metadata={},
         name="preprocess",
+        kind="frn-prepare",
     )
 
 
@@ -121,7 +116,8 @@ def _prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     pixels = graph.node(
         "If", is_photo, then_branch=_shrunk(transform, length, offsets, whole, shorter), else_branch=any_image
     )
-    graph.node("DequantizeLinear", pixels, graph.constant(1 / 255), output="images")
+    # Not DequantizeLinear, which onnx's reference evaluator lacks at this opset.
+    graph.node("Mul", graph.node("Cast", pixels, to=FLOAT), graph.constant(1 / 255), output="images")
 
 
 def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
@@ -250,7 +246,7 @@ def _score(
     graph.node("ReduceMean", error, graph.ints(1), keepdims=0, output="class_error")
     energy = graph.node("ReduceMean", length, graph.ints(0, 1), keepdims=0)
     explain(graph, energy)
-    require_explained(graph, energy, way, rule)
+    require_explained(graph, energy, way, rule, axis=0)
     logits = graph.node("Mul", "class_error", graph.constant(-gamma))
     graph.node("Softmax", logits, axis=0, output="probability")
     best = graph.node("ArgMin", "class_error", axis=0, keepdims=0)
@@ -263,15 +259,16 @@ def explain(graph: GraphBuilder, energy: str) -> None:
     graph.node("Relu", share, output="explained")
 
 
-def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule) -> None:
-    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way) and the energy (...)."""
+def require_explained(graph: GraphBuilder, energy: str, way: int, rule: RejectRule, *, axis: int) -> None:
+    """`threshold`, as `RejectRule.thresholds`: from `class_error` (..., way), `way` at `axis`, and the energy (...)."""
     if rule.weight == 0 or way < 2:
         rivals = energy
     else:
         count = min(RIVALS + 1, way)
         least, _ = graph.outputs("TopK", 2, "class_error", graph.ints(count), axis=-1, largest=0)
         others = graph.node("Slice", least, graph.ints(1), graph.ints(count), graph.ints(-1))
-        rivals = graph.node("Relu", graph.node("ReduceMean", others, graph.ints(-1), keepdims=0))
+        mean = graph.node("ReduceMean", others, graph.ints(axis), keepdims=0)  # by -1 onnxruntime fails at n = 0
+        rivals = graph.node("Relu", mean)
     share = graph.node("Div", rivals, _positive(graph, energy))
     power = graph.node("Pow", share, graph.constant(rule.weight))
     needed = graph.node("Sub", graph.constant(1.0), graph.node("Mul", power, graph.constant(1 - rule.least)))

@@ -15,12 +15,10 @@ import math
 import numpy as np
 import onnx
 
-from frn._version import __version__
 from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters
 from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, value
 
 HEAD_FORMAT = "frn-head"
-HEAD_VERSION = "1"
 MAX_STEPS = 60
 TOLERANCE = 1e-9
 """Newton-Schulz ends when the spectrum of Z Y lies within this of 1: what is rounded to float cannot tell."""
@@ -52,13 +50,9 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
             "query": (FLOAT, ("q", "r", "d")),
         },
         outputs={"logits": (FLOAT, ("q", "way")), "class_error": (FLOAT, ("q", "way"))},
-        metadata={
-            "frn.format": HEAD_FORMAT,
-            "frn.version": HEAD_VERSION,
-            "frn.library": __version__,
-            "frn.head": head.as_metadata(),
-        },
+        metadata={"frn.head": head.as_metadata()},
         name="head",
+        kind=HEAD_FORMAT,
     )
 
 
@@ -76,12 +70,12 @@ def _dual(rho: float) -> onnx.GraphProto:
     queries = graph.node("Reshape", "query", graph.node("Concat", graph.ints(-1), d, axis=0))  # n, d
     y = graph.node("MatMul", onto, graph.node("Transpose", queries, perm=[1, 0]))  # way, p, n
     z = graph.node("MatMul", damping, y)
-    kept, damped = (graph.node("ReduceSumSquare", side, graph.ints(-2), keepdims=0) for side in (y, z))  # way, n
+    kept, damped = (graph.node("ReduceSumSquare", side, graph.ints(1), keepdims=0) for side in (y, z))  # way, n
     kept = graph.node("Mul", kept, graph.constant(rho * (2 - rho)))
     taken = graph.node("Add", kept, graph.node("Mul", damped, graph.constant(rho * rho)))
-    length = graph.node("ReduceSumSquare", queries, graph.ints(-1), keepdims=0)
+    length = graph.node("ReduceSumSquare", queries, graph.ints(1), keepdims=0)  # from the left: onnxruntime at n = 0
     errors = graph.node("Reshape", graph.node("Sub", length, taken), graph.node("Concat", way, q, r, axis=0))
-    errors = graph.node("ReduceMean", errors, graph.ints(-1), keepdims=0)
+    errors = graph.node("ReduceMean", errors, graph.ints(2), keepdims=0)
     error = graph.node("Transpose", errors, perm=[1, 0], output="dual_error")
     return graph.body("dual", [], [value(error, FLOAT)])
 

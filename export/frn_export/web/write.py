@@ -52,6 +52,8 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     Raises:
         FrnError: if the folder holds another page, or the graphs differ from the classifier; nothing is written then.
     """
+    if classifier.extractor.head is None:
+        raise FrnError(f"this model was trained as {classifier.extractor.method}; a page needs an FRN head")
     require_writable_page(out, replace=replace)
     require_text(classifier.classes)
     content = _graphs(classifier)

@@ -24,7 +24,6 @@ from frn.system.overwriting import require_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.text import Text
 
     from frn.data.pixel_cache import Progress
 
@@ -187,13 +186,15 @@ def strong(name: object) -> str:
     return f"[bold]{escape(printable(str(name)))}[/bold]"
 
 
-def print_table(heads: Sequence[str], rows: Iterable[Sequence["str | Text"]]) -> None:
-    """Print rows of plain cells under their heads."""
+def print_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under their heads, the first column in bold; nothing in a cell is markup."""
     from rich.table import Table
 
-    table = Table(*heads, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for number, head in enumerate(heads):
+        table.add_column(head, style=None if number else "bold", no_wrap=number == 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     stdout().print(table)
 
 

@@ -79,7 +79,6 @@ TtaName = Annotated[
     Literal["none", "hflip"], typer.Option(help="hflip: also classify the mirror image (twice the time).")
 ]
 Transductive = Annotated[bool, typer.Option("--transductive", help="Let all photos together refine the classes.")]
-ClassifierDevice = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 
 
 # Training

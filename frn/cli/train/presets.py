@@ -32,17 +32,14 @@ def presets(
 
 
 def _list(chosen: "dict[str, Preset]") -> None:
-    from rich.text import Text
-
-    rows: list[tuple[str | Text, ...]] = []
+    rows: list[tuple[str, ...]] = []
     for _, family in groupby(chosen.items(), key=lambda entry: entry[1].data.prepare):
         rows += [()] if rows else []
         for name, preset in family:
             figures = preset.published.accuracy if preset.published else {}
-            title, model = Text(name, style="bold", no_wrap=True), f"{preset.method} {preset.backbone}"
             shown = [f"{figures[shot]:.2f}" if shot in figures else "" for shot in (1, 5)]
             step, epochs = describe_step(preset), str(preset.schedule.epochs)
-            rows.append((title, model, step, epochs, *shown, preset.about))
+            rows.append((name, f"{preset.method} {preset.backbone}", step, epochs, *shown, preset.about))
     print_table(("preset", "model", "step", "epochs", "1-shot", "5-shot", "about"), rows)
     stdout().print("\n1-shot, 5-shot: what the paper reports, in percent. `frn presets NAME` shows one in full.")
 

@@ -45,7 +45,7 @@ def classify(
     false_rejections: options.FalseRejections = 0.05,
     tta: options.TtaName = "none",
     transductive: options.Transductive = False,
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Write a line of JSON per photo to this file (.jsonl).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the file of --out.")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write the labelled photos as a page (.html).")] = None,

@@ -1,11 +1,13 @@
 """`frn enroll`: classes from folders, kept in a project file."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from frn._version import __version__
 from frn.cli.shell import options
 from frn.cli.shell.classes import describe_head, expectation
 from frn.cli.shell.console import print_table, printable, report_skipped, stdout
@@ -26,7 +28,7 @@ def enroll(
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     threshold: options.Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Save classes from folders of photos in a project file.
@@ -40,7 +42,7 @@ def enroll(
     import dataclasses
 
     from frn.estimator.loading import load_extractor
-    from frn.inference.classifier import Classifier
+    from frn.estimator.other_heads import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
 
@@ -50,28 +52,40 @@ def enroll(
     if out.exists() and not replace:
         raise FrnError(f"{out}: is there already. --replace replaces it and keeps the old one as {out.name}.bak")
     members, skipped = _members(sources)
-    classifier = Classifier(load_extractor(model, device), FeatureStore())
+    classifier = classifier_over(load_extractor(model, device), FeatureStore())
     skipped = [*map(str, _enroll(classifier, members)), *skipped]
     if not is_first():
         return
     report_skipped(skipped)
     classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=threshold)
-    save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
+    reference = ModelReference.of(model, classifier.extractor, out.parent)
+    document = {"head": classifier.kept_head} if classifier.kept_head else {}
+    save_project(out, Project(reference, state, document), replace=replace)
     summary = _summary(out, classifier, len(skipped))
     if not printed(wants, summary, rows_of(summary["classes"])):
         _show(out, classifier)
 
 
 def _enroll(classifier: "Classifier", members: dict[str, list[Path]]) -> list[FrnError]:
-    """Enroll, together with the other ranks where torchrun has started some: they take torch."""
+    """Enroll; under torchrun each rank embeds a share of the photos, and the first one makes the classes.
+
+    Raises:
+        FrnError: if ranks see other files or another model.
+    """
     if world() == 1:
         return classifier.enroll(members)
-    from frn.cli.use.distributed_enroll import enroll_together
-    from frn.system.distributed import joined
+    from frn.system.distributed import joined  # it takes torch
 
-    with joined("cpu") as together:  # what they exchange is on processors
-        return enroll_together(classifier, members, together)
+    with joined("cpu") as ranks:  # what they exchange is on processors
+        files = [path for paths in members.values() for path in paths]
+        ranks.assert_same([__version__, classifier.extractor.sha256, list(members), [str(path) for path in files]])
+        read = partial(ranks.each, work=partial(classifier.extractor.read, store=classifier.store))
+        if ranks.is_main:
+            return classifier.enroll(members, read=read)
+        for _ in read(files):
+            pass
+        return []
 
 
 def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
@@ -112,8 +126,6 @@ def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any
 
 
 def _show(out: Path, classifier: "Classifier") -> None:
-    from rich.text import Text
-
     rows = []
     for entry in classifier.state.classes:
         shares = classifier.leave_one_out.get(entry.name)
@@ -121,8 +133,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
         if shares is not None:
             least = entry.supports[shares.argmin()].path.name
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
-        name = Text(printable(entry.name), style="bold")
-        rows.append((name, str(len(entry.supports)), cells[0], printable(cells[1])))
+        rows.append((entry.name, str(len(entry.supports)), *cells))
     print_table(("class", "images", "explained by the others", "least explained"), rows)
     stdout().print(f"{printable(str(out))}: unknown typically below {classifier.threshold:.0%} explained")
     if classifier.threshold_override is None:

@@ -26,7 +26,7 @@ def explain(
     top: Annotated[int, typer.Option(min=1, help="Number of classes to show, best first.")] = 7,
     smooth: Annotated[bool, typer.Option("--smooth", help="Interpolate between locations.")] = False,
     tta: options.TtaName = "none",
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     replace: options.Replace = False,
     wants: FormatName = "table",
 ) -> None:

@@ -26,7 +26,7 @@ def group(
     ] = None,
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
     tta: options.TtaName = "none",
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Group unlabelled photos, each group probably one class.

@@ -106,9 +106,7 @@ def known(wants: FormatName = "table") -> None:
     facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in CATALOGUE.items()}
     if printed(wants, facts):
         return
-    from rich.text import Text
-
-    rows = [(Text(name, style="bold"), n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
+    rows = [(name, n.backbone, n.about, n.licence) for name, n in CATALOGUE.items()]
     print_table(("name", "network", "what it is", "licence"), rows)
 
 
@@ -122,7 +120,7 @@ def compare(
             help="Model to compare. Repeatable.", show_default="all named models", autocompletion=options.model_names
         ),
     ] = None,
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Compare models on your own classes.
@@ -157,14 +155,12 @@ def compare(
     disagree = {str(path): {each.model: each.answers[path] for each in found} for path in differing}
     if printed(wants, {"models": facts, "disagreements": disagree}):
         return
-    from rich.text import Text
-
     rows = []
     for each in sorted(found, key=lambda each: each.right, reverse=True):
         low, high = each.interval
         rows.append(
             (
-                Text(each.model, style="bold"),
+                each.model,
                 f"{each.right / each.photos:.1%} ({low:.0%} to {high:.0%})",
                 "" if math.isnan(each.auroc) else f"{each.auroc:.2f}",
                 f"{each.milliseconds:.1f} ms",
@@ -203,15 +199,13 @@ def _facts(files: "ModelFiles") -> dict[str, Any]:
 
 
 def _show(found: dict[str, dict[str, Any]]) -> None:
-    from rich.text import Text
-
     from frn.models.notes import accuracy_of
 
     rows = []
     for name, facts in found.items():
         rows.append(
             (
-                Text(name, style="bold"),
+                name,
                 facts["method"],
                 printable(facts["backbone"]),
                 f"{facts['size']} px",

@@ -36,7 +36,7 @@ def score(
     replace: options.Replace = False,
     tta: options.TtaName = "none",
     transductive: options.Transductive = False,
-    device: options.ClassifierDevice = "auto",
+    device: options.Device = "auto",
     wants: FormatName = "table",
 ) -> None:
     """Measure accuracy, confusion and calibration on labelled photos.
@@ -52,7 +52,7 @@ def score(
     photos = scan(labelled)  # before the model is loaded: a wrong path is told at once
 
     from frn.evaluation.labelled import score_labelled
-    from frn.report.score_table import as_csv, rows
+    from frn.report.csv_rows import csv_text
     from frn.system.files import write_atomically
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
@@ -64,14 +64,14 @@ def score(
     if found.examples:
         note(f"warning: {len(found.examples)} photos are examples of the classes themselves and are left out")
     if csv is not None:
-        write_atomically(csv, as_csv(found))
+        write_atomically(csv, csv_text(list(found.rows[0]), found.rows))
     if report is not None:
         from frn.report.page import write_page
         from frn.report.score_page import score_page
 
         facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
         write_page(report, score_page(found, f"{classes} on {labelled}", command_line(), facts))
-    if not printed(wants, _summary(found, classifier, classes, labelled), rows(found)):
+    if not printed(wants, _summary(found, classifier, classes, labelled), found.rows):
         _show(found, classifier)
     if found.broken:
         of = sum(map(len, photos.members.values()))
@@ -121,8 +121,6 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
 
 
 def _show(found: "LabelledScore", classifier: "Classifier") -> None:
-    from rich.text import Text
-
     console = stdout()
     low, high = found.interval
     console.print(
@@ -130,13 +128,13 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         f"95 % interval {low:.1%} to {high:.1%})",
         markup=True,
     )
-    rows: list[list[str | Text]] = []
+    rows: list[list[str]] = []
     for entry in found.per_class:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
-        rows.append([Text(printable(entry.name), style="bold"), str(entry.photos), *shares])
+        rows.append([entry.name, str(entry.photos), *shares])
     print_table(("class", "photos", "recognised", "of those called so"), rows)
     if len(found.classes) <= WIDEST:
-        numbered = [Text(f"{i} {printable(name)}") for i, name in enumerate(found.classes, 1)]
+        numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ called", *map(str, range(1, len(numbered) + 1))]
         print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])

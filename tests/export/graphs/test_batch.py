@@ -3,11 +3,15 @@
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from frn_export.export import _batch, _classifier
 from frn_export.graphs.batch import batch_graph, scores_graph
-from frn_export.graphs.classifier import preprocess_graph
+from frn_export.graphs.classifier import classifier_graph, preprocess_graph
+from frn_export.graphs.head import head_graph
+from frn_export.graphs.mirror import mirrored
 from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
 from PIL import Image
 
 from frn.errors import FrnError
@@ -71,3 +75,45 @@ def test_preparing_alone_is_the_transform(classifier: Classifier, size: tuple[in
     (images,) = run_session(session, ["images"], {"image": pixels})
     expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
     assert np.abs(images[0] * 255 - expected).max() <= 1.001  # a grey level, by rounding of halves
+
+
+def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:
+    extractor, classes, gamma = classifier.extractor, classifier.classes, classifier.head.gamma
+    return {
+        "features": onnx.load_model_from_string(extractor.data),
+        "mirrored": onnx.load_model_from_string(mirrored(extractor.data)),
+        "scores": scores_graph(extractor, classes, gamma),
+        "batch": batch_graph(extractor, classes, rule=classifier.rule, gamma=gamma),
+        "head": head_graph(classifier.head),
+    }
+
+
+@pytest.mark.parametrize("name", ["features", "mirrored", "scores", "batch", "head"])
+def test_no_image_gives_no_answer(classifier: Classifier, name: str) -> None:
+    side, (r, d) = classifier.extractor.transform.size, classifier.extractor.shape
+    images, query = np.zeros((0, 3, side, side), np.float32), np.zeros((0, r, d), np.float32)
+    given: dict[str, dict[str, NDArray[Any]]] = {
+        "scores": {"feature_map": query},
+        "head": {"support": np.ones((3, 2, r, d), np.float32), "shots": np.array([2, 2, 1]), "query": query},
+    }
+    session = open_session(graphs(classifier)[name].SerializeToString(), name, device="cpu", threads=1)
+    outputs = [output.name for output in session.get_outputs()]
+    found = run_session(session, outputs, given.get(name, {"images": images}))
+    assert [len(each) for each in found] == [0] * len(outputs)
+
+
+def test_onnxs_reference_evaluator_prepares_and_classifies(classifier: Classifier) -> None:
+    """Nothing but the ONNX standard: no behaviour of onnxruntime is relied on."""
+    image = {"image": np.asarray(open_image(QUERIES[0]))}
+    data = classifier.extractor.data
+    whole = classifier_graph(data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
+    for graph in (preprocess_graph(classifier.extractor.transform), whole):
+        names = [output.name for output in graph.graph.output]
+        session = open_session(graph.SerializeToString(), "x", device="cpu", threads=1)
+        for name, ours, theirs in zip(
+            names, run_session(session, names, image), ReferenceEvaluator(graph).run(None, image), strict=True
+        ):
+            if name == "label":
+                assert ours == theirs
+            else:
+                np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-4)

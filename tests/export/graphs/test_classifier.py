@@ -35,7 +35,9 @@ def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
     graph = GraphBuilder()
     _prepare(graph, transform)
     side = transform.size
-    model = graph.model({"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "preprocess")
+    model = graph.model(
+        {"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "preprocess", kind="frn-prepare"
+    )
     return open_session(model.SerializeToString())
 
 

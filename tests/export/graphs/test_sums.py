@@ -30,7 +30,7 @@ def test_sums_are_what_the_classes_take_off(
     graph = GraphBuilder()
     result = sums.class_sums(graph, joined, "products", axis)
     shape = (3, 5) if axis == 0 else (1, 5, 3)
-    model = graph.model({"products": (FLOAT, given.shape)}, {result: (FLOAT, shape)}, {}, name="sums")
+    model = graph.model({"products": (FLOAT, given.shape)}, {result: (FLOAT, shape)}, {}, name="sums", kind="sums")
     session = open_session(model.SerializeToString(), "sums", device="cpu", threads=1)
     (found,) = run_session(session, [result], {"products": np.ascontiguousarray(given)})
     expected = joined.energy(queries)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones import build_backbone
-from frn.backbones.compiled import compile_blocks, compiled_loops, finish, fits
+from frn.backbones.compiled import _compiled, _fits, _loop, compile_blocks
 from frn.errors import FrnError
 from frn.training.loop import StepReport
 from frn.training.runs.run import RunSettings
@@ -60,7 +60,7 @@ def test_results_gradients_and_running_statistics_are_those_of_the_plain_functio
     exact = [x.double().requires_grad_() for x in maps]
     exact_norms = [copy.deepcopy(norm).double() for norm in norms]
     maps = [x.requires_grad_() for x in maps]
-    found = finish(maps, norms, slope=slope, pool=pool)
+    found = _compiled(maps, norms, slope=slope, pool=pool)
     found.backward(along)
     expected = plainly(exact, exact_norms, slope, pool=pool)
     expected.backward(along.double())
@@ -110,19 +110,19 @@ def test_a_backbone_learns_the_same() -> None:
 def test_one_loop_serves_maps_of_all_sizes() -> None:
     """Each size anew would cost seconds of compiling."""
     torch._dynamo.reset()
-    compiled_loops.cache_clear()
+    _loop.cache_clear()
     norm = drawn_norm(24)
     torch._dynamo.utils.counters.clear()
     for size in (12, 10, 7, 5):
         maps = torch.randn(size + 1, 24, size, size).contiguous(memory_format=torch.channels_last).requires_grad_()
-        finish([maps], [norm], slope=0.1, pool=True).sum().backward()
+        _compiled([maps], [norm], slope=0.1, pool=True).sum().backward()
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 5
 
 
 def test_channels_of_few_values_are_left_to_the_plain_functions() -> None:
     norm = nn.BatchNorm2d(8)
     maps = [torch.randn(b, 8, *size, requires_grad=True) for b, size in ((1, (1, 1)), (2, (1, 1)), (4, (4, 4)))]
-    assert [fits([x], [norm]) for x in maps] == [False, False, True]
+    assert [_fits([x], [norm]) for x in maps] == [False, False, True]
 
 
 def test_what_has_no_such_blocks_is_refused() -> None:
@@ -156,8 +156,8 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch: pytest.MonkeyPatch) -> N
         raise torch._dynamo.exc.TorchRuntimeError("no room for the cache\nand more")
 
     monkeypatch.setattr(torch, "compile", lambda *_, **__: failing)
-    compiled_loops.cache_clear()
+    _loop.cache_clear()
     maps = torch.randn(2, 4, 6, 6, requires_grad=True)
     with pytest.raises(FrnError, match=r"^--compile: no room for the cache\. Leave it out, or mend the compiler\.$"):
-        finish([maps], [drawn_norm(4)], slope=0.1, pool=True)
-    compiled_loops.cache_clear()
+        _compiled([maps], [drawn_norm(4)], slope=0.1, pool=True)
+    _loop.cache_clear()

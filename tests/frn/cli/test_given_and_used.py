@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from frn.cli.main import OTHER_NAMES, app
+from frn.cli.main import app
+from frn.cli.shell.guesses import OTHER_NAMES
 from frn.cli.shell.output import FORMATS
+from frn.models.zoo import assets_folder
 
 TAKEN_BY_NAME = "locals"
 """A command that calls it hands all of its parameters on by name."""
@@ -83,3 +86,27 @@ def test_a_threshold_is_a_share_or_percent(given: str) -> None:
     assert share(given) == pytest.approx(0.39)
     with pytest.raises(typer.BadParameter, match=r"write 0.39, 39 or 39%"):
         share("390")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("eval PHOTOS", "Did you mean: frn eval MODEL --data PHOTOS"),
+        ("train PHOTOS --epochs 3", "Did you mean: frn finetune PHOTOS or frn train PRESET --data PHOTOS"),
+        ("export PHOTOS", "Did you mean: frn export --out exported --classes PHOTOS"),
+        ("classify PHOTOS https://a.example/b.jpg", "frn reads files, not the web"),
+        ("classify https://a.example/b.zip x.jpg", "frn reads files, not the web"),
+        ("classify PHOTOS x.jpg --csv out.csv", "--csv > out.csv"),
+    ],
+)
+def test_words_that_a_command_takes_otherwise_are_named(words: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "jay").mkdir()
+    result = CliRunner().invoke(app, [word.replace("PHOTOS", str(tmp_path)) for word in words.split()])
+    assert result.exit_code == 1
+    assert told.replace("PHOTOS", str(tmp_path)) in result.stderr
+
+
+def test_an_address_of_a_file_is_its_path(tmp_path: Path) -> None:
+    photo = next((assets_folder() / "samples" / "queries").iterdir())
+    words = ["classify", (assets_folder() / "samples" / "moths").as_uri(), photo.as_uri(), "--model", "conv4", "--json"]
+    assert json.loads(CliRunner().invoke(app, words).stdout)["image"] == str(photo)

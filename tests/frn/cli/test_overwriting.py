@@ -45,7 +45,10 @@ FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("data prepare", "--out"): ("train/x/y.jpg", ["folder", "--source", MOTHS]),
 }
 """Options that name a folder, and a file that would be written in it."""
-ELSEWHERE = {("reproduce", "--runs"): "the folders of runs, each by `frn train --out`"}
+ELSEWHERE = {
+    ("reproduce", "--runs"): "the folders of runs, each by `frn train --out`",
+    ("group", "--out"): "refuses whatever exists: tests/frn/inference/test_groups.py",
+}
 ALL = {**FILES, **FOLDERS}
 
 

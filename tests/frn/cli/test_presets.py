@@ -12,8 +12,8 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.evaluation.episodes import evaluate_episodes
+from frn.evaluation.evaluate_model import with_method
 from frn.evaluation.features import extract_features
-from frn.evaluation.method import with_method
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model

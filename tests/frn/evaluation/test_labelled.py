@@ -18,8 +18,8 @@ from frn.estimator.loading import load_classifier
 from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
 from frn.inference.classifier import Prediction
 from frn.models.zoo import assets_folder
+from frn.report.csv_rows import csv_text
 from frn.report.score_page import score_page
-from frn.report.score_table import as_csv
 from tests import processes
 
 SAMPLES = assets_folder() / "samples"
@@ -68,7 +68,7 @@ def test_wilsons_interval_is_where_the_score_test_accepts(right: int) -> None:
 
 
 def test_the_files_hold_every_photo_and_no_markup_of_strangers() -> None:
-    rows = list(csv.DictReader(as_csv(COUNTED).splitlines()))
+    rows = list(csv.DictReader(csv_text(list(COUNTED.rows[0]), COUNTED.rows).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["p(b)"]) == 0.8
     page = "".join(score_page(COUNTED, "a & b", "frn score", {}))

@@ -8,8 +8,8 @@ import torch
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
+from frn.evaluation.evaluate_model import with_method
 from frn.evaluation.features import TorchExtractor, extract_features
-from frn.evaluation.method import with_method
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model

@@ -33,6 +33,12 @@ def test_a_map_without_contrast_is_drawn_as_the_least() -> None:
     assert lightness(flat).mean() < lightness(CROP).mean()
 
 
+def test_errors_beyond_the_scale_are_drawn_as_its_ends() -> None:
+    errors = np.random.default_rng(0).random((5, 5)) * 9 - 4
+    beyond = overlay(CROP, errors, low=0, high=1)
+    assert beyond.tobytes() == overlay(CROP, errors.clip(0, 1), low=0, high=1).tobytes()
+
+
 def test_the_sheet_has_the_photo_untouched_and_a_panel_per_class() -> None:
     panels = [Panel(f"class {i} " + "x" * 200, "note ß", np.random.default_rng(i).random((5, 5))) for i in range(5)]
     picture = sheet(CROP, "a photo with a very long name " * 5, panels)

@@ -1,5 +1,6 @@
 """What may run, and what is refused before a session exists."""
 
+import itertools
 import re
 import sys
 import time
@@ -17,9 +18,19 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.inference import onnx_runtime
 from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import check_model, open_session, run_session
+from frn.inference.onnx_runtime import (
+    FEATURES_FORMAT,
+    MAX_ELEMENTS,
+    MAX_TOTAL,
+    OPERATORS,
+    Device,
+    check_model,
+    open_session,
+    run_session,
+)
 from frn.models.header import ModelConfig
 from frn.models.model import Model
+from frn.system.hardware import own_cores
 from tests import processes
 
 FORMATS = ["frn-features"]
@@ -149,7 +160,7 @@ def change(graph: onnx.ModelProto, key: str, value: str) -> bytes:
         ("frn.version", "7", "has format version 7; this program reads 1"),
         ("frn.version", "two\nlines", "has format version two lines; this"),
         ("frn.config", "{", "lacks a readable frn.config"),
-        ("frn.config", "{}", "its metadata is damaged"),
+        ("frn.config", "{}", "lacks a readable frn.config .Object missing required field `backbone`"),
         ("frn.grid", "[9, 9]", "its inputs and outputs are not those of an extractor"),
         ("frn.head", '{"alpha": 1}', "its metadata is damaged"),
     ],
@@ -219,3 +230,57 @@ def test_a_session_says_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
 def test_messages_name_the_file(graph: onnx.ModelProto) -> None:
     with pytest.raises(FrnError, match=re.escape("where it was: has format version 9")):
         Extractor(change(graph, "frn.version", "9"), "where it was")
+
+
+@pytest.mark.parametrize(("device", "there"), [("auto", False), ("auto", True), ("cpu", False), ("cpu", True)])
+def test_a_session_asks_for_cuda_only_where_it_answers_and_is_wanted(
+    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, device: Device, there: bool
+) -> None:
+    asked: list[list[object]] = []
+
+    class Recorded:
+        def __init__(self, *_: object, providers: list[object], **__: object) -> None:
+            asked.append([provider[0] for provider in providers])  # type: ignore[index]
+
+        def get_providers(self) -> list[str]:
+            return []
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", Recorded)
+    monkeypatch.setattr("frn.inference.onnx_runtime.cuda_answers", lambda: there)
+    open_session(graph.SerializeToString(), "x.onnx", device=device)
+    cuda = ["CUDAExecutionProvider"] if there and device == "auto" else []
+    assert asked == [[*cuda, "CPUExecutionProvider"]]
+
+
+def test_an_extractor_takes_all_cores_unless_it_is_told_how_many(graph: onnx.ModelProto) -> None:
+    data = graph.SerializeToString()
+    assert Extractor(data, "x.onnx", trusted=True).threads == own_cores()
+    assert Extractor(data, "x.onnx", trusted=True, threads=1).threads == 1
+
+
+def test_no_operator_that_may_run_has_a_graph_inside_or_is_random() -> None:
+    for name in sorted(OPERATORS):
+        schema = onnx.defs.get_schema(name)
+        kinds = {attribute.type for attribute in schema.attributes.values()}
+        assert not kinds & {onnx.defs.OpSchema.AttrType.GRAPH, onnx.defs.OpSchema.AttrType.GRAPHS}, name
+        assert not name.startswith(("Random", "Multinomial", "Bernoulli")), name
+
+
+def test_layers_that_are_too_large_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each makes as much as may be made at once, and one more of them is too many in all."""
+
+    def chain(layers: int, side: int) -> bytes:
+        names = ["images", *(f"x{number}" for number in range(layers)), "feature_map"]
+        nodes = [helper.make_node("Relu", [one], [other]) for one, other in itertools.pairwise(names)]
+        shape = [1, 1, 1, side]
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("images", "feature_map")]
+        model = helper.make_model(helper.make_graph(nodes, "x", ends[:1], ends[1:]))
+        helper.set_model_props(model, {"frn.format": FEATURES_FORMAT})
+        return bytes(model.SerializeToString())
+
+    at_once, in_all = MAX_ELEMENTS, MAX_TOTAL // MAX_ELEMENTS
+    check_model(chain(in_all, at_once), "x.onnx", [FEATURES_FORMAT])
+    with pytest.raises(FrnError, match=r"x\.onnx: computes 33,554,433 numbers .* 33,554,432 at once and 1,073,741,824"):
+        check_model(chain(1, at_once + 1), "x.onnx", [FEATURES_FORMAT])
+    with pytest.raises(FrnError, match="computes 33,554,432 numbers"):
+        check_model(chain(in_all + 1, at_once), "x.onnx", [FEATURES_FORMAT])

@@ -15,6 +15,7 @@ from frn_tui.engine.operations import build_handlers
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
+from frn.inference.feature_cache import FeatureStore
 from frn.models.zoo import shipped_extractors
 from frn.ridge.enrolment import enroll
 from frn.ridge.parameters import HeadParameters
@@ -105,6 +106,20 @@ def test_one_more_example_costs_one_class_if_alpha_stays(
     assert fresh.done("classes", state=fresh.state(more))["reports"] == after["reports"]
     assert engine.done("classes", state=engine.state(first(members, 3)))["reports"] == before["reports"]
     assert len(enrolled) == 11  # those of the second engine; undo enrolled nothing anew
+
+
+def test_classes_and_maps_that_are_in_memory_are_neither_read_nor_enrolled_again(
+    engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = engine.state(first(members, 3))
+    before = engine.done("classes", state=state)
+    for name in ("enroll", "left_out_location_error", "ClassScorer"):
+        monkeypatch.setattr(f"frn_tui.engine.classes.enrolled_classes.{name}", pytest.fail)
+    monkeypatch.setattr("frn_tui.engine.models.tune_by_leave_one_out", pytest.fail)
+    monkeypatch.setattr(FeatureStore, "get", lambda *_: pytest.fail("read from the disk"))
+    assert engine.done("classes", state=state) == before
+    renamed = {**state, "classes": [{**entry, "name": f"new {entry['name']}"} for entry in state["classes"]]}
+    assert engine.done("classes", state=renamed) == before
 
 
 def test_ranks_that_are_too_many_come_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:

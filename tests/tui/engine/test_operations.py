@@ -1,15 +1,17 @@
 """What any request gets; models; the queues."""
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.client.protocol import INTERNAL, REQUESTS, Request
+from frn_tui.client.protocol import INTERNAL, REQUESTS, Request, parse
 from frn_tui.engine.server import Server
-from frn_tui.engine.worker_queues import Job
+from frn_tui.engine.worker_queues import Job, WorkerQueue
 
+from frn.system.processes.messages import encode
 from tests.tui.engine.conftest import Engine, Message
 
 
@@ -72,6 +74,78 @@ def test_queues_work_side_by_side_and_drop_what_is_cancelled_while_it_waits(unti
     until(lambda: len(sent) == 5)
     assert [message["id"] for message in sent[3:]] == [1, 3]
     server.run([b"no message\n"])
+
+
+def test_a_queue_tells_how_long_its_job_has_been_silent(until: Callable[..., None]) -> None:
+    jobs: list[Job] = []
+    gate = threading.Event()
+
+    def handle(request: Request[Any], job: Job) -> None:
+        jobs.append(job)
+        gate.wait(10)
+
+    queue = WorkerQueue("files", {"list": handle})
+    assert queue.quiet_for() == 0.0
+    queue.submit(Job(1, parse({"op": "list", "path": "/"}), lambda message: None))
+    until(lambda: queue.quiet_for() > 0.15)
+    jobs[0].check()
+    assert queue.quiet_for() < 0.15
+    until(lambda: queue.quiet_for() > 0.15)
+    jobs[0].progress(1, 2)
+    assert queue.quiet_for() < 0.15
+    gate.set()
+    until(lambda: queue.quiet_for() == 0.0)
+
+
+def test_the_end_of_what_the_app_asks_stops_what_runs_and_drops_what_waits(until: Callable[..., None]) -> None:
+    sent: list[Message] = []
+    begun = threading.Event()
+    handled: list[object] = []
+
+    def handle(request: Request[Any], job: Job) -> None:
+        handled.append(job.number)
+        begun.set()
+        while True:
+            job.check()
+            time.sleep(0.001)
+
+    server = Server({"list": handle}, lambda message: sent.append(dict(message)))
+
+    def lines() -> Iterator[bytes]:
+        for number in (1, 2):
+            yield encode({"id": number, "op": "list", "path": "/"})
+        begun.wait(10)
+
+    server.run(lines())
+    until(lambda: sent == [{"id": 1, "end": "cancelled"}])
+    assert handled == [1]
+
+
+@pytest.mark.parametrize("op", ["scan", "list", "inside", "stamp", "missing", "sort", "relocate"])
+def test_a_request_for_many_files_looks_at_each_whether_it_is_still_wanted(
+    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
+) -> None:
+    folder = tmp_path / "jay"
+    folder.mkdir()
+    paths = [str(folder / f"{number}.jpg") for number in range(20)]
+    for path in paths:
+        Path(path).write_text(path)
+    others: Message = {
+        "stamp": {"paths": paths},
+        "missing": {"paths": paths},
+        "sort": {"folder": str(tmp_path / "out"), "photos": [[path, "x"] for path in paths]},
+        "relocate": {"folder": str(folder), "sizes": {"0" * 32: 1}},
+    }
+    checks: list[object] = []
+    check = Job.check
+
+    def counted(job: Job) -> None:
+        checks.append(job.number)
+        check(job)
+
+    monkeypatch.setattr(Job, "check", counted)
+    bare.done(op, **others.get(op, {"path": str(folder)}))
+    assert len(checks) >= 1 + len(paths)
 
 
 @pytest.fixture

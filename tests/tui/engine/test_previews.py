@@ -2,15 +2,18 @@
 
 import base64
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from frn_tui.engine.pictures.blocks import encode
+from frn_tui.engine.pictures.encoding import draw_frame
 from frn_tui.engine.pictures.heat import paint
-from frn_tui.engine.pictures.previews import fit
-from frn_tui.terminal.modes import CELLS, PARTS, Mode
+from frn_tui.engine.pictures.previews import MAX_PIXELS, fit
+from frn_tui.terminal.modes import CELLS, FRAME, PARTS, Mode
+from frn_tui.terminal.rendered_picture import Box
 from PIL import Image
 
 from tests.tui.engine.conftest import Engine, Message
@@ -147,6 +150,83 @@ def test_a_map_over_a_part_of_the_photo_is_that_part_of_the_map(bare: Engine, wi
     assert pixels(base64.b64decode(whole["cells"]), "half", 40)[9, 20].tolist() == [252, 255, 164]
     assert pixels(base64.b64decode(near["cells"]), "half", 40)[35, 20].tolist() == [252, 255, 164]
     assert pixels(base64.b64decode(near["cells"]), "half", 40)[10, 20].tolist() == [0, 0, 4]
+
+
+@pytest.mark.parametrize("size", [(400, 100), (120, 360)])
+@pytest.mark.parametrize("centre", [(0.5, 0.5), (0.35, 0.6), (0.6, 0.45)])
+@pytest.mark.parametrize("zoom", [1.0, 3.0])
+def test_each_location_of_the_map_is_drawn_where_it_lies_in_the_photo(
+    bare: Engine, tmp_path: Path, size: tuple[int, int], centre: tuple[float, float], zoom: float
+) -> None:
+    Image.new("RGB", size, (120, 120, 120)).save(tmp_path / "x.png")
+    errors = np.random.default_rng(1).integers(0, 2, (3, 5)).astype(float)
+    heat: Message = {"map": errors.tolist(), "low": 0.0, "high": 1.0, "smooth": False}
+    where: Message = {"columns": 60, "rows": 40, "zoom": zoom, "centre": list(centre)}
+    answer = bare.done("preview", path=str(tmp_path / "x.png"), look="map", heat=heat, **where)
+    shown = pixels(base64.b64decode(answer["cells"]), "half", answer["columns"])
+    height, width = shown.shape[:2]
+    (left, top, right, bottom), view = answer["seen"], answer["view"]
+    checked = 0
+    for y, x in np.ndindex(height, width):
+        photo_x = view[0] + (x + 0.5) / width * (view[2] - view[0])
+        photo_y = view[1] + (y + 0.5) / height * (view[3] - view[1])
+        row, column = (photo_y - top) / (bottom - top) * 3, (photo_x - left) / (right - left) * 5
+        if min(abs(row - round(row)), abs(column - round(column))) < 0.2:
+            continue  # at a border it may be either
+        inside = 0 <= row < 3 and 0 <= column < 5
+        expected = [36, 36, 36] if not inside else [252, 255, 164] if errors[int(row), int(column)] else [0, 0, 4]
+        assert shown[y, x].tolist() == expected, (x, y)
+        checked += inside
+    assert checked > 50
+
+
+FRAMES = [
+    (0.2, 0.25, 0.8, 0.75),
+    (-0.5, 0.25, 0.5, 1.0),
+    (0.5, -0.1, 1.5, 0.5),
+    (0.0, 0.0, 1.0, 1.0),
+    (0.01, 0.01, 1.0, 0.99),
+]
+
+
+@pytest.mark.parametrize("part", FRAMES)
+def test_a_frame_is_two_pixels_inside_the_part_where_the_part_ends_inside_the_photo(part: Box) -> None:
+    width, height = 40, 20
+    left, top, right, bottom = (round(share * side) for share, side in zip(part, (width, height) * 2, strict=True))
+    framed = draw_frame(np.full((height, width, 3), 7, np.uint8), part)
+    for y, x in np.ndindex(height, width):
+        sides = (
+            (part[0] > 0, x - left),
+            (part[2] < 1, right - 1 - x),
+            (part[1] > 0, y - top),
+            (part[3] < 1, bottom - 1 - y),
+        )
+        is_inside = left <= x < right and top <= y < bottom
+        is_line = is_inside and any(ends and 0 <= distance < 2 for ends, distance in sides)
+        assert framed[y, x].tolist() == (list(FRAME) if is_line else [7, 7, 7]), (x, y)
+
+
+def test_a_picture_for_kitty_has_at_most_its_limit_of_pixels_and_keeps_its_shape(bare: Engine, wide: Path) -> None:
+    arguments: Message = {"path": str(wide), "columns": 400, "rows": 100, "mode": "kitty"}
+    small = bare.done("preview", **arguments, cell=[4, 8])
+    assert small["pixels"] == [1600, 400]
+    large = bare.done("preview", **arguments, cell=[16, 32])  # 6400 x 1600 pixels
+    width, height = large["pixels"]
+    assert width * height == pytest.approx(MAX_PIXELS, rel=0.002)
+    assert width / height == pytest.approx(4, rel=0.002)
+    assert len(zlib.decompress(base64.b64decode(large["data"]))) == 3 * width * height
+    sixel = bare.done("preview", **(arguments | {"columns": 100, "rows": 40, "mode": "sixel"}), cell=[10, 20])
+    assert sixel["pixels"] == [1000, 240]
+
+
+@pytest.mark.parametrize(
+    ("name", "most"), [("columns", 1024), ("rows", 1024), ("zoom", 64), ("cell", [64, 8]), ("cell", [8, 64])]
+)
+def test_a_preview_has_limits(bare: Engine, wide: Path, name: str, most: Any) -> None:
+    arguments: Message = {"path": str(wide), "columns": 4, "rows": 2, "mode": "half", "cell": [8, 16], "zoom": 1}
+    bare.done("preview", **{**arguments, name: most})
+    above = most + 1 if isinstance(most, int) else [side + (side == 64) for side in most]
+    assert "from 1 to" in bare.ask("preview", **{**arguments, name: above}).reason
 
 
 def test_what_is_no_map_is_refused(bare: Engine, wide: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -271,6 +272,41 @@ def test_a_photo_whose_name_another_program_holds_fails_alone(
     assert "is still writing it. Wait until it ends" in reason
     assert (tmp_path / "x.jpg").read_text() == "x.jpg"
     assert (other_disk / "jay" / "y.jpg").read_text() == "y.jpg"
+
+
+@pytest.mark.parametrize("kind", ["copy", "move", "link", "twin"])
+def test_a_photo_is_on_the_disk_for_good_before_the_original_goes(
+    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The file first, then its name in its folder, and that of each folder that was made for it."""
+    card, out = tmp_path / "card", tmp_path / "out"
+    photo, place = card / "x.jpg", out / "jay" / "x.jpg"
+    card.mkdir()
+    _prepare(kind if kind == "link" else "move", photo, card / "unused")
+    if kind == "twin":
+        place.parent.mkdir(parents=True)
+        place.write_text("photo")
+    steps: list[tuple[str, int]] = []
+    fsync, unlink = os.fsync, os.unlink
+
+    def synced(descriptor: int) -> None:
+        steps.append(("synced", os.fstat(descriptor).st_ino))
+        fsync(descriptor)
+
+    def removed(path: Path, **options: Any) -> None:
+        if Path(path) == photo:
+            steps.append(("removed", 0))
+        unlink(path, **options)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "unlink", removed)
+    bare.done("sort", folder=str(out), photos=[[str(photo), "jay"]], move=kind != "copy")
+    before = steps[: steps.index(("removed", 0))] if kind in ("link", "twin") else steps
+    numbers = [inode for _, inode in before]
+    wanted = [] if kind == "move" else [place.stat().st_ino, place.parent.stat().st_ino]
+    assert [inode for inode in numbers if inode in wanted][-2:] == wanted
+    if kind != "twin":
+        assert {out.stat().st_ino, tmp_path.stat().st_ino} <= set(numbers)
 
 
 def test_the_journal_says_what_was_moved_and_leaves_out_torn_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
