@@ -185,13 +185,15 @@ class Classifier:
 
     def _familiarity(self, photos: Sequence[Support]) -> Shares | None:
         """How familiar photos are to the classes, (n,); those that cannot be read are skipped."""
+        if not photos:
+            return None
         known = {photo.path: photo.key for photo in photos if photo.is_unchanged()}
         read = self.extractor.read([photo.path for photo in photos], store=self.store, known=known)
         found = [outcome.maps for _, outcome in read if not isinstance(outcome, FrnError)]
         if not found:
             return None
         maps = np.stack(found)
-        return familiarity(self.scorer.class_error(maps), energy(maps))
+        return familiarity(self._class_errors(maps, [None] * len(maps)), self._energy(maps))
 
     def _stored_form(self, state: State) -> EnrolledForm | None:
         """Return the classes of a state as the store has them, or None."""
@@ -306,7 +308,7 @@ class Classifier:
     ) -> list[Prediction]:
         """Classify feature maps (r, d); those that are examples, by their content keys, without themselves.
 
-        With `transductive`, those that are no examples refine the classes.
+        With `transductive`, those that are not examples refine the classes.
         """
         if not len(feature_maps):
             return []

@@ -119,11 +119,14 @@ def remove(path: Path) -> None:
 
 def remove_unfinished(path: Path) -> None:
     """Remove what a killed program has left beside a file or folder, unless another one is writing it."""
-    held = Lock(beside(path, LOCK))
+    part, lock_file = beside(path, PART), beside(path, LOCK)
+    if not (os.path.lexists(part) or os.path.lexists(lock_file)):
+        return  # a kill while the lock is held would leave its file
+    held = Lock(lock_file)
     with contextlib.suppress(OSError):
         if held.acquire():
             try:
-                remove(beside(path, PART))
+                remove(part)
             finally:
                 held.release()
 

@@ -25,11 +25,12 @@ from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
 from frn.training.finetuning.statistics import (
     SHARES,
-    Statistics,
     begin_training,
     class_means,
     measure_statistics,
     norms,
+    set_statistics,
+    statistics_of,
 )
 from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective, build_objective
@@ -225,14 +226,15 @@ class _Trainer:
 
     def fit_statistics(self) -> None:
         """Give the photos the share in the statistics of batch normalisation that validates best; it may be none."""
-        best = own = Statistics.of(self.model)
+        best = own = statistics_of(self.model)
         photos = measure_statistics(self.model, self.images, self.preset, self.settings)
         for share in SHARES:
-            before, mixed = self.position.best, own.towards(photos, share)
-            mixed.put_into(self.model)
+            before = self.position.best
+            mixed = [value.lerp(other, share) for value, other in zip(own, photos, strict=True)]
+            set_statistics(self.model, mixed)
             self.validate()
             best = mixed if self.position.best > before else best
-        best.put_into(self.model)
+        set_statistics(self.model, best)
 
     def draw(self) -> list[Episode]:
         """The steps of this epoch."""

@@ -12,7 +12,6 @@ from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.evaluation.accuracy import Result, Unknown
-    from frn.evaluation.evaluate_model import EvaluationOptions
 
 
 NOT_OF_EVALUATION = ("report", "replace", "wants", "preset")
@@ -40,8 +39,7 @@ def evaluate(
     method: Annotated[
         str | None,
         typer.Option(
-            help="Evaluate another, untrained head on the same backbone.",
-            autocompletion=options.fitted_names,
+            help="Evaluate another, untrained head on the same backbone.", autocompletion=options.fitted_names
         ),
     ] = None,
     tta: options.TtaName = "none",
@@ -74,18 +72,28 @@ def evaluate(
     given["transform"] = find_preset(preset).transform if preset else None
     from frn.evaluation.evaluate_model import EvaluationOptions
     from frn.evaluation.evaluate_model import evaluate as run
+    from frn.evaluation.findings import Findings, find
     from frn.system.distributed import joined
 
     with joined(device) as ranks:
         if ranks.world > 1 and (report or unknown or method == "simpleshot"):
             raise FrnError("--report, --unknown and --method simpleshot are for one process: leave torchrun out")
-        if report is None:
-            warn = report_skipped if ranks.is_main else lambda reasons: None
-            results = run(EvaluationOptions(**given), bars=progress_bar, warn=warn, ranks=ranks)
-        else:
-            results = _reported(EvaluationOptions(**given), report)
+        findings: list[Findings] = []
+        results = run(
+            EvaluationOptions(**given),
+            bars=progress_bar,
+            warn=report_skipped if ranks.is_main else lambda reasons: None,
+            inspect=(lambda shown: findings.append(find(shown))) if report else None,
+            ranks=ranks,
+        )
     if not ranks.is_main:
         return
+    if report:
+        from frn.report.evaluation_page import evaluation_page
+        from frn.report.page import write_page
+
+        facts = {"model": model, "data": str(data), "split": split, "seed": str(seed)}
+        write_page(report, evaluation_page(model, findings, command_line(), facts))
     head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
     if printed(wants, {**head, "results": results}, rows_of(results)):
         return
@@ -102,20 +110,6 @@ def evaluate(
             )
         if unknown:
             console.print(f"  {describe_unknown(result['unknown'])}", markup=True)
-
-
-def _reported(options: "EvaluationOptions", report: Path) -> "list[Result]":
-    """Evaluate, and write the page."""
-    from frn.evaluation.evaluate_model import evaluate as run
-    from frn.evaluation.findings import Findings, find
-    from frn.report.evaluation_page import evaluation_page
-    from frn.report.page import write_page
-
-    found: list[Findings] = []
-    results = run(options, bars=progress_bar, warn=report_skipped, inspect=lambda shown: found.append(find(shown)))
-    facts = {"model": options.model, "data": str(options.data), "split": options.split, "seed": str(options.seed)}
-    write_page(report, evaluation_page(options.model, found, command_line(), facts))
-    return results
 
 
 def describe(result: "Result") -> str:

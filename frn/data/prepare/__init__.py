@@ -12,7 +12,7 @@ from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Benchmark, Counts, Plan
 from frn.data.prepare.benchmarks import aircraft, cifar, cub, folder, inat, mini_imagenet, omniglot, tiered_imagenet
 from frn.data.prepare.benchmarks.folder import SampledSplit
-from frn.data.prepare.fetching import fetch
+from frn.data.prepare.fetching import downloads, fetch
 from frn.data.prepare.prepared import Record, count, hold, read_record, refuse_another
 from frn.data.prepare.sources import Sources, fingerprint
 from frn.data.prepare.writer import check_places, write_items
@@ -123,7 +123,7 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
 
 
 def _download(name: str, benchmark: Benchmark, sources: Sequence[Path]) -> list[Path]:
-    if benchmark.downloads is None:
+    if not benchmark.downloads:
         can = ", ".join(key for key, value in BENCHMARKS.items() if value.downloads)
         archives = " or ".join(benchmark.checksums) or "it"
         raise FrnError(
@@ -131,7 +131,7 @@ def _download(name: str, benchmark: Benchmark, sources: Sequence[Path]) -> list[
         )
     if len(sources) != 1 or sources[0].is_file():
         raise FrnError("--download puts archives into a folder: give that folder as the only --source")
-    return fetch(benchmark.downloads(), sources[0])
+    return fetch(downloads(benchmark.downloads), sources[0])
 
 
 def _compare(sources: Sources, name: str, counts: dict[str, tuple[int, int]], official: Counts) -> None:

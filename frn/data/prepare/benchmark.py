@@ -10,7 +10,6 @@ from typing import Any
 from PIL import Image
 
 from frn.data.folders import SPLITS
-from frn.data.prepare.fetching import Download
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
 
@@ -58,8 +57,8 @@ class Benchmark:
     """MD5 of the archives that it is made from, by file name."""
     archives: str = r"(?!)"
     """Pattern for the names of further archives to open that lie in a folder."""
-    downloads: Callable[[], list[Download]] | None = None
-    """What torchvision can fetch."""
+    downloads: str = ""
+    """Its name in `fetching.downloads`, if torchvision can fetch it."""
 
     @property
     def pattern(self) -> re.Pattern[str]:

@@ -15,26 +15,17 @@ class Download(NamedTuple):
     md5: str
 
 
-def cifar_100() -> list[Download]:
-    """CIFAR-100, 161 MB."""
-    from torchvision.datasets import CIFAR100
-
-    return [Download(CIFAR100.url, CIFAR100.filename, CIFAR100.tgz_md5)]
-
-
-def omniglot() -> list[Download]:
-    """Both sets of Omniglot, 16 MB."""
-    from torchvision.datasets import Omniglot
+def downloads(name: str) -> list[Download]:
+    """What torchvision knows the place of: CIFAR-100 (161 MB), Omniglot (16 MB) and FGVC-Aircraft (2.7 GB)."""
+    from torchvision.datasets import CIFAR100, FGVCAircraft, Omniglot
 
     home = Omniglot.download_url_prefix
-    return [Download(f"{home}/{name}.zip", f"{name}.zip", md5) for name, md5 in Omniglot.zips_md5.items()]
-
-
-def aircraft() -> list[Download]:
-    """FGVC-Aircraft 2013b, 2.7 GB; torchvision checks no sum, so ours is given."""
-    from torchvision.datasets import FGVCAircraft
-
-    return [Download(FGVCAircraft._URL, "fgvc-aircraft-2013b.tar.gz", "d4acdd33327262359767eeaa97a4f732")]
+    aircraft = Download(FGVCAircraft._URL, "fgvc-aircraft-2013b.tar.gz", "d4acdd33327262359767eeaa97a4f732")
+    return {
+        "cifar-100": [Download(CIFAR100.url, CIFAR100.filename, CIFAR100.tgz_md5)],
+        "omniglot": [Download(f"{home}/{part}.zip", f"{part}.zip", md5) for part, md5 in Omniglot.zips_md5.items()],
+        "aircraft": [aircraft],  # torchvision checks no sum of this one
+    }[name]
 
 
 def fetch(downloads: Sequence[Download], folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Item
 from frn.data.prepare.stored_images import PNG_END, as_stored, to_png
 from frn.errors import FrnError
-from frn.system.files import LOCK, beside, is_there, remove_unfinished, write_atomically
+from frn.system.files import remove_unfinished, write_atomically
 from frn.system.hardware import cores
 
 PIECE = 64
@@ -27,9 +27,8 @@ def write_items(items: Sequence[Item], out: Path, progress: Progress | None = No
     FrnError if a file cannot be read or written.
     """
     todo = sorted((item for item in items if not _is_whole(item, out)), key=lambda item: item.source.order)
-    for place in (_path(item, out) for item in items):
-        if is_there(beside(place, LOCK)):
-            remove_unfinished(place)
+    for item in items:
+        remove_unfinished(_path(item, out))
     done = len(items) - len(todo)
     with ThreadPoolExecutor(cores()) as pool:
         for start in range(0, len(todo), PIECE):

@@ -44,31 +44,21 @@ def begin_training(model: Model, preset: Preset) -> None:
             norm.eval()
 
 
-class Statistics:
-    """Means and variances of every layer of a model, one after the other."""
+def statistics_of(model: nn.Module) -> list[Tensor]:
+    """Means and variances of every layer of a model, as they are now."""
+    return [value.clone() for value in _buffers(model)]
 
-    def __init__(self, values: Sequence[Tensor]) -> None:
-        self.values = values
 
-    @classmethod
-    def of(cls, model: nn.Module) -> "Statistics":
-        """Those that a model has now."""
-        return cls([value.clone() for value in _buffers(model)])
-
-    def towards(self, other: "Statistics", share: float) -> "Statistics":
-        """A mixture, with `share` of the other's."""
-        return Statistics([own.lerp(value, share) for own, value in zip(self.values, other.values, strict=True)])
-
-    def put_into(self, model: nn.Module) -> None:
-        """Give them to the model that they are of."""
-        for buffer, value in zip(_buffers(model), self.values, strict=True):
-            buffer.copy_(value)
+def set_statistics(model: nn.Module, values: Sequence[Tensor]) -> None:
+    """Give a model the means and variances of every layer."""
+    for buffer, value in zip(_buffers(model), values, strict=True):
+        buffer.copy_(value)
 
 
 @torch.no_grad()
 def measure_statistics(
     model: Model, images: StoredImages | ConcatImages, preset: Preset, settings: RunSettings
-) -> Statistics:
+) -> list[Tensor]:
     """Those of photos as the model sees them outside training: nearly whole, at its size."""
     other = copy.deepcopy(model).eval()
     for norm in norms(other):
@@ -78,7 +68,7 @@ def measure_statistics(
     chosen = np.random.default_rng([settings.seed, 2]).permutation(len(images))[:PHOTOS]
     for _ in _nearly_whole(other, images, chosen, preset, settings):
         pass
-    return Statistics.of(other)
+    return statistics_of(other)
 
 
 @torch.no_grad()

@@ -159,12 +159,14 @@ class _Lesson:
         model.train()
         weights = [p for p in (*model.backbone.parameters(), *self.student.parameters()) if p.requires_grad]
         self.learned, rate = weights, self.recipe.learning_rate
+        matrices, vectors = [p for p in weights if p.ndim > 1], [p for p in weights if p.ndim < 2]
+        groups = [
+            (matrices, self.recipe.weight_decay, 1.0),
+            (vectors, 0.0, 1.0),
+            (list(model.head.parameters()), 0.0, self.recipe.head_rate),
+        ]
         self.optimizer = torch.optim.AdamW(
-            [
-                {"params": [p for p in weights if p.ndim > 1], "weight_decay": self.recipe.weight_decay, "times": 1.0},
-                {"params": [p for p in weights if p.ndim < 2], "weight_decay": 0.0, "times": 1.0},
-                {"params": list(model.head.parameters()), "weight_decay": 0.0, "times": self.recipe.head_rate},
-            ],
+            [{"params": params, "weight_decay": decay, "times": times} for params, decay, times in groups],
             lr=rate,
             betas=(0.9, 0.98),
         )

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.data.prepare import BENCHMARKS, prepare, sources, writer
-from frn.data.prepare.fetching import Download
+from frn.data.prepare.fetching import Download, downloads
 from frn.data.prepare.pickles import load_arrays
 from frn.errors import FrnError
 from frn.system import archives
@@ -332,8 +332,7 @@ def test_a_failed_download_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("name", [name for name, benchmark in BENCHMARKS.items() if benchmark.downloads])
 def test_torchvision_has_the_archives_that_we_know(name: str) -> None:
     benchmark = BENCHMARKS[name]
-    assert benchmark.downloads is not None
-    for download in benchmark.downloads():
+    for download in downloads(benchmark.downloads):
         assert isinstance(download, Download)
         assert benchmark.checksums[download.file] == download.md5
         assert download.url.startswith("https://")

@@ -17,7 +17,18 @@ from frn.inference.project import load_project
 from frn.models.header import read_header
 from frn.models.model import load_model
 from frn.models.weights import read_weights
-from frn.system.files import read_json, read_regular, remove_unfinished, replacing, require_regular, write_atomically
+from frn.system.files import (
+    LOCK,
+    PART,
+    beside,
+    read_json,
+    read_regular,
+    remove_unfinished,
+    replacing,
+    require_regular,
+    write_atomically,
+)
+from frn.system.processes.locks import Lock
 from frn.training.runs.run_folder import RunFolder, TrainState
 from tests.system_calls import record
 
@@ -206,3 +217,15 @@ def test_no_photo_is_ever_replaced(tmp_path: Path) -> None:
         write_atomically(photo, "text")
     assert photo.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_where_no_kill_has_left_anything_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lock, "acquire", lambda *_: pytest.fail("a kill now would leave a lock in the user's folder"))
+    remove_unfinished(tmp_path / "x.jpg")
+
+
+@pytest.mark.parametrize("ending", [LOCK, PART])
+def test_what_a_kill_has_left_is_removed(tmp_path: Path, ending: str) -> None:
+    beside(tmp_path / "x.jpg", ending).write_bytes(b"")
+    remove_unfinished(tmp_path / "x.jpg")
+    assert list(tmp_path.iterdir()) == []

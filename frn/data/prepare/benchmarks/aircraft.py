@@ -8,7 +8,6 @@ from functools import partial
 
 from PIL import Image
 
-from frn.data.prepare import fetching
 from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, below, interleaved, lines, read_boxes, ready_made
 from frn.data.prepare.sources import Sources
 from frn.errors import FrnError
@@ -51,5 +50,5 @@ AIRCRAFT = Benchmark(
         "fgvc-aircraft-2013b.tar.gz": "d4acdd33327262359767eeaa97a4f732",
         f"{FOLDER}.tar": "f6646b79d6223af5de175c4849eecf25",
     },
-    downloads=fetching.aircraft,
+    downloads="aircraft",
 )

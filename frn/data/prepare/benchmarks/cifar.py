@@ -11,7 +11,6 @@ import numpy as np
 from PIL import Image
 
 from frn.data.folders import SPLITS
-from frn.data.prepare import fetching
 from frn.data.prepare.benchmark import Benchmark, Item, Plan, below, read_split
 from frn.data.prepare.pickles import load_arrays
 from frn.data.prepare.sources import Found, Sources
@@ -98,6 +97,6 @@ CHECKSUMS = {
     "cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8",
 }
 CIFAR_FS, FC100 = (
-    Benchmark(plan=partial(plan, name=name), checksums=CHECKSUMS, archives=r".*\.zip", downloads=fetching.cifar_100)
+    Benchmark(plan=partial(plan, name=name), checksums=CHECKSUMS, archives=r".*\.zip", downloads="cifar-100")
     for name in ("cifar_fs", "fc100")
 )

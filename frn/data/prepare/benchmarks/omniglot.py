@@ -10,7 +10,6 @@ from functools import partial
 
 from PIL import Image
 
-from frn.data.prepare import fetching
 from frn.data.prepare.benchmark import Benchmark, Counts, Item, Plan, read_split
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
@@ -72,5 +71,5 @@ OMNIGLOT = Benchmark(
         "images_evaluation.zip": "6b91aef0f799c5bb55b94e3f2daec811",
     },
     archives=r".*\.zip",
-    downloads=fetching.omniglot,
+    downloads="omniglot",
 )
