@@ -14,7 +14,9 @@ Veilleux et al., NeurIPS 2021); and those with 30 queries of five other classes,
 """
 
 import argparse
+import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -125,6 +127,15 @@ def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes:
     }
 
 
+def fewer_channels(classes: list[Floats], channels: int, prior: Prior) -> tuple[list[Floats], Prior]:
+    """The maps in their principal channels (96 of 384 hold 96 % of the energy), and the prior of the same lambda."""
+    every = np.concatenate(classes)
+    d = every.shape[-1]
+    rows = every.reshape(-1, d)[::4]
+    axes = np.linalg.eigh((rows.T @ rows).astype(float))[1][:, -channels:].astype(np.float32)
+    return [maps @ axes for maps in classes], replace(prior, alpha=prior.alpha + math.log(channels / d))
+
+
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,6 +143,7 @@ def main() -> None:
     parser.add_argument("--split", default="val")
     parser.add_argument("--model", default="resnet9-photo")
     parser.add_argument("--episodes", type=int, default=EPISODES)
+    parser.add_argument("--channels", type=int, help="Use so many principal channels: much faster.")
     options = parser.parse_args()
     extractor = load_extractor(options.model, "cpu")
     sets = {root.name: features(extractor, root / options.split) for root in options.data}
@@ -141,7 +153,10 @@ def main() -> None:
     for shot in (1, 5):
         for kind in KINDS:
             for name, classes in sets.items():
-                row = measure(classes, extractor.prior, shot, kind, options.episodes)
+                maps, prior = classes, extractor.prior
+                if options.channels:
+                    maps, prior = fewer_channels(classes, options.channels, prior)
+                row = measure(maps, prior, shot, kind, options.episodes)
                 cells = [f"{row['together']:.1f} ({row['gain']:+.1f} ± {row['ci95']:.1f})"]
                 cells += [f"{row['bd-cspn']:.1f}", f"{row['laplacian']:.1f}"]
                 cells += [f"{row['ece alone']:.1f} → {row['ece together']:.1f}", f"{row['seconds']:.2f}"]

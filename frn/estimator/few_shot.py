@@ -210,7 +210,8 @@ class FewShotClassifier(Estimator):
             raise FrnError("only photos given as files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
         reference = ModelReference.of(str(fitted.opened[0]), classifier.extractor, path.parent)
-        save_project(path, Project(reference, state, fitted.document), replace=replace)
+        document = fitted.document | ({"head": classifier.kept_head} if classifier.kept_head else {})
+        save_project(path, Project(reference, state, document), replace=replace)
 
     @classmethod
     def load(cls, path: str | Path, *, device: Device = "auto") -> "FewShotClassifier":
@@ -229,6 +230,7 @@ class FewShotClassifier(Estimator):
         loaded = cls(name, threshold=project.state.threshold, device=device, tta=tta)
         classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
         project.model.check(classifier.extractor.plain_sha256, path, name)
+        classifier.kept_head = project.document.get("head")
         for skipped in classifier.enroll_state(project.state):
             warnings.warn(str(skipped), stacklevel=2)
         labels = as_labels(list(classifier.classes))

@@ -89,4 +89,5 @@ def load_classifier(
     extractor = load_extractor(name, device, tta)
     project.model.check(extractor.plain_sha256, classes, name)
     classifier = classifier_over(extractor, FeatureStore())
+    classifier.kept_head = project.document.get("head")
     return classifier, classifier.enroll_state(project.state)

@@ -59,6 +59,7 @@ class OtherHeadClassifier(Classifier):
         nothing = EnrolledClass(np.zeros((0, self.extractor.shape[1]), np.float32), np.zeros(0, np.float32))
         self.classes = dict.fromkeys(self.pools, nothing)
         self._own_errors = {s.key: (c.name, np.zeros(0)) for c in state.classes for s in c.supports}
+        self._others = self.maps = None
         self._places = {s.key: place for c in state.classes for place, s in enumerate(c.supports)}
         self.left_out = self._leave_out(feature_maps)
         errors, labels, _ = self.left_out
@@ -88,7 +89,7 @@ class OtherHeadClassifier(Classifier):
         return errors
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
-        raise FrnError(f"--transductive needs a model trained with --method frn, not {self.extractor.method}.")
+        raise FrnError(f"a {self.extractor.method} model is not refined by its queries. Use one of --method frn.")
 
     def _errors_without(self, query: Maps, key: str) -> Array:
         """Errors (way,) of an example; if its class has no other, that class explains nothing."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.inference.enrolled_form import EnrolledForm, form_key, from_bytes, to_bytes
+from frn.inference.enrolled_form import EnrolledForm, form_key, from_bytes, head_document, head_of, to_bytes
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.session import ClassEntry, State, Support, build_state
@@ -86,6 +86,8 @@ class Classifier:
         self.store = store
         self.head = head
         """Alpha, beta and gamma, chosen again with the classes (`ridge.tuning`)."""
+        self.kept_head: object = None
+        """What a project says of the head (`head_document`); it is used as long as the classes are the same."""
         self.state = State()
         """The files that the classes were enrolled from."""
         self.threshold_override: float | None = None
@@ -202,6 +204,7 @@ class Classifier:
 
     def _use(self, state: State, form: EnrolledForm) -> None:
         self.state, self.head = state, form.head
+        self.kept_head = head_document(form.head, state, self.extractor.prior)
         self.classes, self.leave_one_out = dict(form.classes), dict(form.leave_one_out)
         self._own_errors, self.left_out = dict(form.own_errors), form.left_out
         self._scorer = self._others = self.maps = None
@@ -215,7 +218,10 @@ class Classifier:
         def pool(entry: ClassEntry) -> Maps:
             return np.stack([feature_maps[support.key] for support in entry.supports])
 
-        self.head = tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
+        prior = self.extractor.prior
+        kept = head_of(self.kept_head, state, prior)
+        self.head = kept or tune_by_leave_one_out([pool(entry) for entry in state.classes], prior)
+        self.kept_head = head_document(self.head, state, prior)
         classes, shares = {}, {}
         own_errors: dict[str, tuple[str, Array]] = {}
         for entry in state.classes:  # one after the other: the pools of thousands would take as much as their maps
@@ -302,7 +308,7 @@ class Classifier:
     ) -> list[Prediction]:
         """Classify feature maps (r, d); those that are examples, by their content keys, without themselves.
 
-        With `transductive`, those that are no examples refine the classes.
+        With `transductive`, those that are not examples refine the classes.
         """
         if not len(feature_maps):
             return []

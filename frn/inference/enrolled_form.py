@@ -13,7 +13,7 @@ import inspect
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 from functools import cache
 
 import numpy as np
@@ -50,6 +50,21 @@ def form_key(state: State, prior: object) -> str:
     classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes]
     text = json.dumps([_code_digest(), repr(prior), classes])
     return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def head_document(head: HeadParameters, state: State, prior: object) -> dict[str, object]:
+    """Return what a project keeps of the chosen head: its numbers, and the key of the classes they were chosen for."""
+    return {"of": form_key(state, prior), **asdict(head)}
+
+
+def head_of(document: object, state: State, prior: object) -> HeadParameters | None:
+    """Return the head that a project keeps, if it was chosen for these classes by this code; otherwise None."""
+    if not isinstance(document, dict) or document.get("of") != form_key(state, prior):
+        return None
+    try:
+        return HeadParameters.from_metadata({name: value for name, value in document.items() if name != "of"})
+    except (TypeError, ValueError):
+        return None
 
 
 @cache

@@ -30,6 +30,7 @@ from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
+from tests.runtimes.environments import fetch, python_with
 
 pytestmark = pytest.mark.runtimes
 
@@ -88,29 +89,14 @@ def _write_photos(folder: Path, queries: list[Path], classifier: Classifier) -> 
     (folder / "photos.json").write_text(json.dumps({"files": files, "images": images.shape, "expected": expected}))
 
 
-def python_with(place: Path, *packages: str) -> list[str]:
-    """The command of a new environment's Python that has these packages; the test is skipped without a network."""
-    python = place / ("Scripts" if sys.platform == "win32" else "bin") / "python"
-    if not place.is_dir():
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        _fetch([str(python), "-m", "pip", "install", "-q", *packages], place)
-    return [str(python), str(HERE / "answers.py")]
-
-
 def node_with(place: Path, package: str) -> list[str]:
-    """The same for Node.js."""
+    """The command of Node.js with a package; the test is skipped without a network."""
     if not shutil.which("node") or not shutil.which("npm"):
         pytest.skip("no Node.js here")
     if not place.is_dir():
         place.mkdir(parents=True)
-        _fetch(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], place)
+        fetch(["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", package], place)
     return ["node", str(HERE / "answers.mjs")]
-
-
-def _fetch(command: list[str], place: Path) -> None:
-    if (fetched := subprocess.run(command, cwd=place, capture_output=True, text=True)).returncode:
-        shutil.rmtree(place)
-        pytest.skip(f"{command[-1]} cannot be installed here: {fetched.stderr.strip()[-200:]}")
 
 
 @pytest.mark.parametrize("runtime", ["oldest", "newest", "node"])
@@ -121,9 +107,9 @@ def test_another_runtime_gives_the_same_labels(runtime: str, exported: Path, tmp
     if runtime == "node":
         command = node_with(place, "onnxruntime-node")
     elif runtime == "oldest":
-        command = python_with(place, "numpy<2", f"onnxruntime=={OLDEST_RUNTIME}.0")
+        command = [python_with(place, "numpy<2", f"onnxruntime=={OLDEST_RUNTIME}.0"), str(HERE / "answers.py")]
     else:
-        command = python_with(place, "onnxruntime")
+        command = [python_with(place, "onnxruntime"), str(HERE / "answers.py")]
     for precision in PRECISIONS:
         folder = exported / precision
         answer = subprocess.run([*command, folder], cwd=place, capture_output=True, text=True)

@@ -59,7 +59,9 @@ def enroll(
     report_skipped(skipped)
     classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=threshold)
-    save_project(out, Project(ModelReference.of(model, classifier.extractor, out.parent), state), replace=replace)
+    reference = ModelReference.of(model, classifier.extractor, out.parent)
+    document = {"head": classifier.kept_head} if classifier.kept_head else {}
+    save_project(out, Project(reference, state, document), replace=replace)
     summary = _summary(out, classifier, len(skipped))
     if not printed(wants, summary, rows_of(summary["classes"])):
         _show(out, classifier)

@@ -25,7 +25,8 @@ def test_episodes_are_enrolled_with_numbers_of_their_own(shot: int) -> None:
 def test_queries_that_refine_the_classes_are_measured_beside_the_same_queries_alone() -> None:
     generator = np.random.default_rng(0)
     own = generator.standard_normal((6, 1, 4, 96))
-    maps = (own + 2 * generator.standard_normal((6, 30, 4, 96))).reshape(-1, 4, 96).astype(np.float32) / 10
+    maps = (own + 2 * generator.standard_normal((6, 30, 4, 96))).reshape(-1, 4, 96).astype(np.float32)
+    maps /= 10
     prior = Prior.trained(HeadParameters(4.0, 0.2, 20.0))
     shape = EpisodeShape(way=4, shot=1, queries=15)
     shares = enrolled_accuracies(prior, maps, (30,) * 6, shape, episodes=range(6), seed=3, transductive=True)

@@ -1,5 +1,6 @@
 """Files to labels without torch, against the torch model."""
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,19 @@ def test_errors_and_probabilities_are_those_of_the_torch_model(moths: Path) -> N
         np.testing.assert_allclose(list(answer.errors.values()), errors, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(list(answer.probabilities.values()), expected.softmax(0), atol=1e-4)
         assert answer.label == list(classes)[int(expected.argmax())]
+
+
+def test_a_kept_head_is_used_until_the_classes_change(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    classes = {name: paths[:3] for name, paths in members(moths / "test").items()}
+    extractor = extractor_of(model_of())
+    first, again, changed = Classifier(extractor), Classifier(extractor), Classifier(extractor)
+    first.enroll(classes)
+    again.kept_head = changed.kept_head = json.loads(json.dumps(first.kept_head))
+    monkeypatch.setattr("frn.inference.classifier.tune_by_leave_one_out", lambda pools, prior: prior.head(7))
+    again.enroll(classes)
+    assert again.head == first.head
+    changed.enroll({name: paths[:2] for name, paths in classes.items()})
+    assert changed.head == extractor.prior.head(7)
 
 
 def test_broken_files_are_returned_and_the_rest_of_the_class_is_used(

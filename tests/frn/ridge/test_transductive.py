@@ -30,16 +30,16 @@ def plain_errors(pools: list[Array], queries: Array) -> Array:
 
 def test_errors_are_those_of_a_pool_without_the_querys_own_rows() -> None:
     pools, queries, _ = episode(0, (1, 3, 2), (5, 2, 4))
-    queries = queries.astype(np.float32)
+    asked = queries.astype(np.float32)
     weights = np.random.default_rng(1).uniform(0, 1, (len(queries), 3))
     weights[2] = 0
     grams = np.stack([pool.reshape(-1, D).T @ pool.reshape(-1, D) for pool in pools])
-    found = mixture_errors(grams, np.array([1, 3, 2]), queries, weights, HEAD)
-    for query, maps in enumerate(queries):
+    found = mixture_errors(grams, np.array([1, 3, 2]), asked, weights, HEAD)
+    for query, maps in enumerate(asked):
         for column, pool in enumerate(pools):
             others = [
                 np.sqrt(w) * q
-                for place, (w, q) in enumerate(zip(weights[:, column], queries, strict=True))
+                for place, (w, q) in enumerate(zip(weights[:, column], asked, strict=True))
                 if place != query
             ]
             rows = np.concatenate([pool.reshape(-1, D), *others])

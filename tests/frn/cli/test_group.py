@@ -1,0 +1,67 @@
+"""`frn group`: unlabelled photos to folders or a project."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from frn.cli.main import app
+from frn.inference.project import load_project
+from frn.models.zoo import assets_folder
+
+MOTHS = assets_folder() / "samples" / "moths"
+
+
+def group(*words: object) -> Result:
+    return CliRunner().invoke(app, ["group", *map(str, words), "--model", "conv4"], catch_exceptions=False)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Photos of two classes under names that do not say which, one of them twice."""
+    folder = tmp_path / "photos"
+    for home in sorted(MOTHS.iterdir())[:2]:
+        (folder / home.name).mkdir(parents=True)
+        for number, path in enumerate(sorted(home.iterdir())[:5]):
+            shutil.copy(path, folder / home.name / f"{number}{path.suffix}")
+    first = next(iter(sorted(folder.rglob("*.*"))))
+    shutil.copy(first, first.with_stem("again"))
+    return folder
+
+
+def test_each_photo_is_copied_into_the_folder_of_its_group(photos: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in photos.rglob("*.*")}
+    out = tmp_path / "groups"
+    result = group(*photos.iterdir(), "--out", out, "--groups", 2, "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert sorted(found["groups"]) == ["group 1", "group 2"] == sorted(home.name for home in out.iterdir())
+    assert len(found["skipped"]) == 1
+    assert "is the same photo as" in found["skipped"][0]
+    for name, paths in found["groups"].items():
+        copies = {path.read_bytes() for path in (out / name).iterdir()}
+        assert copies == {Path(path).read_bytes() for path in paths}
+    assert {path: path.read_bytes() for path in photos.rglob("*.*")} == before
+    again = group(*photos.iterdir(), "--out", out)
+    assert again.exit_code == 1
+    assert "already exists" in again.stderr
+
+
+def test_a_project_refers_to_the_photos_where_they_are(photos: Path, tmp_path: Path) -> None:
+    out = tmp_path / "new.frn.json"
+    result = group(*photos.iterdir(), "--out", out, "--groups", 3)
+    assert result.exit_code == 0
+    assert "10 photos in 3 groups" in result.stdout
+    state = load_project(out).state
+    assert [entry.name for entry in state.classes] == ["group 1", "group 2", "group 3"]
+    assert {s.path.resolve() for entry in state.classes for s in entry.supports} <= set(photos.rglob("*.*"))
+
+
+def test_photos_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.jpg"
+    broken.write_bytes(b"no photo")
+    result = group(broken, "--out", tmp_path / "groups")
+    assert result.exit_code == 1
+    assert f"none of 1 photos can be read. The first: {broken}" in result.stderr

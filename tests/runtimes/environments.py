@@ -1,0 +1,24 @@
+"""Environments of their own for tests: a Python with other packages, fetched once."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def python_with(place: Path, *packages: str) -> str:
+    """The Python of a new environment that has these packages; the test is skipped without a network."""
+    python = place / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    if not place.is_dir():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        fetch([str(python), "-m", "pip", "install", "-q", *packages], place)
+    return str(python)
+
+
+def fetch(command: list[str], place: Path) -> None:
+    """Run a command that fetches packages into a folder, or skip the test and leave no folder."""
+    if (fetched := subprocess.run(command, cwd=place, capture_output=True, text=True)).returncode:
+        shutil.rmtree(place)
+        pytest.skip(f"{command[-1]} cannot be installed here: {fetched.stderr.strip()[-200:]}")

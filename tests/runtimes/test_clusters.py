@@ -1,0 +1,82 @@
+"""The programs of docs/guides/clusters with two local workers, of which one is killed: `pytest -m runtimes`.
+
+Each library is fetched into an environment of its own, which takes a network and some minutes. `FRN_RUNTIMES` names a
+folder where they are kept for the next time.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import pytest
+
+from frn.estimator.few_shot import FewShotClassifier
+from tests.runtimes.environments import python_with
+
+pytestmark = pytest.mark.runtimes
+
+ROOT = Path(__file__).parents[2]
+MOTHS = ROOT / "assets" / "samples" / "moths"
+QUERIES = sorted((ROOT / "assets" / "samples" / "queries").glob("*.jpg"))
+COPIES = 12
+"""Of each photo: the program is still at it when a worker is killed."""
+PACKAGES = {"ray": "ray[data]", "dask": "dask[distributed]"}
+WORKER = {"ray": "MapWorker", "dask": "multiprocessing.spawn"}
+"""What the command line of a worker contains."""
+
+
+def workers(kind: str, parent: int) -> list[int]:
+    """Processes below `parent` that are workers and have begun to classify."""
+    found, family = [], {parent}
+    for place in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
+        try:
+            words = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            above = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            if above not in family:
+                continue
+            family.add(int(place.name))
+            if WORKER[kind] in words and "onnxruntime" in (place / "maps").read_text():
+                found.append(int(place.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc")
+@pytest.mark.parametrize("kind", PACKAGES)
+def test_a_killed_worker_loses_no_photo(kind: str, tmp_path: Path) -> None:
+    place = Path(os.environ.get("FRN_RUNTIMES", tmp_path)) / kind
+    python = python_with(place, PACKAGES[kind])
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for path in QUERIES:
+        for copy in range(COPIES):
+            shutil.copy(path, photos / f"{copy} {path.name}")
+    out = tmp_path / ("results" if kind == "ray" else "results.jsonl")
+    here = [str(ROOT), str(ROOT / "export"), sysconfig.get_paths()["purelib"]]
+    settings = {"PYTHONPATH": os.pathsep.join(here), "HOME": str(tmp_path), "RAY_raylet_start_wait_time_s": "300"}
+    program = ROOT / "docs" / "guides" / "clusters" / f"classify_{kind}.py"
+    words = [python, *map(str, (program, MOTHS, photos, out)), "2"]
+    process = subprocess.Popen(words, env=os.environ | settings, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    while process.poll() is None and not (found := workers(kind, process.pid)):
+        time.sleep(0.2)
+    if process.poll() is None:
+        os.kill(found[0], signal.SIGKILL)
+    _, told = process.communicate(timeout=500)
+    assert found, "no worker was killed"
+    assert process.returncode == 0, told.decode()[-2000:]
+    files = sorted(out.iterdir()) if out.is_dir() else [out]
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    everything = sorted(photos.iterdir())
+    assert sorted(row["image"] for row in rows) == [str(path) for path in everything]
+    classifier = FewShotClassifier().fit({home.name: sorted(home.iterdir()) for home in sorted(MOTHS.iterdir())})
+    expected = {str(path): answer for path, answer in zip(everything, classifier.answers(everything), strict=True)}
+    for row in rows:
+        assert row["label"] == expected[row["image"]].label
+        assert row["probability"] == pytest.approx(expected[row["image"]].probability, abs=1e-5)
