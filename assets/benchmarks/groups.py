@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import AgglomerativeClustering, KMeans
 from sklearn.metrics import adjusted_rand_score
+from transductive import fewer_channels
 
 from frn.estimator.loading import load_extractor
 from frn.inference.extractor import Embedded, Extractor
@@ -100,13 +101,19 @@ def main() -> None:
     parser.add_argument("data", type=Path, nargs="+")
     parser.add_argument("--split", default="val")
     parser.add_argument("--model", default="resnet9-photo")
+    parser.add_argument("--channels", type=int, help="Use so many principal channels: much faster.")
     options = parser.parse_args()
     extractor = load_extractor(options.model, "cpu")
     print(
         "| data | k-means | Ward | groups | classes | found | Rand, found | keys |\n|---|---|---|---|---|---|---|---|"
     )
     sets = {root.name: [drawn(extractor, root / options.split, seed) for seed in range(DRAWS)] for root in options.data}
-    for line in rows(sets, extractor.prior):
+    prior = extractor.prior
+    if options.channels:
+        for name, draws in sets.items():
+            maps, prior = fewer_channels([maps for maps, _ in draws], options.channels, extractor.prior)
+            sets[name] = list(zip(maps, (labels for _, labels in draws), strict=True))
+    for line in rows(sets, prior):
         print(line, flush=True)
 
 

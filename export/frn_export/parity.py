@@ -27,8 +27,10 @@ HALF_TOLERANCE = 1e-2
 """The same where weights are stored in half precision: each is off by up to 2^-11, the twelve layers of a ResNet-12
 add up to 3e-3."""
 HEAD_TOLERANCE = 5e-6
-"""Of the query's energy, mean |q|^2, times (rho - 1)^2 where that is more than one. Usual models stay below 1e-6; with
-640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 where rho is small."""
+"""Tolerance, as a fraction of the query's energy, mean |q|^2, times (rho - 1)^2 where that is more than one.
+
+Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 where rho is
+small."""
 COARSE_TOLERANCE = 2e-2
 """The same for int8, where one grey level can tip an activation to its next step."""
 

@@ -15,7 +15,7 @@ class ResidualBlock(nn.Module):
     """Three convolutions beside a 1 x 1 shortcut, then LeakyReLU(0.1) and 2 x 2 max-pooling."""
 
     slope = SLOPE
-    """Of the activation, for negative values."""
+    """Slope of the activation for negative values."""
 
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()

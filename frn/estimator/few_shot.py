@@ -115,12 +115,11 @@ class FewShotClassifier(Estimator):
             labels: another name of `y`.
 
         Raises:
-            FrnError: as `fit`. The classes are then as they were.
-            ValueError: if a label is not in `classes`.
+            FrnError: as `fit`, or if a label is not in `classes`. The classes are then as they were.
         """
         listed, given = _flat(X, _one_of(y, labels))
         if classes is not None and (odd := set(given.tolist()) - set(as_labels(classes).tolist())):
-            raise ValueError(f"the label {min(map(repr, odd))} is not in classes")
+            raise FrnError(f"the label {min(map(repr, odd))} is not in classes")
         with self._writing:
             self._enroll(self._now, listed, given)
         return self
@@ -181,20 +180,20 @@ class FewShotClassifier(Estimator):
     ) -> float:
         """Share of the photos that get their label, each with its weight.
 
-        ValueError if there are not as many labels or weights, no photos, weights that sum to zero, or labels that are
+        FrnError if there are not as many labels or weights, no photos, weights that sum to zero, or labels that are
         numbers where the classes are text.
         """
         fitted, photos = self._fitted, list_photos(X)
         given = _one_of(y, labels)
         truth = as_labels(() if given is None else given)
         if len(photos) != len(truth):
-            raise ValueError(f"{len(photos)} photos but {len(truth)} labels")
+            raise FrnError(f"{len(photos)} photos but {len(truth)} labels")
         if not photos:
-            raise ValueError("there is no photo to score")
+            raise FrnError("there is no photo to score")
         if sample_weight is not None and len(sample_weight) != len(photos):
-            raise ValueError(f"{len(photos)} photos but {len(sample_weight)} weights")
+            raise FrnError(f"{len(photos)} photos but {len(sample_weight)} weights")
         if sample_weight is not None and not np.sum(sample_weight):
-            raise ValueError("the weights sum to zero: give at least one photo a weight")
+            raise FrnError("the weights sum to zero: give at least one photo a weight")
         check_kind(truth, fitted.labels)
         found = fitted.labels_of(answer.label for answer in fitted.predictions(photos))
         return float(np.average(found == as_known(truth, fitted.labels), weights=sample_weight))
@@ -250,7 +249,7 @@ class FewShotClassifier(Estimator):
         return self._now is not None
 
     def __getstate__(self) -> dict[str, Any]:
-        """All of it, the extractor's file too: what was pickled needs no model where it is opened."""
+        """All of it, the extractor's file too: a pickle opens without the model's file."""
         state: dict[str, Any] = {"params": self.get_params()}
         if (fitted := self._now) is not None:
             classifier = fitted.classifier
@@ -342,9 +341,9 @@ class FewShotClassifier(Estimator):
 
 
 def _one_of(y: Iterable[Any] | None, labels: Iterable[Any] | None) -> Iterable[Any] | None:
-    """Labels by either name. ValueError if both are given."""
+    """Labels by either name. FrnError if both are given."""
     if y is not None and labels is not None:
-        raise ValueError("y and labels are the same: give one of them")
+        raise FrnError("y and labels are the same: give one of them")
     return labels if y is None else y
 
 
@@ -355,12 +354,12 @@ def _flat(
     if not isinstance(photos, Mapping):
         listed = list_photos(photos)
         if labels is None:  # in the words of scikit-learn
-            raise ValueError("a list of photos requires y to be passed, but the target y is None")
+            raise FrnError("a list of photos requires y to be passed, but the target y is None")
         given = as_labels(labels)
         if len(given) != len(listed):
-            raise ValueError(f"{len(listed)} photos need as many labels, not {len(given)}")
+            raise FrnError(f"{len(listed)} photos need as many labels, not {len(given)}")
     elif labels is not None:
-        raise ValueError("labels go with a list of photos; a mapping has them as its keys")
+        raise FrnError("labels go with a list of photos; a mapping has them as its keys")
     else:
         members = [(label, list_photos(of_class)) for label, of_class in photos.items()]
         for label, of_class in members:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.data.names import match_names, normal
-from frn.errors import FrnWarning
+from frn.errors import FrnError, FrnWarning
 
 Labels: TypeAlias = NDArray[Any]
 """Labels (n,), of one type."""
@@ -20,10 +20,10 @@ Labels: TypeAlias = NDArray[Any]
 def as_labels(given: Iterable[Any]) -> Labels:
     """Labels (n,) as an array of their own type; of mixed types, where numpy would make text of all, of objects.
 
-    ValueError if they are not a list of single labels.
+    FrnError if they are not a list of single labels.
     """
     if isinstance(given, str):
-        raise ValueError("labels is a list, one for each photo")
+        raise FrnError("labels is a list, one for each photo")
     if not hasattr(given, "dtype"):
         given = list(given)
         kinds = {isinstance(label, str) for label in given}
@@ -32,10 +32,10 @@ def as_labels(given: Iterable[Any]) -> Labels:
     if labels.ndim == 2 and labels.shape[1] == 1:  # a column of a table
         labels = labels[:, 0]
     if labels.ndim != 1:
-        raise ValueError(f"labels is a list, one for each photo, not an array of shape {labels.shape}")
+        raise FrnError(f"labels is a list, one for each photo, not an array of shape {labels.shape}")
     for place, label in enumerate(labels.tolist()):
         if label is None or label != label:  # NaN is not itself
-            raise ValueError(f"label number {place + 1} is {label}: every photo needs a label")
+            raise FrnError(f"label number {place + 1} is {label}: every photo needs a label")
     if labels.dtype.kind == "U":
         labels = np.array([normal(label) for label in labels.tolist()], dtype=np.str_)
     return labels
@@ -63,7 +63,7 @@ def joined(labels: Labels, more: Labels) -> Labels:
 
 
 def distinct(labels: Labels) -> Labels:
-    """Each label once, sorted if they can be; ValueError if two of them have the same name."""
+    """Each label once, sorted if they can be; FrnError if two of them have the same name."""
     try:
         found: Labels = np.unique(labels)
     except TypeError:  # labels that cannot be compared, as they came
@@ -71,7 +71,7 @@ def distinct(labels: Labels) -> Labels:
     named: dict[str, Any] = {}
     for label in found.tolist():
         if (other := named.setdefault(str(label), label)) is not label:
-            raise ValueError(f"the labels {other!r} and {label!r} have the same name")
+            raise FrnError(f"the labels {other!r} and {label!r} have the same name")
     return found
 
 
@@ -82,9 +82,9 @@ def names(labels: Labels, classes: Labels | None = None) -> list[str]:
 
 
 def check_kind(labels: Labels, classes: Labels) -> None:
-    """Refuse, by a ValueError, text where the classes are numbers, or the other way round: none would be right."""
+    """Refuse, by an FrnError, text where the classes are numbers, or the other way round: none would be right."""
     text = [array.dtype.kind in "US" for array in (labels, classes)]
     numbers = [array.dtype.kind in "biuf" for array in (labels, classes)]
     if (text[0] and numbers[1]) or (numbers[0] and text[1]):
         kinds = ("text", "numbers") if text[0] else ("numbers", "text")
-        raise ValueError(f"the labels are {kinds[0]}, but the classes were fitted as {kinds[1]}")
+        raise FrnError(f"the labels are {kinds[0]}, but the classes were fitted as {kinds[1]}")

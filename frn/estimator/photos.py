@@ -34,18 +34,18 @@ def path_of(photo: Photo) -> Path:
 
 
 def list_photos(photos: Iterable[Photo]) -> list[Photo]:
-    """The photos of a list, a column of a table, or an array (n, h, w, 3). ValueError as `several`."""
+    """The photos of a list, a column of a table, or an array (n, h, w, 3). FrnError as `several`."""
     return list(several(photos))
 
 
 def several(photos: Iterable[Photo]) -> Iterable[Photo]:
     """Return photos that are more than one.
 
-    ValueError if it is one photo: it would be taken apart into letters or rows of pixels.
+    FrnError if it is one photo: it would be taken apart into letters or rows of pixels.
     """
     one_array = getattr(photos, "ndim", 0) == 3 and tuple(getattr(photos, "shape", ()))[-1:] == (3,)
     if isinstance(photos, str | Path | bytes | Image.Image) or hasattr(photos, "read") or one_array:
-        raise ValueError("photos is a list: put a single one in brackets")
+        raise FrnError("photos is a list: put a single one in brackets")
     if isinstance(photos, np.ndarray) and photos.ndim == 2 and photos.shape[1] == 1 and photos.dtype.kind in "OUS":
         column: list[Photo] = photos[:, 0].tolist()
         return column
@@ -55,7 +55,7 @@ def several(photos: Iterable[Photo]) -> Iterable[Photo]:
 def open_photo(photo: Photo) -> tuple[str, Image.Image]:
     """A photo's content key and its pixels.
 
-    FrnError if a file cannot be read; ValueError if an array is not a picture.
+    FrnError if a file cannot be read, or an array is not a picture.
     """
     if isinstance(photo, str | Path):
         path = path_of(photo)
@@ -71,7 +71,7 @@ def open_photo(photo: Photo) -> tuple[str, Image.Image]:
 
 
 def _picture(given: Any) -> Image.Image:
-    """Pixels as an image in RGB. ValueError if they are not."""
+    """Pixels as an image in RGB. FrnError if they are not."""
     is_tensor = hasattr(given, "detach")
     pixels = np.asarray(given.detach().cpu() if is_tensor else given)
     shape = pixels.shape
@@ -80,11 +80,11 @@ def _picture(given: Any) -> Image.Image:
     if pixels.ndim == 2:
         pixels = pixels[..., None]
     if pixels.ndim != 3 or pixels.shape[2] not in CHANNELS or not pixels.size:
-        raise ValueError(f"an array of pixels is (h, w), (h, w, 3) or (3, h, w), not {pixels.dtype} {shape}")
+        raise FrnError(f"an array of pixels is (h, w), (h, w, 3) or (3, h, w), not {pixels.dtype} {shape}")
     if pixels.dtype.kind == "f":
         if not (pixels.min() >= 0 and pixels.max() <= 1):
-            raise ValueError(f"pixels of {pixels.dtype} lie between 0 and 1, not {pixels.min():g} and {pixels.max():g}")
+            raise FrnError(f"pixels of {pixels.dtype} lie between 0 and 1, not {pixels.min():g} and {pixels.max():g}")
         pixels = (pixels * 255).round().astype(np.uint8)
     if pixels.dtype != np.uint8:
-        raise ValueError(f"an array of pixels is uint8 from 0 to 255 or floats from 0 to 1, not {pixels.dtype} {shape}")
+        raise FrnError(f"an array of pixels is uint8 from 0 to 255 or floats from 0 to 1, not {pixels.dtype} {shape}")
     return upright_rgb(Image.fromarray(np.ascontiguousarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)))

@@ -28,11 +28,11 @@ class Estimator:
         return {name: getattr(self, name) for name in list(inspect.signature(type(self)).parameters)}
 
     def set_params(self, **params: Any) -> Self:
-        """Change some of them; classes that are fitted stay until the next `fit`. ValueError if there is none such."""
+        """Change some of them; classes that are fitted stay until the next `fit`. FrnError if there is none such."""
         known = self.get_params()
         for name, value in params.items():
             if name not in known:
-                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+                raise FrnError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
             setattr(self, name, value)
         return self
 

@@ -308,7 +308,7 @@ class Classifier:
     ) -> list[Prediction]:
         """Classify feature maps (r, d); those that are examples, by their content keys, without themselves.
 
-        With `transductive`, those that are no examples refine the classes.
+        With `transductive`, those that are not examples refine the classes.
         """
         if not len(feature_maps):
             return []

@@ -46,7 +46,7 @@ class ModelReference:
 
     @classmethod
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
-        """How a project in `folder` remembers a model: by its name, or where it is from there.
+        """How a project in `folder` remembers a model: by its name, or its path from there.
 
         FrnError if its path is not valid text.
         """

@@ -70,7 +70,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All classes, and when a photo is none of them."""
+    """All classes, and the threshold of unknown photos."""
 
     classes: tuple[ClassEntry, ...] = ()
     threshold: float | None = None

@@ -28,7 +28,7 @@ _LEGACY_PARTS = 5
 
 
 def check_checkpoint(path: Path) -> None:
-    """FrnError if a checkpoint is no regular file, or unpickling it takes longer than `SECONDS`, or too much memory."""
+    """FrnError if a checkpoint is not a regular file, or unpickling it takes too long or too much memory."""
     require_regular(path, MAX_BYTES)
     child = SandboxedWorker("frn.models.checkpoint_check:answer", MEMORY)
     try:

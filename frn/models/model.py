@@ -73,11 +73,11 @@ class Model(nn.Module):
     def feature_maps(self, images: Tensor) -> Tensor:
         """Return feature maps (b, r, d) of RGB images (b, 3, H, W) in [0, 1].
 
-        In float32 at least, also under autocast: what follows is the closed form. ValueError if the images are not of
-        floating point; FrnError if they are too small to leave a single location.
+        In float32 at least, also under autocast: what follows is the closed form. FrnError if the images are not of
+        floating point, or too small to leave a single location.
         """
         if not images.is_floating_point():
-            raise ValueError(f"images are {images.dtype}, but belong in [0, 1]: give images.float() / 255")
+            raise FrnError(f"images are {images.dtype}, but belong in [0, 1]: give images.float() / 255")
         stride = self.backbone.stride
         if min(images.shape[-2:]) < stride:
             raise FrnError(f"images of {tuple(images.shape[-2:])} pixels are too small: the least is {stride}")
@@ -131,7 +131,7 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
 def from_pretrained(name: str | Path) -> Model:
     """A model with its weights, in evaluation mode: what `load_model` takes, or a repository `OWNER/NAME` of a hub.
 
-    Of a repository, `model.safetensors` is fetched by huggingface_hub into its own cache. FrnError if there is no such
+    huggingface_hub fetches `model.safetensors` of a repository into its own cache. FrnError if there is no such
     model or repository, or it holds no model of this program.
     """
     try:

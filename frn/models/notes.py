@@ -18,7 +18,7 @@ class Notes(Struct, omit_defaults=True):
     licence: str = ""
     weights: str = ""
     milliseconds: float | None = None
-    """Of one image on the machine where it was added."""
+    """Time of one image, on the machine that added the model."""
     added: str = ""
 
 

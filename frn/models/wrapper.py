@@ -5,6 +5,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 
@@ -40,7 +41,7 @@ class FRN(nn.Module):
         """Maps (b, r, d) of images (b, 3, H, W), in float32 at least: what follows is the closed form."""
         maps: Tensor = self.backbone(images)
         if maps.ndim not in (2, 3, 4):
-            raise ValueError(f"the backbone gives {tuple(maps.shape)}, not maps (b, d, h, w), (b, r, d) or (b, d)")
+            raise FrnError(f"the backbone gives {tuple(maps.shape)}, not maps (b, d, h, w), (b, r, d) or (b, d)")
         maps = maps.flatten(2).mT if maps.ndim == 4 else maps[:, None] if maps.ndim == 2 else maps
         maps = maps.to(torch.promote_types(maps.dtype, torch.float32))
         return maps / (maps.shape[-1] ** 0.5 if self.scale is None else self.scale)
@@ -53,12 +54,12 @@ class FRN(nn.Module):
     def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
         """Logits (queries, way) of queries (q, 3, H, W) by a support set, whose images see the same batch statistics.
 
-        With one argument these are the queries, and the support set is the one that was processed. ValueError if there
+        With one argument these are the queries, and the support set is the one that was processed. FrnError if there
         is none.
         """
         if labels is None or query is None:
             if labels is not query or not self.pools:
-                raise ValueError("give support, labels and query; or only query, after process_support_set")
+                raise FrnError("give support, labels and query; or only query, after process_support_set")
             return self.score(self.pools, self.feature_maps(support))
         if support.shape[1:] == query.shape[1:]:
             maps = self.feature_maps(torch.cat([support, query]))
@@ -68,19 +69,19 @@ class FRN(nn.Module):
     def score(self, pools: list[Tensor], query: Tensor) -> Tensor:
         """Logits (queries, way) of maps (q, r, d) by those of each class, (k, r, d).
 
-        ValueError if classes differ in shots and the head wants them alike.
+        FrnError if classes differ in shots and the head wants them alike.
         """
         logits: Tensor
         if len({len(pool) for pool in pools}) == 1:
             logits = self.head(torch.stack(pools), query)
             return logits
         if not isinstance(self.head, FRNHead):
-            raise ValueError(f"{type(self.head).__name__} takes classes with the same number of supports")
+            raise FrnError(f"{type(self.head).__name__} takes classes with the same number of supports")
         return torch.cat([self.head(pool[None], query) for pool in pools], dim=1)
 
 
 def by_class(maps: Tensor, labels: Tensor) -> list[Tensor]:
-    """Maps (n, r, d) of each class, in the order of the labels (n,). ValueError if there are not as many of both."""
+    """Maps (n, r, d) of each class, in the order of the labels (n,). FrnError if there are not as many of both."""
     if labels.shape != maps.shape[:1]:
-        raise ValueError(f"{len(maps)} images, but labels of shape {tuple(labels.shape)}")
+        raise FrnError(f"{len(maps)} images, but labels of shape {tuple(labels.shape)}")
     return [maps[labels == label] for label in labels.unique()]

@@ -37,7 +37,7 @@ class EnrolledClass:
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
     """Enroll a class from feature maps of its supports, (k, r, d); lambda follows their number.
 
-    ValueError if the maps are empty or not finite; FrnError if the head is that of no trained model.
+    FrnError if the maps are empty or not finite, or the head is that of no trained model.
     """
     pool = pool_rows(feature_maps)
     p, d = pool.shape
@@ -122,7 +122,7 @@ class ClassScorer:
 
     def __init__(self, classes: Sequence[EnrolledClass]) -> None:
         if not classes:
-            raise ValueError("a classifier needs at least one class")
+            raise FrnError("a classifier needs at least one class")
         self.classes = list(classes)
         self._blocks = _in_blocks(classes)
         self._whole = JoinedClasses.of(self._blocks[0]) if len(self._blocks) == 1 else None
@@ -194,9 +194,9 @@ def energy(feature_maps: NDArray[np.floating]) -> Array:
 def pool_rows(feature_maps: NDArray[np.floating]) -> Array:
     """The supports' locations as one pool, in float64: (k, r, d) to (p, d).
 
-    ValueError if the maps are empty or not finite.
+    FrnError if the maps are empty or not finite.
     """
     pool = np.asarray(feature_maps, dtype=np.float64).reshape(-1, feature_maps.shape[-1])
     if pool.size == 0 or not np.isfinite(pool).all():
-        raise ValueError(f"feature maps of shape {feature_maps.shape} must be finite and not empty")
+        raise FrnError(f"feature maps of shape {feature_maps.shape} must be finite and not empty")
     return pool

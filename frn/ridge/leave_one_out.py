@@ -12,7 +12,7 @@ from frn.ridge.parameters import HeadParameters
 
 
 def leave_one_out(feature_maps: NDArray[np.floating], head: HeadParameters) -> Array:
-    """Class error of every support (k, r, d), k >= 2, when the other k - 1 rebuild it, (k,): large for an outlier."""
+    """Class error of every support (k, r, d), k >= 2, reconstructed by the other k - 1, (k,): large for an outlier."""
     error: Array = left_out_location_error(feature_maps, head).mean(axis=1)
     return error
 
@@ -22,12 +22,12 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
 
     With A = S S^T + lam I, B = A^-1 and the blocks of image i, the ridge weights of its rows on the others' are
     -B_i^-1 B_(i, rest), so z.w and w.w of the low-rank distance are the diagonals of A_i - B_i^-1 and of
-    B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports. ValueError if there are fewer than two supports, or
-    the maps are not finite; FrnError as `_inverse`.
+    B_i^-1 (B B)_i B_i^-1 - I. Lambda is that of k - 1 supports. FrnError if there are fewer than two supports, or
+    the maps are not finite, and as `_inverse`.
     """
     k, r, d = feature_maps.shape
     if k < 2:
-        raise ValueError(f"leaving one out needs at least two supports, not {k}")
+        raise FrnError(f"leaving one out needs at least two supports, not {k}")
     lam, rho = head.lam((k - 1) * r, d), head.rho()
     energy, along, kept = left_out_parts(feature_maps, lam)
     error: Array = energy - 2 * rho * along + rho**2 * kept

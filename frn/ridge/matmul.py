@@ -10,7 +10,7 @@ from torch import Tensor
 from frn.system.hardware import OPENBLAS_THREADS, processor
 
 SMALL, SMALL_SINGLE_THREADED = 1 << 18, 1 << 28
-"""Multiplications of two matrices up to which OpenBLAS starts no threads; and where it was told to have one only."""
+"""Multiplications of two matrices up to which OpenBLAS uses one thread; the second, if it may start no other."""
 FEW_THREADS = 2
 """Up to so many, one thread of OpenBLAS is not slower than all of torch's."""
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.errors import FrnError
+
 MAX_PARAMETER = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
 """Size of what is believed to be learned: beyond, exponentials are not a number that classes can be enrolled with."""
 LAMBDA_FLOOR = 1e-6
@@ -49,11 +51,11 @@ class HeadParameters:
 
     @classmethod
     def from_metadata(cls, learned: Mapping[str, float]) -> "HeadParameters":
-        """The entry `frn.head` of an ONNX file's metadata. ValueError if it holds others."""
+        """The entry `frn.head` of an ONNX file's metadata. FrnError if it holds others."""
         if learned.keys() != {"alpha", "beta", "gamma"}:
-            raise ValueError(f"an FRN head has alpha, beta and gamma, not {', '.join(learned)}")
+            raise FrnError(f"an FRN head has alpha, beta and gamma, not {', '.join(learned)}")
         if not all(abs(value) <= MAX_PARAMETER[name] for name, value in learned.items()):  # nor is NaN
-            raise ValueError(f"alpha, beta and gamma are {learned}")
+            raise FrnError(f"alpha, beta and gamma are {learned}")
         return cls(**learned)
 
     def as_metadata(self) -> str:

@@ -1,7 +1,7 @@
 """Ridge-regression reconstruction of query feature maps from class pools (Eq. 4, 8, 10).
 
-The two formulations of the paper give the same result; every function here solves whichever system is smaller. What
-belongs to a class is computed in float64 (`systems`), what touches the queries in their own precision. Everything is
+The two formulations of the paper give the same result; every function here solves whichever system is smaller. The
+class's side is computed in float64 (`systems`), the queries' side in their own precision. Everything is
 differentiable, and nothing but plain torch operations runs under a compiler, an exporter or a transform.
 
 Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels, n query

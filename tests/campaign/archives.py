@@ -1,6 +1,7 @@
 """Damaged archives: of data sets, and of projects that travel with their photos."""
 
 import io
+import json
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import numpy as np
 from frn.data.prepare.sources import Sources
 from frn.data.synthetic import draw_moth, species
 from tests.campaign.campaign import Part
-from tests.campaign.files import damaging
+from tests.campaign.files import PROJECT, damaging
 from tests.campaign.mutations import mend_tar, mutate
 
 
@@ -86,7 +87,7 @@ def bundles() -> Part:
     for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA):
         file = io.BytesIO()
         with zipfile.ZipFile(file, "w", compression) as archive:
-            archive.writestr("b/b.frn.json", "{}")
+            archive.writestr("b/b.frn.json", json.dumps(PROJECT))
             for number in range(3):
                 archive.writestr(f"b/moth/{number}.png", _picture(number))
         good.append(file.getvalue())

@@ -139,17 +139,20 @@ def checkpoints() -> Part:
     return Part(5_000, damaging(good), door)
 
 
+_PHOTO = {"path": "moth/0.png", "key": "0" * 32, "size": 9, "mtime_ns": 5}
+PROJECT = {
+    "format": "frn-project", "version": 1, "threshold": 0.4, "next_id": 3, "of another version": [1],
+    "model": {"id": "conv4", "sha256": "f" * 64, "preprocess": {"size": 32, "resize": 35, "square": False}},
+    "classes": [
+        {"id": 1, "name": "jay", "images": [_PHOTO, {**_PHOTO, "path_b64": "YQ==", "key": "1" * 32}]},
+        {"id": 2, "name": "wren", "images": []},
+    ],
+}  # fmt: skip
+"""A project of one photo that is there in a bundle, and one that is not."""
+
+
 def projects() -> Part:
     """Read, and written again where it could be read."""
-    image = {"path": "a.jpg", "key": "0" * 32, "size": 9, "mtime_ns": 5}
-    good = {
-        "format": "frn-project", "version": 1, "threshold": 0.4, "next_id": 3, "of another version": [1],
-        "model": {"id": "conv4", "sha256": "f" * 64, "preprocess": {"size": 32, "resize": 35, "square": False}},
-        "classes": [
-            {"id": 1, "name": "jay", "images": [image, {**image, "path_b64": "YQ==", "key": "1" * 32}]},
-            {"id": 2, "name": "wren", "images": []},
-        ],
-    }  # fmt: skip
 
     def door(data: bytes, folder: Path) -> None:
         path = folder / "x.frn.json"
@@ -158,7 +161,7 @@ def projects() -> Part:
         again = save_project(path, Project(project.model, project.state, project.document, project.stamp))
         assert load_project(path).state == again.state == project.state
 
-    return Part(5_000, damaging_json(good), door)
+    return Part(5_000, damaging_json(PROJECT), door)
 
 
 def settings() -> Part:

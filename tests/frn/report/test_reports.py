@@ -94,6 +94,16 @@ def test_a_report_of_photos_has_each_photo_and_each_broken_file(tmp_path: Path, 
     assert rows[-1]["error"].endswith(")")
 
 
+def test_a_report_has_one_page_for_five_thousand_photos(tmp_path: Path) -> None:
+    report = tmp_path / "r.html"
+    assert photos_page.page_paths(report, 0) == photos_page.page_paths(report, 5_000) == [report]
+    assert (
+        photos_page.page_paths(report, 5_001)
+        == photos_page.page_paths(report, 10_000)
+        == [report, tmp_path / "r-2.html"]
+    )
+
+
 def test_a_large_report_is_split_into_pages_that_link_to_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

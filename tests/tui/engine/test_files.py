@@ -3,6 +3,9 @@
 import io
 import json
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -213,3 +216,18 @@ def test_a_project_that_looks_at_mirror_images_says_so_and_is_answered_so_everyw
     engine.done("classes", state=state)
     engine.done("save", path=str(path), state=state, replace=True)
     assert "tta" not in json.loads(path.read_text())["model"]
+
+
+def test_unsaved_work_of_an_app_that_was_just_killed_waits_for_its_engine_to_end(
+    engine: Engine, state_folder: Path
+) -> None:
+    """The engine has the lock, and on a busy machine it takes longer to end than the next app to start."""
+    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={}, saved=False)
+    (file,) = state_folder.glob("journal-*.json")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    file.rename(state_folder / f"journal-{gone.pid}.json")
+    lock = Lock(state_folder / f"journal-{gone.pid}.lock")
+    assert lock.acquire()
+    threading.Timer(0.5, lock.release).start()
+    assert engine.done("recover")["project"] == "x"

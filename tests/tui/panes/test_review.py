@@ -276,7 +276,7 @@ def test_who_names_no_place_is_told_that_nothing_is_written(drive: Drive, fake_e
         for review, keys in ((True, "e"), (True, "w"), (False, "S"), (False, "e"), (False, "B")):
             if review:
                 await opened(driver)
-            await driver.keys(keys, *(["enter"] if keys == "w" else []))
+            await driver.keys(keys, *(["enter"] if (review, keys) in ((True, "w"), (False, "e")) else []))
             assert isinstance(app.screen, AskText)
             app.screen.query_one("Input").value = " " if keys == "S" else ""  # type: ignore[attr-defined]
             await driver.keys("enter")

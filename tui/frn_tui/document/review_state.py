@@ -56,7 +56,7 @@ class Reviewed:
 
     @property
     def score(self) -> ClassScore | None:
-        """What the class that is said says of the photo; of an unknown one, what the likeliest says."""
+        """The score of the class that is named; for an unknown photo, of the likeliest."""
         scores = self.answer.get("scores", [])
         of = self.label_id if self.label is not None else scores[0]["id"] if scores else None
         return next((score for score in scores if score["id"] == of), None)

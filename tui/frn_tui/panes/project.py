@@ -38,7 +38,7 @@ EXPORTS: dict[Exported, tuple[str, str, str]] = {
     ),
     "arrays": ("numbers of the classes: for numpy", "classes.npz", "run: numpy.load({path})"),
 }
-"""What is offered, the place that is proposed, and how it is run."""
+"""For each form: its description, the proposed place, and the line that runs it."""
 PANES = ("classes", "photos", "query")
 SUFFIX = ".frn.json"
 """As in `frn.inference.project`, which would import numpy."""

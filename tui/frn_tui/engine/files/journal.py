@@ -4,6 +4,7 @@ One file per app, named by its process, with a lock. A file whose lock is free i
 """
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from frn_tui.settings.settings import state_folder
 
 FORMAT = "frn-journal"
 JOURNAL_VERSION = 1
+PATIENCE = 3.0
+"""Seconds that the engine of an app that was killed has to end."""
 
 
 class Journals:
@@ -79,12 +82,27 @@ def _lock_of(path: Path) -> Lock:
 
 
 def _is_left(path: Path) -> bool:
-    """Return whether the app of a journal is gone."""
-    lock = _lock_of(path)
+    """Return whether the app of a journal is gone. Its engine, which has the lock, may take a moment longer."""
+    lock, until = _lock_of(path), time.monotonic() + PATIENCE
     with contextlib.suppress(OSError):
-        if not lock.acquire():
-            return False
+        while not lock.acquire():
+            if _runs(path.stem.rpartition("-")[2]) or time.monotonic() > until:
+                return False
+            time.sleep(0.05)
         lock.release()
+    return True
+
+
+def _runs(process: str) -> bool:
+    """Return whether a process runs, as far as the system tells."""
+    if os.name == "nt" or not process.isdecimal():
+        return True
+    try:
+        os.kill(int(process), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is another user's
+        return True
     return True
 
 

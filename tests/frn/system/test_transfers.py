@@ -1,0 +1,95 @@
+"""Files from a hub, by a server of our own: one that stays silent, sends next to nothing, or the wrong bytes."""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from frn.errors import FrnError
+from frn.system import transfers
+from frn.system.transfers import fetch_from_hub
+
+pytest.importorskip("huggingface_hub", reason="needs huggingface_hub: pip install '.[timm]'")
+
+CONTENT = b"weights" * 20_000
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A repository of one file."""
+
+    kind: str
+    over: threading.Event
+
+    def do_HEAD(self) -> None:
+        """Say what there is; a silent hub says nothing."""
+        if self.kind == "silent":
+            self.over.wait()
+            return
+        self.send_response(200)
+        self.send_header("X-Repo-Commit", "0" * 40)
+        self.send_header("ETag", f'"{hashlib.sha256(CONTENT).hexdigest()}"')
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        """Send the file, a byte now and then, or only half of it."""
+        self.do_HEAD()
+        if self.kind == "slow":
+            while not self.over.wait(0.2):
+                self.wfile.write(b"w")
+                self.wfile.flush()
+        else:
+            self.wfile.write(CONTENT[: len(CONTENT) // (2 if self.kind == "cut" else 1)])
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+Served = Callable[[str], Path]
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """Serve from a hub of some kind; the folder of the repository in the hub's cache."""
+    over, servers = threading.Event(), list[ThreadingHTTPServer]()
+
+    def started(kind: str) -> Path:
+        handler = type("Served", (Hub,), {"kind": kind, "over": over})
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        return tmp_path / "hub" / "hub" / "models--x--y"
+
+    yield started
+    over.set()
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_file_of_a_hub_is_fetched_once(hub: Served) -> None:
+    folder = hub("good")
+    place = fetch_from_hub("x/y", "model.safetensors", folder)
+    assert place.read_bytes() == CONTENT
+    assert place.is_relative_to(folder)
+
+
+@pytest.mark.parametrize("kind", ["silent", "slow"])
+def test_a_hub_that_sends_next_to_nothing_is_left(hub: Served, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(transfers, "TIMEOUT", 10.0)  # a child that imports takes some of it
+    with pytest.raises(FrnError, match=r"only [\d,]+ bytes came in 10 s"):
+        fetch_from_hub("x/y", "model.safetensors", hub(kind))
+
+
+def test_half_a_file_of_a_hub_is_refused_in_one_line(hub: Served) -> None:
+    folder = hub("cut")
+    with pytest.raises(FrnError) as caught:
+        fetch_from_hub("x/y", "model.safetensors", folder)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not list(folder.glob("snapshots/*/model.safetensors"))
