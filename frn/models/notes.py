@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, convert, to_builtins
 
-from frn.errors import FrnError
 from frn.models.zoo import NOTES
 from frn.system.files import read_json
 
@@ -34,7 +33,7 @@ def read_notes(folder: Path) -> dict[str, Any]:
     """The notes of an added model; none if they are missing or damaged, as it works without."""
     try:
         notes: dict[str, Any] = to_builtins(convert(read_json(folder / NOTES), Notes))
-    except (FrnError, ValidationError):
+    except ValueError:
         return {}
     return notes
 
@@ -43,6 +42,6 @@ def accuracy_of(facts: Mapping[str, Any]) -> str:
     """The accuracy that a model's record says, in words; empty if it says none."""
     try:
         found = convert(facts.get("validation"), Validation)
-    except ValidationError:  # a model of someone else may say anything
+    except ValueError:  # a model of someone else may say anything
         return ""
     return f"{found.accuracy:.2f} ± {found.ci95:.2f} % ({found.shape})"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec import to_builtins
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
@@ -23,6 +24,7 @@ from frn.reproduce.plan import (
     stored,
 )
 from frn.reproduce.rows import Cell, DecoderSpec, Measurement, Regeneration, Row, RunSpec, Table
+from frn.reproduce.table_report import read, report
 from frn.reproduce.tables import REGENERATED_FROM, TABLES, choose_rows, find_table
 from frn.system.hardware import processor
 from frn.system.precision import choose_precision
@@ -277,6 +279,21 @@ def test_an_answer_that_is_cut_off_or_of_other_types_does_not_count(tmp_path: Pa
     answer = stored(PLAIN, locations)
     assert answer is not None
     assert answer.figures["1"].mean == 50.0
+
+
+def test_a_table_of_other_types_or_with_half_a_character_does_not_count(tmp_path: Path) -> None:
+    table = find_table("cifar-fs")
+    whole = to_builtins(report(table, table.rows[:1], Locations(runs=tmp_path), {}))
+    path = tmp_path / "table.json"
+    figure = {"measurement": "x", "published": 1.0, "published_ci95": 1.0, "accuracy": "\ud800", "ci95": 1.0}
+    line = {"row": "x", "label": "x", "figures": {"\ud800": figure}}
+    changes: list[object] = [{}, [], {**whole, "rows": 5}, {**whole, "machine": "\ud800"}, {**whole, "rows": [line]}]
+    for changed in changes:
+        path.write_text(json.dumps(changed))
+        found = read(path)
+        assert found is None or found.machine == "\ud800"
+    path.write_text(json.dumps(whole))
+    assert read(path) is not None
 
 
 def test_a_folder_whose_checkpoint_is_not_of_a_run_is_refused(tmp_path: Path) -> None:
