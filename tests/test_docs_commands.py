@@ -52,6 +52,7 @@ ELSEWHERE = {
     r"(uv tool|pipx) install .*": ".github/workflows/tests.yml",
     r"assets/benchmarks/gpu\.sh .*": "tests/frn/training/test_device.py",
     r"(g\+\+|rustc|node|\./classify) .*": "tests/test_runtimes.py",
+    r'pip install "(ray|dask)\[\w+\]"': "tests/runtimes/test_clusters.py",
     r"npm (pack|install) .*": ".github/workflows/tests.yml",
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
     r"pip install '\.\[\w+\]'.*": "test_extras_that_are_named_exist",

@@ -17,6 +17,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model, serialise
+from frn.ridge.enrolment import energy
 from frn.ridge.parameters import HeadParameters
 from frn.system.file_sets import write_set
 from frn.system.overwriting import is_ours, require_writable
@@ -206,6 +207,5 @@ def _batch(classifier: Classifier, allowed: float) -> tuple[bytes, Difference]:
     images = np.ascontiguousarray(crops.transpose(0, 3, 1, 2), dtype=np.float32) / 255
     (errors,) = run_session(session, ["class_error"], {"images": images})
     maps = extractor.feature_maps(crops)
-    energy = np.square(maps, dtype=np.float64).sum(-1).mean(-1)[:, None]
-    share = float((np.abs(errors - classifier.scorer.class_error(maps)) / energy).max())
+    share = float((np.abs(errors - classifier.scorer.class_error(maps)) / energy(maps)[:, None]).max())
     return graph, Difference("classifier-batch.onnx", share, allowed, "a photo's energy").require()

@@ -16,6 +16,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.model import Model
+from frn.ridge.enrolment import energy
 from frn.ridge.parameters import HeadParameters
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
 
@@ -69,7 +70,7 @@ def compare_head(model: Model, graph: bytes) -> Difference:
         inputs: dict[str, NDArray[Any]] = {"support": support, "shots": np.array(shots, dtype=np.int64), "query": query}
         errors, logits = run_session(session, ["class_error", "logits"], inputs)
         truth = _class_error(head, support, shots, query)
-        unit = _energy(query) * max(1.0, (learned.rho() - 1) ** 2)
+        unit = float(energy(query).mean()) * max(1.0, (learned.rho() - 1) ** 2)
         of_errors = np.abs(errors - truth).max()
         of_logits = np.abs(logits + learned.gamma * truth).max() / max(1.0, abs(learned.gamma))
         share = max(share, float(of_errors) / unit, float(of_logits) / unit)
@@ -90,10 +91,10 @@ def compare_classifier(
         image = open_image(path)
         label, errors = run_session(session, ["label", "class_error"], {"image": np.asarray(image)})
         maps = classifier.extractor.feature_maps(classifier.extractor.transform(image)[None])
-        expected, energy = classifier.predict(maps[0]), _energy(maps) or 1.0
+        expected, whole = classifier.predict(maps[0]), float(energy(maps)[0]) or 1.0
         truth = expected.errors
-        share = max(share, float(np.abs(errors - list(truth.values())).max()) / energy)
-        if not truth[str(label)] - truth[expected.label] <= 2 * allowed * energy:
+        share = max(share, float(np.abs(errors - list(truth.values())).max()) / whole)
+        if not truth[str(label)] - truth[expected.label] <= 2 * allowed * whole:
             raise FrnError(
                 f"classifier.onnx says {str(label)!r} of {path}, but its classes say {expected.label!r}. "
                 "Nothing was written."
@@ -115,8 +116,3 @@ def _class_error(head: FRNHead, support: Maps, shots: Sequence[int], query: Maps
         alike = [label for label, count in enumerate(shots) if count == shot]
         errors[:, alike] = head.class_error(supports[alike, :shot], queries)
     return errors.numpy()
-
-
-def _energy(maps: Maps) -> float:
-    """Mean |q|^2 over all locations of maps (n, r, d)."""
-    return float(np.square(maps, dtype=np.float64).sum(-1).mean())

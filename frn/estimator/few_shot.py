@@ -180,8 +180,9 @@ class FewShotClassifier(Estimator):
     ) -> float:
         """Share of the photos that get their label, each with its weight.
 
-        FrnError if there are not as many labels or weights, no photos, weights that sum to zero, or labels that are
-        numbers where the classes are text.
+        Raises:
+            FrnError: if there are not as many labels or weights, no photos, weights that sum to zero, or labels that
+                are numbers where the classes are text.
         """
         fitted, photos = self._fitted, list_photos(X)
         given = _one_of(y, labels)

@@ -1,11 +1,11 @@
-"""Bi-FRN (Wu et al., AAAI 2023): query and supports reconstruct each other by attention, after each has rebuilt itself.
+"""Bi-FRN (Wu et al., AAAI 2023): query and supports reconstruct themselves, then each other.
 
 Followed is the authors' code (PRIS-CV/Bi-FRN). Its two modules: feature self-reconstruction (FSRM), a small transformer
 within each map, and feature mutual reconstruction (FMRM), softmax attention between learned projections. It shares
 with FRN what is measured, not how: no ridge regression, no lambda and rho, no auxiliary loss.
 
-Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels, q queries; m rows that are
-rebuilt, g groups of n rows to use for it.
+Shape letters: way classes, p pool rows (p = shot * r), r locations per map, d channels, q queries; m rows to
+reconstruct, g groups of n rows to use for it.
 """
 
 import torch
@@ -50,7 +50,7 @@ class BiFRNHead(Head):
             return -self.gamma * (self.weight_forth * forth + self.weight_back * back) / (r * d)
 
     def attention_error(self, rows: Tensor, groups: Tensor) -> Tensor:
-        """Squared error of the values of rows (m, 3 d), each rebuilt from each of the groups (g, n, 3 d): (g, m)."""
+        """Squared error of the values of rows (m, 3 d), reconstructed from each of the groups (g, n, 3 d): (g, m)."""
         asked, _, value = rows.chunk(3, -1)
         _, keys, values = groups.chunk(3, -1)
         attention = (asked @ keys.mT / value.shape[-1] ** 0.5).softmax(-1)  # g, m, n

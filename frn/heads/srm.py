@@ -2,7 +2,7 @@
 
 The formulas follow the authors' code (liz-lut/SRM-main). A class's reconstruction is compared with the query and with
 the query's reconstruction from its own map, and both errors add up. The code's loss has one more term, 0.001 times the
-cross-entropy of the wrong classes; it is left out here.
+cross-entropy of the wrong classes; it is omitted here.
 
 Shape letters: way classes, r locations per map, d channels, q queries.
 """

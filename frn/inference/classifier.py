@@ -350,7 +350,7 @@ class Classifier:
         return error.T.reshape(-1, *self.extractor.grid)
 
     def _energy(self, maps: Maps) -> Shares:
-        """What there is to explain of each map, (n,)."""
+        """Return the energy of each map (n, r, d), (n,)."""
         return energy(maps)
 
     def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:

@@ -73,8 +73,10 @@ class Model(nn.Module):
     def feature_maps(self, images: Tensor) -> Tensor:
         """Return feature maps (b, r, d) of RGB images (b, 3, H, W) in [0, 1].
 
-        In float32 at least, also under autocast: what follows is the closed form. FrnError if the images are not of
-        floating point, or too small to leave a single location.
+        In float32 at least, also under autocast: what follows is the closed form.
+
+        Raises:
+            FrnError: if the images are not of floating point, or too small to leave a single location.
         """
         if not images.is_floating_point():
             raise FrnError(f"images are {images.dtype}, but belong in [0, 1]: give images.float() / 255")
@@ -106,8 +108,10 @@ class Model(nn.Module):
 def load_model(model: str | Path, *, transform: EvaluationTransform | None = None) -> Model:
     """Load a model in evaluation mode: a model file, an authors' `.pth` file, a run folder or a shipped name.
 
-    `transform` is for a `.pth` alone, see `import_reference`. FrnError if there is no such model, or the file is not
-    one.
+    `transform` is for a `.pth` alone, see `import_reference`.
+
+    Raises:
+        FrnError: if there is no such model, or the file is not one.
     """
     path = resolve(model).weights
     if is_bare(path):
@@ -131,8 +135,10 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
 def from_pretrained(name: str | Path) -> Model:
     """A model with its weights, in evaluation mode: what `load_model` takes, or a repository `OWNER/NAME` of a hub.
 
-    huggingface_hub fetches `model.safetensors` of a repository into its own cache. FrnError if there is no such
-    model or repository, or it holds no model of this program.
+    huggingface_hub fetches `model.safetensors` of a repository into its own cache.
+
+    Raises:
+        FrnError: if there is no such model or repository, or it holds no model of this program.
     """
     try:
         return load_model(name)
@@ -155,7 +161,11 @@ def from_pretrained(name: str | Path) -> Model:
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
-    """Write a model file, atomically. FrnError if the file cannot be written."""
+    """Write a model file, atomically.
+
+    Raises:
+        FrnError: if the file cannot be written.
+    """
     write_atomically(path, serialise(model, record, half=half))
 
 

@@ -54,8 +54,10 @@ class FRN(nn.Module):
     def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
         """Logits (queries, way) of queries (q, 3, H, W) by a support set, whose images see the same batch statistics.
 
-        With one argument these are the queries, and the support set is the one that was processed. FrnError if there
-        is none.
+        With one argument these are the queries, and the support set is the one that was processed.
+
+        Raises:
+            FrnError: if there is none.
         """
         if labels is None or query is None:
             if labels is not query or not self.pools:
@@ -69,7 +71,8 @@ class FRN(nn.Module):
     def score(self, pools: list[Tensor], query: Tensor) -> Tensor:
         """Logits (queries, way) of maps (q, r, d) by those of each class, (k, r, d).
 
-        FrnError if classes differ in shots and the head wants them alike.
+        Raises:
+            FrnError: if classes differ in shots and the head wants them alike.
         """
         logits: Tensor
         if len({len(pool) for pool in pools}) == 1:

@@ -48,8 +48,11 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
     """Squared distance of every query location from its reconstruction (the summand of Eq. 4), (way, n).
 
     No reconstruction is formed: it is |q|^2 less what the class's whitened pool takes off, or, where supports are many,
-    |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes. Arguments
-    and errors are those of `reconstruct`.
+    |(1 - rho) q + rho lam (S^T S + lam I)^-1 q|^2. Either way one product of all queries with all classes. The
+    arguments are those of `reconstruct`.
+
+    Raises:
+        FrnError: as `reconstruct`.
     """
     with torch.autocast(query.device.type, enabled=False):
         query, pool, lam, rho = _prepared(query, pool, lam, rho)
@@ -66,7 +69,10 @@ def location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor
 def class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
     """Mean squared reconstruction error of query maps (queries, r, d), <Q, Q_c> of Eq. 4, (queries, way).
 
-    The other arguments, and errors, are those of `reconstruct`.
+    The other arguments are those of `reconstruct`.
+
+    Raises:
+        FrnError: as `reconstruct`.
     """
     queries, r, d = query.shape
     way, p, _ = pool.shape

@@ -18,6 +18,7 @@ from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.ramp import RAMP
 from frn.inference.unknown import NEVER
+from frn.ridge.enrolment import energy
 from frn.system.files import MAX_JSON, read_regular, write_atomically
 from frn.system.overwriting import require_writable
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference
@@ -114,8 +115,7 @@ def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
         crop = classifier.extractor.transform(photo)
         (expected,) = classifier.extractor.feature_maps(crop[None])
         told = list(classifier.predict(expected).errors.values())
-        energy = float(np.square(expected, dtype=np.float64).sum(-1).mean())
-        largest = max(largest, float(np.abs(errors[0] - told).max()) / energy)
+        largest = max(largest, float(np.abs(errors[0] - told).max()) / float(energy(expected[None])[0]))
     return Difference("page", largest, CLASSIFIER_TOLERANCE, "a photo's energy")
 
 

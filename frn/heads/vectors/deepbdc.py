@@ -2,7 +2,7 @@
 
 The formulas follow the authors' code (Fei-Long121/DeepBDC, Meta DeepBDC). An image is the matrix of distances between
 its channels, each seen as a vector over the locations, centred by rows and columns. The code's layer that reduces
-channels first is left out, as its default does for the 640 channels of ResNet-12; its logits have no temperature.
+channels first is omitted, as its default does for the 640 channels of ResNet-12; its logits have no temperature.
 """
 
 import math
